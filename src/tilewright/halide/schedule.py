@@ -1,0 +1,112 @@
+"""How a pipeline is to run: the immutable `Schedule`, plain data with a JSON form.
+
+Nothing here depends on names that Halide or a user chose, so that a schedule fits the same
+pipeline built twice. A Func is known by its place in realisation order. A loop is known by a
+canonical name: ``v0``, ``v1`` … are the stage's pure dimensions in the order of the Func's
+arguments, ``r0``, ``r1`` … its reduction variables in the order of the reduction domain, and
+splits and fusions introduce further names, unique within the stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mapping = Literal["serial", "unrolled", "vectorized", "parallel", "gpu_block", "gpu_thread"]
+Tail = Literal[
+    "round_up",
+    "guard_with_if",
+    "predicate",
+    "predicate_loads",
+    "predicate_stores",
+    "shift_inwards",
+    "shift_inwards_and_blend",
+    "round_up_and_blend",
+]
+MemoryType = Literal["auto", "heap", "stack", "register", "gpu_shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`."""
+
+    old: str
+    outer: str
+    inner: str
+    factor: int
+    tail: Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """Adjacent loops `inner` and `outer` become the single loop `fused`."""
+
+    inner: str
+    outer: str
+    fused: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledLoop:
+    """A loop of the final nest and what it is mapped to."""
+
+    name: str
+    mapping: Mapping = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class StageSchedule:
+    """One stage's nest: splits and fusions in order of application, then the loops.
+
+    `loops` lists every loop that is left, innermost first.
+    """
+
+    splits: tuple[Split | Fuse, ...]
+    loops: tuple[ScheduledLoop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Where a Func is computed or stored: inlined, at root, or at a loop of a consumer.
+
+    For ``at``, `func` is the consumer's place in realisation order, `stage` the consumer's
+    stage whose nest has the loop, and `loop` the loop's name there.
+    """
+
+    kind: Literal["inline", "root", "at"]
+    func: int = -1
+    stage: int = 0
+    loop: str = ""
+
+
+INLINE = Level("inline")
+ROOT = Level("root")
+
+
+@dataclass(frozen=True, slots=True)
+class FuncSchedule:
+    """One Func: where it is computed and stored, in which memory, and its stages' nests.
+
+    An inlined Func has no stages here. `align_storage` pads the innermost storage dimension
+    to a multiple of so many elements.
+    """
+
+    func: int
+    compute: Level
+    store: Level
+    memory: MemoryType = "auto"
+    stages: tuple[StageSchedule, ...] = ()
+    align_storage: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A whole pipeline's schedule for one target, tied to an algorithm by its digest.
+
+    `target` is a Halide target string, or ``host``, ``cuda``, ``opencl``. Funcs that are
+    fixed (extern, memoised) or kept as the user scheduled them have no entry.
+    """
+
+    algorithm: str
+    target: str
+    funcs: tuple[FuncSchedule, ...]
