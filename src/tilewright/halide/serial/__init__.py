@@ -1,0 +1,1 @@
+"""Reading Halide's serialisation, a FlatBuffer, without trusting a byte of it."""

@@ -1,0 +1,206 @@
+"""A checked reader of FlatBuffers, driven by a description of the tables.
+
+A FlatBuffer's offsets between tables are unsigned and point forwards, so a walk always ends;
+every position, length and string is checked against the file, and the bytes that the tables
+claim are counted, so that neither overlapping vectors nor absurd lengths cost more time or
+memory than an honest file of the same size.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from flatbuffers import packer
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.serial.schema import SCALARS, TABLES, UNIONS, Field
+
+_PACKERS: dict[str, struct.Struct] = {
+    "bool": packer.uint8,
+    "i8": packer.int8,
+    "u8": packer.uint8,
+    "i32": packer.int32,
+    "i64": packer.int64,
+    "u64": packer.uint64,
+    "f64": packer.float64,
+}
+
+# How often the tables may claim each byte of the file. Halide shares nothing but vtables.
+_SHARING = 4
+
+
+class Record:
+    """A table that has been read. Its fields are attributes, named as in the schema.
+
+    Scalars and strings are Python's, tables are records, vectors are tuples (of bytes, a
+    `bytes`). An absent string, table or union is None, an absent scalar zero, an absent
+    vector an empty tuple.
+    """
+
+    __slots__ = ("__dict__", "position", "table")
+
+    def __init__(self, table: str, position: int) -> None:
+        """Make an empty record of `table`, whose data are at `position` in the file."""
+        self.table = table
+        self.position = position
+
+    def __getattr__(self, name: str) -> Any:
+        """Say which field of which table is not there."""
+        raise AttributeError(f"table {self.table} has no field {name}")
+
+
+class MalformedError(TilewrightError):
+    """The bytes are not a Halide pipeline, or a damaged one."""
+
+
+def read(data: bytes, root: str) -> Record:
+    """Read every table reachable from the root, a `root` table.
+
+    Raises `MalformedError` where the bytes are not a FlatBuffer of such tables.
+    """
+    return _Reader(data).read(root)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.records: dict[tuple[str, int], Record] = {}
+        self.pending: list[Record] = []
+        self.vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.budget = _SHARING * len(data) + 64
+
+    def read(self, root: str) -> Record:
+        if len(self.data) < 8:
+            raise MalformedError(f"the file has {len(self.data)} bytes, too few for a pipeline")
+        record = self.table(root, self.follow(0))
+        while self.pending:
+            self.fill(self.pending.pop())
+        return record
+
+    def claim(self, start: int, size: int) -> None:
+        """Check that the bytes exist and count them."""
+        if start < 0 or size < 0 or start + size > len(self.data):
+            raise MalformedError(
+                f"{size} bytes at {start} lie outside the file of {len(self.data)} bytes"
+            )
+        self.budget -= size
+        if self.budget < 0:
+            raise MalformedError("the tables overlap")
+
+    def follow(self, position: int) -> int:
+        """Where the offset at `position` points."""
+        self.claim(position, 4)
+        (offset,) = packer.uoffset.unpack_from(self.data, position)
+        if offset < 4:
+            raise MalformedError(f"an offset at {position} does not point forwards")
+        return position + int(offset)
+
+    def length(self, position: int, size: int) -> int:
+        """The length of the vector at `position`, whose elements have `size` bytes each."""
+        self.claim(position, 4)
+        (length,) = packer.uoffset.unpack_from(self.data, position)
+        self.claim(position + 4, length * size)
+        return int(length)
+
+    def vtable(self, position: int) -> tuple[int, tuple[int, ...]]:
+        """The size of the table at `position` and where each slot is in it (0 if absent)."""
+        self.claim(position, 4)
+        (back,) = packer.soffset.unpack_from(self.data, position)
+        at = position - back
+        found = self.vtables.get(at)
+        if found is None:
+            self.claim(at, 4)
+            size, table_size = struct.unpack_from("<HH", self.data, at)
+            if size < 4 or size % 2:
+                raise MalformedError(f"the vtable at {at} has size {size}")
+            self.claim(at, size)
+            slots = struct.unpack_from(f"<{size // 2 - 2}H", self.data, at + 4)
+            found = self.vtables[at] = table_size, slots
+        return found
+
+    def table(self, name: str, position: int) -> Record:
+        key = name, position
+        record = self.records.get(key)
+        if record is None:
+            record = self.records[key] = Record(name, position)
+            self.pending.append(record)
+        return record
+
+    def fill(self, record: Record) -> None:
+        base = record.position
+        size, slots = self.vtable(base)
+        self.claim(base, size)
+        values = record.__dict__
+        for field in TABLES[record.table]:
+            slot = field.slot
+            at = slots[slot] if slot < len(slots) else 0
+            if at >= size and at:
+                raise MalformedError(f"field {record.table}.{field.name} lies outside its table")
+            if field.kind in UNIONS:
+                tag = slots[slot - 1] if slot - 1 < len(slots) else 0
+                values[field.name] = self.union(field, base, tag, at)
+            elif field.vector:
+                values[field.name] = self.vector(field, self.follow(base + at)) if at else ()
+            elif field.kind in SCALARS:
+                values[field.name] = self.scalar(field.kind, base + at) if at else 0
+            elif not at:
+                values[field.name] = None
+            elif field.kind == "string":
+                values[field.name] = self.string(self.follow(base + at))
+            else:
+                values[field.name] = self.table(field.kind, self.follow(base + at))
+
+    def scalar(self, kind: str, position: int) -> int | float:
+        reader = _PACKERS[kind]
+        if position + reader.size > len(self.data):
+            raise MalformedError(f"a number at {position} lies outside the file")
+        value: int | float = reader.unpack_from(self.data, position)[0]
+        return value
+
+    def string(self, position: int) -> str:
+        length = self.length(position, 1)
+        raw = self.data[position + 4 : position + 4 + length]
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedError(f"the string at {position} is not UTF-8") from error
+
+    def vector(self, field: Field, position: int) -> tuple[Any, ...] | bytes:
+        if field.kind in SCALARS:
+            reader = _PACKERS[field.kind]
+            length = self.length(position, reader.size)
+            raw = self.data[position + 4 : position + 4 + length * reader.size]
+            if field.kind == "u8":
+                return raw
+            return tuple(value for (value,) in reader.iter_unpack(raw))
+        length = self.length(position, 4)
+        targets = [self.follow(position + 4 + 4 * i) for i in range(length)]
+        if field.kind == "string":
+            return tuple(self.string(target) for target in targets)
+        return tuple(self.table(field.kind, target) for target in targets)
+
+    def member(self, field: Field, code: int) -> str:
+        members = UNIONS[field.kind]
+        if not 1 <= code <= len(members):
+            raise MalformedError(f"{code} is not the code of a kind of {field.kind}")
+        return members[code - 1]
+
+    def union(self, field: Field, base: int, tag: int, at: int) -> Any:
+        if not field.vector:
+            code = int(self.scalar("u8", base + tag)) if tag else 0
+            if code == 0 or not at:
+                return None
+            return self.table(self.member(field, code), self.follow(base + at))
+        if not at or not tag:
+            return ()
+        codes_at = self.follow(base + tag)
+        count = self.length(codes_at, 1)
+        codes = self.data[codes_at + 4 : codes_at + 4 + count]
+        position = self.follow(base + at)
+        if self.length(position, 4) != count:
+            raise MalformedError(f"{field.name} has {count} codes but another number of values")
+        return tuple(
+            self.table(self.member(field, code), self.follow(position + 4 + 4 * i))
+            for i, code in enumerate(codes)
+        )
