@@ -1,0 +1,157 @@
+"""The GPUs that are present: CUDA through the driver's library, OpenCL through pyopencl.
+
+Neither is needed: where the library or the package is missing, there are no such GPUs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.machines.compute_capability import LIMITS
+from tilewright.machines.gpu import GpuMachine, cuda_gpu
+from tilewright.machines.gpu_table import gpu
+
+# CUdevice_attribute, by name of our field
+_CUDA_ATTRIBUTES = {
+    "max_threads_per_block": 1,
+    "shared_per_block": 8,
+    "warp_size": 10,
+    "registers_per_block": 12,
+    "max_threads_per_sm": 39,
+    "shared_per_sm": 81,
+    "registers_per_sm": 82,
+    "shared_per_block_optin": 97,
+    "max_blocks_per_sm": 106,
+    "reserved_shared_per_block": 111,
+}
+_CLOCK_KHZ, _SMS, _MEMORY_CLOCK_KHZ, _BUS_BITS, _L2_BYTES, _MAJOR, _MINOR = (
+    13,
+    16,
+    36,
+    37,
+    38,
+    75,
+    76,
+)
+
+
+def detect_gpus() -> list[GpuMachine]:
+    """All GPUs of this computer, CUDA's first; empty where there are none."""
+    return [*detect_cuda(), *detect_opencl()]
+
+
+def detect_cuda() -> list[GpuMachine]:
+    """The CUDA GPUs that the driver shows this process, in its order.
+
+    No context is made on a GPU, but the driver is initialised in this process: fork no process
+    that uses CUDA from it afterwards.
+    """
+    driver = _cuda_driver()
+    if driver is None:
+        return []
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    return [_cuda_device(driver, ordinal) for ordinal in range(count.value)]
+
+
+def _cuda_driver() -> Any | None:
+    for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def _cuda_device(driver: Any, ordinal: int) -> GpuMachine:
+    device = ctypes.c_int()
+    if driver.cuDeviceGet(ctypes.byref(device), ordinal) != 0:
+        raise TilewrightError(f"the CUDA driver does not open its device {ordinal}")
+
+    def attribute(number: int) -> int:
+        value = ctypes.c_int()
+        status = driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        # An attribute that an old driver does not know counts as not there.
+        return value.value if status == 0 else 0
+
+    text = ctypes.create_string_buffer(256)
+    driver.cuDeviceGetName(text, len(text), device)
+    capability = (attribute(_MAJOR), attribute(_MINOR))
+    # Of a capability newer than the table, the newest known one gives what cannot be asked.
+    known = [c for c in LIMITS if c <= capability]
+    if not known:
+        raise TilewrightError(
+            f"{text.value.decode()} has compute capability {capability[0]}.{capability[1]}; "
+            "3.0 is the least that is supported"
+        )
+    # Memory is clocked at double data rate.
+    bandwidth = 2.0 * attribute(_MEMORY_CLOCK_KHZ) * 1e3 * attribute(_BUS_BITS) / 8
+    machine = cuda_gpu(
+        text.value.decode(errors="replace"),
+        max(known),
+        sms=attribute(_SMS),
+        l2_bytes=attribute(_L2_BYTES),
+        memory_bandwidth=bandwidth or None,
+        clock_hz=attribute(_CLOCK_KHZ) * 1e3 or None,
+    )
+    asked = {field: attribute(number) for field, number in _CUDA_ATTRIBUTES.items()}
+    found: dict[str, Any] = {field: value for field, value in asked.items() if value > 0}
+    warp, threads = found.get("warp_size"), found.get("max_threads_per_sm")
+    if warp and threads:
+        found["max_warps_per_sm"] = threads // warp
+    return dataclasses.replace(machine, compute_capability=capability, **found)
+
+
+def detect_opencl() -> list[GpuMachine]:
+    """The OpenCL devices that pyopencl finds; empty where it is not installed."""
+    try:
+        import pyopencl as cl
+    except ImportError:
+        return []
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        # The loader reports "no platform" as an error.
+        return []
+    machines = []
+    for platform in platforms:
+        try:
+            devices = platform.get_devices()
+        except cl.Error:
+            continue
+        machines += [_opencl_device(cl, platform, device) for device in devices]
+    return machines
+
+
+def _opencl_device(cl: Any, platform: Any, device: Any) -> GpuMachine:
+    """A device by its platform's template, with the limits that OpenCL tells."""
+    on_cpu = bool(device.type & cl.device_type.CPU)
+    template = gpu("pocl") if on_cpu else gpu("intelgpu")
+    extensions = set(device.extensions.split())
+    feature_of = {
+        "cl_khr_fp64": "cl_doubles",
+        "cl_khr_fp16": "cl_half",
+        "cl_khr_int64_base_atomics": "cl_atomics64",
+    }
+    threads = int(device.max_work_group_size)
+    warp = template.warp_size
+    shared = int(device.local_mem_size)
+    return dataclasses.replace(
+        template,
+        name=f"{device.name.strip()} ({platform.name.strip()})",
+        sms=int(device.max_compute_units),
+        max_threads_per_block=threads,
+        max_threads_per_sm=max(threads, template.max_threads_per_sm),
+        max_warps_per_sm=max(-(-threads // warp), template.max_warps_per_sm),
+        shared_per_block=shared,
+        shared_per_block_optin=shared,
+        shared_per_sm=max(shared, template.shared_per_sm),
+        l2_bytes=int(device.global_mem_cache_size),
+        memory_bandwidth=None,
+        clock_hz=device.max_clock_frequency * 1e6 or None,
+        features=tuple(f for e, f in feature_of.items() if e in extensions),
+    )

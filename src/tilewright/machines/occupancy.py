@@ -1,0 +1,157 @@
+"""How many blocks of a kernel an SM holds at a time, as NVIDIA's occupancy calculator says.
+
+Sioutas 2020, Section 3, uses occupancy in its cost; the equations are those of the calculator
+and of NVIDIA's ``cuda_occupancy.h``: blocks per SM are the least that warps, registers, shared
+memory and the SM's block slots allow, each with its allocation granularity.
+
+All functions take whole NumPy arrays, so that all tilings of a group are judged at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.machines.gpu import GpuMachine
+
+IntArray = npt.NDArray[np.int64]
+
+# Stands for "this resource sets no limit".
+UNLIMITED = np.int64(1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """Blocks an SM could hold by each resource alone; all arrays of one shape."""
+
+    warps: IntArray
+    registers: IntArray
+    shared: IntArray
+    slots: IntArray
+
+    @property
+    def blocks(self) -> IntArray:
+        """Blocks an SM holds: the least of the four."""
+        least: IntArray = np.minimum(
+            np.minimum(self.warps, self.registers), np.minimum(self.shared, self.slots)
+        )
+        return least
+
+    @property
+    def limiter(self) -> npt.NDArray[np.str_]:
+        """Which resource binds: ``warps``, ``registers``, ``shared`` or ``slots``."""
+        names = np.array(["warps", "registers", "shared", "slots"])
+        stacked = np.stack([self.warps, self.registers, self.shared, self.slots])
+        chosen: npt.NDArray[np.str_] = names[np.argmin(stacked, axis=0)]
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Blocks and warps resident on an SM, and warps as a share of the most there can be.
+
+    Arrays of the inputs' broadcast shape (0-dimensional for scalars). Zero blocks mean that the
+    launch fails.
+    """
+
+    blocks_per_sm: IntArray
+    active_warps: IntArray
+    occupancy: npt.NDArray[np.float64]
+
+
+def _round_up(value: IntArray, unit: int) -> IntArray:
+    rounded: IntArray = -(-value // unit) * unit
+    return rounded
+
+
+def block_limits(
+    machine: GpuMachine,
+    threads: npt.ArrayLike,
+    registers: npt.ArrayLike,
+    shared: npt.ArrayLike,
+    *,
+    shared_limit: int | None = None,
+) -> BlockLimits:
+    """Blocks per SM that each resource allows.
+
+    `threads` per block, `registers` per thread and `shared` bytes per block (static and dynamic,
+    without the system's reserve) are integers or arrays that broadcast together. `shared_limit`
+    is the most shared memory a block may have: by default what it can opt in to.
+    A resource over its limit per block or per thread allows no block at all.
+    """
+    t, r, s = np.broadcast_arrays(
+        np.asarray(threads, dtype=np.int64),
+        np.asarray(registers, dtype=np.int64),
+        np.asarray(shared, dtype=np.int64),
+    )
+    warps_per_block = np.maximum(-(-t // machine.warp_size), 1)
+    zero = np.int64(0)
+
+    legal = (t >= 1) & (t <= machine.max_threads_per_block)
+    by_warps = np.where(legal, machine.max_warps_per_sm // warps_per_block, zero)
+
+    # Registers are given to whole warps, and warps are dealt out to the SM's sub-partitions,
+    # each of which has its part of the register file.
+    per_warp = _round_up(np.maximum(r, 0) * machine.warp_size, machine.register_allocation_unit)
+    parts = machine.warp_allocation_granularity
+    warps_in_file = machine.registers_per_sm // parts // np.maximum(per_warp, 1) * parts
+    # The check at launch assumes that every sub-partition gets equally many warps.
+    per_block = per_warp * _round_up(warps_per_block, parts)
+    by_registers = np.where(r > 0, warps_in_file // warps_per_block, UNLIMITED)
+    fits = (r <= machine.max_registers_per_thread) & (per_block <= machine.registers_per_block)
+    by_registers = np.where(fits, by_registers, zero)
+
+    limit = machine.shared_per_block_optin if shared_limit is None else shared_limit
+    allocated = _round_up(
+        np.maximum(s, 0) + machine.reserved_shared_per_block, machine.shared_allocation_unit
+    )
+    by_shared = np.where(
+        allocated > 0, machine.shared_per_sm // np.maximum(allocated, 1), UNLIMITED
+    )
+    by_shared = np.where((s >= 0) & (s <= limit), by_shared, zero)
+
+    slots = np.full(t.shape, machine.max_blocks_per_sm, dtype=np.int64)
+    return BlockLimits(by_warps, by_registers, by_shared, slots)
+
+
+def occupancy(
+    machine: GpuMachine,
+    threads: npt.ArrayLike,
+    registers: npt.ArrayLike,
+    shared: npt.ArrayLike,
+    *,
+    shared_limit: int | None = None,
+) -> Occupancy:
+    """Occupancy of launches on a GPU; arguments as for `block_limits`.
+
+    The example of Sioutas 2020, Section 3 (compute capability 7.5, blocks of 512 threads, 64
+    registers a thread, 2048 bytes of shared memory):
+
+    >>> from tilewright.machines import gpu
+    >>> float(occupancy(gpu("rtx2080ti"), 512, 64, 2048).occupancy)
+    1.0
+    """
+    blocks = block_limits(machine, threads, registers, shared, shared_limit=shared_limit).blocks
+    warps = -(-np.asarray(threads, dtype=np.int64) // machine.warp_size)
+    active: IntArray = np.asarray(blocks * warps)
+    return Occupancy(blocks, active, np.asarray(active / machine.max_warps_per_sm))
+
+
+def max_registers(machine: GpuMachine, threads: npt.ArrayLike, cap: int | None = None) -> Any:
+    """Registers a thread that a block of so many threads can have at most.
+
+    The bound of Sioutas 2020: the register file shared among the block's threads, the limit per
+    thread, and `cap` where a compiler has one. Zero where the block is larger than allowed.
+    """
+    t = np.maximum(np.asarray(threads, dtype=np.int64), 1)
+    parts = machine.warp_allocation_granularity
+    warps = _round_up(-(-t // machine.warp_size), parts)
+    unit = machine.register_allocation_unit
+    per_warp = machine.registers_per_block // warps // unit * unit
+    most = np.minimum(per_warp // machine.warp_size, machine.max_registers_per_thread)
+    if cap is not None:
+        most = np.minimum(most, cap)
+    return np.where(t <= machine.max_threads_per_block, most, 0)
