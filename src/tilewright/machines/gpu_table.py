@@ -71,7 +71,8 @@ _INTEL_IGPU = GpuMachine(
 )
 
 # PoCL runs work-groups on CPU threads, one group a core at a time, its work-items in vector
-# lanes; its private memory is the stack, so registers set no limit. These are limits that any of its builds keeps; detection reads those of the one at hand.
+# lanes; its private memory is the stack, so registers set no limit. These are limits that any of
+# its builds keeps; detection reads those of the one at hand.
 _POCL = GpuMachine(
     name="PoCL (OpenCL on the CPU)",
     api="opencl",
