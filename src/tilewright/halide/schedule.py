@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewright.errors import TilewrightError
+
 Mapping = Literal["serial", "unrolled", "vectorized", "parallel", "gpu_block", "gpu_thread"]
 Tail = Literal[
     "round_up",
@@ -26,9 +28,17 @@ Tail = Literal[
 MemoryType = Literal["auto", "heap", "stack", "register", "gpu_shared"]
 
 
+class ScheduleError(TilewrightError):
+    """A schedule that is malformed, illegal, or made for another pipeline."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`."""
+    """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`.
+
+    A split by a dimension's expected extent, with ``guard_with_if``, is how a small dimension
+    is unrolled whole and the schedule stays right at any extent.
+    """
 
     old: str
     outer: str
@@ -58,11 +68,16 @@ class ScheduledLoop:
 class StageSchedule:
     """One stage's nest: splits and fusions in order of application, then the loops.
 
-    `loops` lists every loop that is left, innermost first.
+    `loops` lists every loop that is left, innermost first. `atomic` makes the stage's writes
+    atomic, so that an associative reduction may run in parallel or in vectors. With
+    `single_thread` a GPU runs the whole nest as one thread of one block; such a nest maps
+    no loop to blocks or threads.
     """
 
-    splits: tuple[Split | Fuse, ...]
-    loops: tuple[ScheduledLoop, ...]
+    splits: tuple[Split | Fuse, ...] = ()
+    loops: tuple[ScheduledLoop, ...] = ()
+    atomic: bool = False
+    single_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,9 @@ class Level:
     """Where a Func is computed or stored: inlined, at root, or at a loop of a consumer.
 
     For ``at``, `func` is the consumer's place in realisation order, `stage` the consumer's
-    stage whose nest has the loop, and `loop` the loop's name there.
+    stage whose nest has the loop, and `loop` the loop's name there. Halide does not tell the
+    loops of one Func's stages apart when they have one name, and neither do we: a producer
+    that several stages read is computed anew at the loop of that name in each of them.
     """
 
     kind: Literal["inline", "root", "at"]
@@ -87,8 +104,10 @@ ROOT = Level("root")
 class FuncSchedule:
     """One Func: where it is computed and stored, in which memory, and its stages' nests.
 
-    An inlined Func has no stages here. `align_storage` pads the innermost storage dimension
-    to a multiple of so many elements.
+    An inlined Func has no stages here. A Func that is not inlined has one entry a stage, or
+    none at all when every stage keeps the nest it was defined with. `align_storage` pads the
+    innermost storage dimension to a multiple of so many elements. `storage_order` lists the
+    dimensions from innermost to outermost in memory; empty means the order of the arguments.
     """
 
     func: int
@@ -97,6 +116,7 @@ class FuncSchedule:
     memory: MemoryType = "auto"
     stages: tuple[StageSchedule, ...] = ()
     align_storage: int = 1
+    storage_order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

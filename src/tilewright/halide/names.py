@@ -1,0 +1,119 @@
+"""The names that loops get in Halide.
+
+Loops that a stage was defined with keep their names. Loops that a schedule introduces are
+named after the loop they come from (``x`` is split into ``x_o`` and ``x_i``). Such a name
+has an underscore and no ``$``, unlike any that Halide makes up (``v7``, ``r4$x``), and it is
+made different from every name in the pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.schedule import Schedule, Split
+
+
+@dataclass(frozen=True, slots=True)
+class FuncNames:
+    """One Func's name, its arguments' names, and its reduction variables' names a stage."""
+
+    func: str
+    args: tuple[str, ...]
+    rvars: tuple[tuple[str, ...], ...]
+
+
+def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
+    """The names the pipeline was serialised with, in realisation order."""
+    return tuple(
+        FuncNames(
+            func.name,
+            func.args,
+            tuple(tuple(rvar.name for rvar in stage.rvars) for stage in func.stages),
+        )
+        for func in algorithm.funcs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNames:
+    """Halide's names of all loops of a scheduled pipeline.
+
+    `introduced` has the names of loops that the schedule makes, by Func and canonical name:
+    loops of one canonical name in two stages of one Func share a name, as the levels of
+    producers computed there expect.
+    """
+
+    funcs: tuple[FuncNames, ...]
+    introduced: dict[tuple[int, str], str]
+
+    def __call__(self, func: int, stage: int, loop: str) -> str:
+        """The name of a loop in Halide."""
+        name = self.introduced.get((func, loop))
+        if name is not None:
+            return name
+        names = self.funcs[func]
+        index = int(loop[1:])
+        return names.args[index] if loop[0] == "v" else names.rvars[stage][index]
+
+
+def loop_names(
+    schedule: Schedule, algorithm: Algorithm, funcs: Sequence[FuncNames] | None = None
+) -> LoopNames:
+    """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build."""
+    own = algorithm_names(algorithm)
+    funcs = tuple(own if funcs is None else funcs)
+    taken = set()
+    for names in (*own, *funcs):
+        taken.add(names.func)
+        taken.update(names.args)
+        for rvars in names.rvars:
+            taken.update(rvars)
+    taken.update(parameter.name for parameter in algorithm.parameters)
+    introduced: dict[tuple[int, str], str] = {}
+    for entry in schedule.funcs:
+        used = set(taken)
+        for stage, nest in enumerate(entry.stages):
+            names = LoopNames(own, introduced)
+
+            def base(loop: str, stage: int = stage, names: LoopNames = names) -> str:
+                return readable(names(entry.func, stage, loop))  # noqa: B023
+
+            for change in nest.splits:
+                if isinstance(change, Split):
+                    old = base(change.old)
+                    new = {change.outer: _derive(old, "o"), change.inner: _derive(old, "i")}
+                else:
+                    inner, outer = base(change.inner), base(change.outer)
+                    new = {change.fused: f"{inner}_{outer}"}
+                for loop, wish in new.items():
+                    if (entry.func, loop) not in introduced:
+                        name = distinct(wish, used)
+                        used.add(name)
+                        introduced[entry.func, loop] = name
+    return LoopNames(funcs, introduced)
+
+
+def readable(name: str) -> str:
+    """A name without what Halide adds to it: ``r13$x`` gives ``rx``, ``blur$2`` ``blur``."""
+    automatic = re.fullmatch(r"([a-z])\d+\$([a-z])", name)
+    if automatic:
+        return automatic[1] + automatic[2]
+    name = re.sub(r"\$\d+$", "", name)
+    name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return name if name[:1].isalpha() else f"d{name}"
+
+
+def distinct(wish: str, taken: set[str]) -> str:
+    """`wish`, with a number added where it is taken."""
+    name, number = wish, 2
+    while name in taken:
+        name, number = f"{wish}_{number}", number + 1
+    return name
+
+
+def _derive(base: str, role: str) -> str:
+    """``x`` gives ``x_o``, ``x_i`` gives ``x_io``."""
+    return f"{base}{role}" if re.search(r"_[oi]+$", base) else f"{base}_{role}"
