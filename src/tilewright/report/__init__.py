@@ -1,1 +1,1 @@
-"""report."""
+"""What a person looks at: explanations, tables, plots, loop nests, pictures of pipelines."""

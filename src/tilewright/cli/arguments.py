@@ -1,0 +1,207 @@
+"""Arguments that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TilewrightError
+
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMG])?i?B?", re.IGNORECASE)
+_SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_SPAN = re.compile(r"(?:(-?\d+):)?(\d+)")
+
+
+def duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``1.5m``, ``2h``, ``300ms``.
+
+    >>> duration("1.5m")
+    90.0
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match.group(1)) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m or 2h")
+    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+
+
+def memory(text: str) -> int:
+    """Bytes of ``8G``, ``512M``, ``2GiB``.
+
+    >>> memory("2K")
+    2048
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if not match or float(match.group(1)) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 8G")
+    return int(float(match.group(1)) * _SIZES[(match.group(2) or "").upper()])
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def estimate(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """A name and its dimensions' (min, extent) of ``out=1536x2560x3`` or ``out=-1:10,0:20``.
+
+    >>> estimate("out=1536x3"), estimate("in=-1:10,5")
+    (('out', ((0, 1536), (0, 3))), ('in', ((-1, 10), (0, 5))))
+    """
+    name, equals, spans = text.partition("=")
+    found = [_SPAN.fullmatch(part.strip()) for part in re.split("[x,]", spans)]
+    if not name or not equals or not all(found):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an estimate such as out=1536x2560x3 or out=0:1536,0:2560"
+        )
+    return name.strip(), tuple((int(m.group(1) or 0), int(m.group(2))) for m in found if m)
+
+
+def assignment(text: str) -> tuple[str, int | float | bool | str]:
+    """A name and its value of ``levels=8``: a whole number, a number, true/false, or text.
+
+    >>> assignment("sigma=1.5"), assignment("on=true")
+    (('sigma', 1.5), ('on', True))
+    """
+    name, equals, value = text.partition("=")
+    if not name.strip() or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+    return name.strip(), _value(value.strip())
+
+
+def _value(text: str) -> int | float | bool | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """Which pipeline, at which sizes, for which machine."""
+    parser.add_argument(
+        "pipeline",
+        metavar="PIPELINE",
+        help="file.py:function, file.py:Generator, or a .hlpipe file",
+    )
+    parser.add_argument(
+        "--target",
+        default="host",
+        help="host, cuda, opencl, or a Halide target string (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--machine",
+        metavar="NAME",
+        help="schedule for this machine: a GPU by name (tilewright machine --list), or a JSON file "
+        "written by tilewright machine --json (default: the one at hand)",
+    )
+    parser.add_argument(
+        "--estimate",
+        dest="estimates",
+        type=estimate,
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="sizes of an output or input where the pipeline has no estimate, "
+        "e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable",
+    )
+    parser.add_argument(
+        "--set",
+        dest="params",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of a scalar parameter; repeatable",
+    )
+    parser.add_argument(
+        "--arg",
+        dest="arguments",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument of the function, or parameter of the Generator; repeatable",
+    )
+    parser.add_argument(
+        "--inputs",
+        metavar="FILE",
+        help="inputs to run with: an .npz file with an array an input, or file.py:function "
+        "(default: random)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """How long, how many at a time, and where results are kept."""
+    parser.add_argument(
+        "--time-limit", type=duration, metavar="TIME", help="in all, e.g. 90s, 10m or 2h"
+    )
+    parser.add_argument("--jobs", type=positive, help="builds at a time (default: one a core)")
+    parser.add_argument(
+        "--candidate-time",
+        type=duration,
+        default=120.0,
+        metavar="TIME",
+        help="limit of one build (default: 120s)",
+    )
+    parser.add_argument(
+        "--candidate-memory",
+        type=memory,
+        default=8 << 30,
+        metavar="SIZE",
+        help="limit of one candidate (default: 8G)",
+    )
+    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="measure again what the records hold"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where results go and how they look."""
+    parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def named_machine(name: str | None) -> Any:
+    """The machine that ``--machine`` names: a known GPU, or a JSON file; None for None."""
+    if name is None:
+        return None
+    from tilewright.machines import gpu, machine_from_dict
+
+    path = Path(name)
+    if path.suffix != ".json":
+        return gpu(name)
+    import json
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TilewrightError(f"cannot read the machine {name}: {error.strerror}") from error
+    except ValueError as error:
+        raise TilewrightError(f"{name} is not JSON: {error}") from error
+    if isinstance(data, dict) and "cpu" in data:
+        # What `tilewright machine --json` prints: the CPU and the GPUs of a computer.
+        data = data["cpu"]
+    return machine_from_dict(data)
+
+
+def writable(path: str | None) -> None:
+    """Refuse an output file that cannot be written, before hours of work depend on it."""
+    if path is None or path == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise TilewrightError(f"{path} is a folder: name a file to write")
+    if not target.parent.is_dir():
+        raise TilewrightError(f"cannot write {path}: there is no folder {target.parent}")

@@ -1,0 +1,85 @@
+"""``tilewright compare``: our schedule beside others' of the same pipeline."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tilewright.cli import arguments
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "compare",
+        help="measure our schedule beside those of Halide's autoschedulers",
+        description="Measure the naive schedule, those of the autoschedulers that come with "
+        "Halide, a hand-written one where the pipeline has one, and ours, in one interleaved run.",
+    )
+    arguments.add_pipeline(parser)
+    parser.add_argument(
+        "--k", type=arguments.positive, default=5, help="schedules of ours to try (default: 5)"
+    )
+    parser.add_argument(
+        "--peer-time",
+        type=arguments.duration,
+        default=120.0,
+        metavar="TIME",
+        help="CPU time an autoscheduler may take (default: 120s)",
+    )
+    parser.add_argument(
+        "--peer-memory",
+        type=arguments.memory,
+        default=8 << 30,
+        metavar="SIZE",
+        help="memory an autoscheduler may take (default: 8G)",
+    )
+    arguments.add_budget(parser)
+    arguments.add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    arguments.writable(args.report)
+    machine = arguments.named_machine(args.machine)
+
+    import json
+
+    from tilewright.cli.output import print_report, write_file
+    from tilewright.cli.pipeline import load_pipeline
+    from tilewright.cli.progress import show_progress
+
+    pipeline = load_pipeline(args.pipeline, dict(args.arguments))
+    from tilewright.halide import compare
+
+    with show_progress(args.quiet) as progress:
+        result = compare.compare(
+            pipeline,
+            target=args.target,
+            machine=machine,
+            k=args.k,
+            peer_time=args.peer_time,
+            peer_memory=args.peer_memory,
+            estimates=dict(args.estimates),
+            params=dict(args.params),
+            inputs=args.inputs,
+            seed=args.seed,
+            time_limit=args.time_limit,
+            jobs=args.jobs,
+            candidate_time=args.candidate_time,
+            candidate_memory=args.candidate_memory,
+            records=args.records,
+            remeasure=args.remeasure,
+            progress=progress,
+        )
+    report = result.report()
+    if args.report:
+        from tilewright.report.schedule_page import schedule_page
+
+        write_file(args.report, schedule_page(report))
+    if args.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        print_report(report)
+    return 0

@@ -1,0 +1,131 @@
+"""``tilewright machine``: what this computer, or a GPU known by name, looks like."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.machines import CpuMachine, GpuMachine
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "machine",
+        help="print what is known of this machine or of a GPU",
+        description="Print what is known of this machine's CPU and GPUs, or of a GPU by name.",
+    )
+    parser.add_argument("--gpu", metavar="NAME", help="describe this GPU instead, e.g. h100")
+    parser.add_argument("--list", action="store_true", help="list the GPUs known by name")
+    parser.add_argument(
+        "--bandwidth",
+        action="store_true",
+        help="measure the CPU's memory bandwidth (half a second)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    import json
+
+    from tilewright.machines import (
+        detect_cpu,
+        detect_gpus,
+        gpu,
+        gpu_names,
+        machine_to_dict,
+    )
+
+    if args.list:
+        names = gpu_names()
+        print(json.dumps(names) if args.json else "\n".join(f"{n:14} {gpu(n).name}" for n in names))
+        return 0
+    if args.gpu:
+        machine = gpu(args.gpu)
+        print(json.dumps(machine_to_dict(machine), indent=2) if args.json else gpu_text(machine))
+        return 0
+    cpu = detect_cpu()
+    if args.bandwidth:
+        from tilewright.machines.bandwidth import with_bandwidth
+
+        cpu = with_bandwidth(cpu)
+    gpus = detect_gpus()
+    if args.json:
+        data = {"cpu": machine_to_dict(cpu), "gpus": [machine_to_dict(g) for g in gpus]}
+        print(json.dumps(data, indent=2))
+        return 0
+    print("\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)]))
+    if not gpus:
+        print(
+            "\nNo CUDA GPU and no OpenCL device found (OpenCL needs the extra tilewright[opencl])."
+        )
+    return 0
+
+
+def cpu_text(cpu: CpuMachine) -> str:
+    """A CPU as lines of text."""
+    from tilewright.report import units
+
+    facts = [
+        ("cores usable", str(cpu.cores)),
+        ("vectors", f"{cpu.vector_bits} bits ({', '.join(cpu.isa)})"),
+    ]
+    for cache in cpu.caches:
+        shared = f", shared by {cache.shared_by}" if cache.shared_by > 1 else ""
+        facts.append(
+            (
+                f"L{cache.level} cache",
+                f"{units.size(cache.bytes)}, {cache.line_bytes} B lines{shared}",
+            )
+        )
+    if cpu.memory_bytes:
+        facts.append(("memory", units.size(cpu.memory_bytes)))
+    if cpu.memory_bandwidth:
+        facts.append(("bandwidth", f"{cpu.memory_bandwidth / 1e9:.1f} GB/s (copy, measured)"))
+    if cpu.clock_hz:
+        facts.append(("clock", f"{cpu.clock_hz / 1e9:.2f} GHz"))
+    facts.append(("Halide target", cpu.halide_target))
+    if cpu.assumed:
+        facts.append(("assumed", ", ".join(cpu.assumed)))
+    return _facts(f"CPU  {cpu.name} ({cpu.architecture})", facts)
+
+
+def gpu_text(gpu: GpuMachine) -> str:
+    """A GPU as lines of text."""
+    from tilewright.report import units
+
+    facts = []
+    if gpu.compute_capability:
+        facts.append(("compute capability", ".".join(map(str, gpu.compute_capability))))
+    shared = units.size(gpu.shared_per_block)
+    if gpu.shared_per_block_optin != gpu.shared_per_block:
+        shared += f" (opt-in {units.size(gpu.shared_per_block_optin)})"
+    facts += [
+        ("SMs" if gpu.api == "cuda" else "compute units", str(gpu.sms)),
+        ("threads", f"{gpu.max_threads_per_block} a block, {gpu.max_threads_per_sm} an SM"),
+        ("warps of", f"{gpu.warp_size} threads"),
+        ("blocks", f"{gpu.max_blocks_per_sm} an SM"),
+        (
+            "registers",
+            f"{gpu.registers_per_sm} an SM, at most {gpu.max_registers_per_thread} a thread",
+        ),
+        ("shared memory", f"{shared} a block, {units.size(gpu.shared_per_sm)} an SM"),
+        ("L2 cache", units.size(gpu.l2_bytes)),
+    ]
+    if gpu.memory_bandwidth:
+        facts.append(("bandwidth", f"{gpu.memory_bandwidth / 1e9:.0f} GB/s"))
+    if gpu.clock_hz:
+        facts.append(("clock", f"{gpu.clock_hz / 1e9:.2f} GHz"))
+    if gpu.peak_flops:
+        facts.append(("peak", f"{gpu.peak_flops / 1e12:.1f} TFLOP/s single precision"))
+    facts.append(("Halide target", gpu.halide_target))
+    title = f"CUDA GPU  {gpu.name}" if gpu.api == "cuda" else f"OpenCL device  {gpu.name}"
+    return _facts(title, facts)
+
+
+def _facts(title: str, facts: list[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in facts)
+    return "\n".join([title, *(f"  {name.ljust(width)}  {value}" for name, value in facts)])

@@ -1,0 +1,65 @@
+"""Tables and files: how results are printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.report.model import ScheduleReport
+    from tilewright.report.table import Table
+
+
+def print_report(report: ScheduleReport) -> None:
+    """Print an explanation: with rich's tables on a terminal, else as plain text."""
+    from tilewright.report import text
+
+    if not sys.stdout.isatty():
+        print(text.explain(report))
+        return
+    from rich.console import Console
+
+    from tilewright.report.table import comparison_table, group_table
+
+    console = Console()
+    style = "bold red" if report.verified is False else "bold"
+    console.print(text.headline(report), style=style, highlight=False, markup=False)
+    if report.groups:
+        console.print(_rich_table(group_table(report)))
+    if report.comparison:
+        console.print(_rich_table(comparison_table(report)))
+    for note in report.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
+
+
+def _rich_table(tbl: Table) -> object:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(box=box.SIMPLE_HEAD)
+    for column in tbl.columns:
+        shown.add_column(column.heading, justify=column.align)
+    for row in tbl.rows:
+        # Names may hold square brackets, which are not rich's markup.
+        shown.add_row(*(Text(cell) for cell in row))
+    return shown
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file whole or not at all; ``-`` is standard output."""
+    if path == "-":
+        print(text)
+        return
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise TilewrightError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,153 @@
+"""The pipeline that a command line names: a ``.hlpipe`` file, or something in a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilewright.errors import TilewrightError
+
+
+@dataclass(frozen=True)
+class NamedPipeline:
+    """A pipeline with its name and what else its file offers.
+
+    `pipeline` is the bytes of a ``.hlpipe`` file, or what the function returned, or a Generator
+    class. `path` is the file, `function` the name in it (empty for a ``.hlpipe``). `hand` is the
+    file's function ``hand(target, …)`` that builds the same pipeline with a schedule written by
+    hand, None where it has none.
+    """
+
+    name: str
+    pipeline: Any
+    path: Path
+    function: str = ""
+    hand: Callable[..., Any] | None = None
+
+
+def load_pipeline(text: str, arguments: Mapping[str, Any] | None = None) -> NamedPipeline:
+    """The pipeline that `text` names; `arguments` are passed to its function.
+
+    ``file.py`` alone names the function (or Generator) called as the file is. Raises
+    `TilewrightError` where there is no such thing, or where the user's code fails.
+    """
+    given = dict(arguments or {})
+    path_text, _, function = text.partition(":") if ".py:" in text else (text, "", "")
+    path = Path(path_text)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise TilewrightError(
+            f"{path_text} {what}: name a pipeline as file.py:function, file.py:Generator or a "
+            ".hlpipe file"
+        )
+    if path.suffix == ".py":
+        return _from_python(path, function or path.stem, given)
+    if given:
+        raise TilewrightError(
+            f"{path_text} is a serialised pipeline and takes no --arg; for the value of one of "
+            "its parameters use --set"
+        )
+    try:
+        return NamedPipeline(path.stem, path.read_bytes(), path)
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path_text}: {error.strerror}") from error
+
+
+def _from_python(path: Path, function: str, arguments: dict[str, Any]) -> NamedPipeline:
+    module = load_module(path)
+    found = getattr(module, function, None)
+    if found is None or not callable(found):
+        there = ", ".join(_functions(module)) or "none"
+        raise TilewrightError(f"{path} has no function {function!r}; it has: {there}")
+    hand = getattr(module, "hand", None)
+    if inspect.isclass(found):
+        if arguments:
+            found = _generator_with(found, arguments)
+        return NamedPipeline(function, found, path, function, hand)
+    _check_arguments(path, function, found, arguments)
+    pipeline = call_user(path, found, **arguments)
+    if pipeline is None:
+        raise TilewrightError(
+            f"{path}:{function} returned nothing: return the output Func, a list of them, or a "
+            "Pipeline"
+        )
+    return NamedPipeline(function, pipeline, path, function, hand)
+
+
+def _generator_with(generator: Any, arguments: dict[str, Any]) -> Any:
+    """The Generator class with some of its parameters given other defaults."""
+    unknown = [name for name in arguments if not hasattr(generator, name)]
+    if unknown:
+        raise TilewrightError(f"{generator.__name__} has no parameter {unknown[0]!r}")
+    import halide as hl
+
+    values = {name: hl.GeneratorParam(value) for name, value in arguments.items()}
+    return type(generator.__name__, (generator,), values)
+
+
+def _functions(module: ModuleType) -> list[str]:
+    """Public functions and classes that the file itself defines."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__ == module.__name__
+    ]
+
+
+def _check_arguments(path: Path, name: str, function: Any, arguments: dict[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # not written in Python: the call itself will tell
+        return
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise TilewrightError(
+            f"{path}:{name}{signature}: {error}; give arguments with --arg NAME=VALUE"
+        ) from error
+
+
+def load_module(path: Path) -> ModuleType:
+    """Run a user's Python file as a module; its folder is on the path for its own imports."""
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TilewrightError(f"{path} cannot be loaded as a Python file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        # At the end, so that a file named like an installed package hides nothing.
+        sys.path.append(folder)
+    call_user(path, spec.loader.exec_module, module)
+    return module
+
+
+def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a user's code; an exception becomes an error that tells where it came from."""
+    try:
+        return function(*args, **kwargs)
+    except TilewrightError:
+        raise
+    except SystemExit as error:
+        raise TilewrightError(f"{path} called sys.exit({error.code!r}) while loading") from error
+    except Exception as error:
+        where = str(path)
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename) == path or Path(frame.filename).resolve() == path.resolve()
+        ]
+        if isinstance(error, SyntaxError) and error.lineno:
+            lines.append(error.lineno)
+        if lines:
+            where += f", line {lines[-1]}"
+        raise TilewrightError(f"{where}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,116 @@
+"""``tilewright schedule``: a schedule for a pipeline, verified, measured, explained."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tilewright.cli import arguments
+from tilewright.errors import TilewrightError
+
+_WRITERS = {".json": "to_json", ".py": "to_python", ".h": "to_cpp"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "schedule",
+        help="find a schedule for a Halide pipeline",
+        description="Find a schedule for a Halide pipeline, and say how fast it is and why.",
+    )
+    arguments.add_pipeline(parser)
+    parser.add_argument(
+        "--mode",
+        choices=("oneshot", "top"),
+        default="oneshot",
+        help="oneshot: the model's best, not compiled; top: build, verify and measure the best "
+        "few and keep the fastest (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--k", type=arguments.positive, default=5, help="schedules that top measures (default: 5)"
+    )
+    parser.add_argument(
+        "--fusion",
+        choices=("none", "overlap", "nested"),
+        default="nested",
+        help="how Funcs may be computed inside others' tiles (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="compile and check the schedule of oneshot"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the schedules that Funcs already have"
+    )
+    arguments.add_budget(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the schedule: .json, .py (Python) or .h (C++), or - for JSON to standard output",
+    )
+    arguments.add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    writer = _writer(args.output)
+    arguments.writable(args.output)
+    arguments.writable(args.report)
+    machine = arguments.named_machine(args.machine)
+
+    import json
+
+    from tilewright.cli.output import print_report, write_file
+    from tilewright.cli.pipeline import load_pipeline
+    from tilewright.cli.progress import show_progress
+
+    pipeline = load_pipeline(args.pipeline, dict(args.arguments))
+    from tilewright.halide import session
+
+    with show_progress(args.quiet) as progress:
+        result = session.schedule(
+            pipeline,
+            target=args.target,
+            machine=machine,
+            mode=args.mode,
+            k=args.k,
+            fusion=args.fusion,
+            verify=args.verify,
+            keep=args.keep,
+            estimates=dict(args.estimates),
+            params=dict(args.params),
+            inputs=args.inputs,
+            seed=args.seed,
+            time_limit=args.time_limit,
+            jobs=args.jobs,
+            candidate_time=args.candidate_time,
+            candidate_memory=args.candidate_memory,
+            records=args.records,
+            remeasure=args.remeasure,
+            progress=progress,
+        )
+    report = result.report()
+    if args.output:
+        write_file(args.output, getattr(result, writer)())
+    if args.report:
+        from tilewright.report.schedule_page import schedule_page
+
+        write_file(args.report, schedule_page(report))
+    if args.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    elif args.output != "-":
+        print_report(report)
+    return 1 if report.verified is False else 0
+
+
+def _writer(output: str | None) -> str:
+    if output is None or output == "-":
+        return "to_json"
+    try:
+        return _WRITERS[Path(output).suffix]
+    except KeyError:
+        raise TilewrightError(
+            f"cannot tell from {output!r} how to write the schedule: name a .json, .py or .h file"
+        ) from None

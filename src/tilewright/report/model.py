@@ -1,0 +1,168 @@
+"""What a report shows, as plain data: any capability can fill it in.
+
+Nothing here depends on Halide or on how a schedule was found. Times are in seconds, sizes in
+bytes. Every class has a default for what is not known, and the pages leave out what is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+NodeKind = Literal["input", "func", "output"]
+LineKind = Literal["produce", "consume", "allocate", "for", "compute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a pipeline's graph: an input, a Func, or an output.
+
+    `group` is the index into the report's groups of the group that computes it (None for
+    inputs), `inlined` says that it has no storage of its own, and `detail` is told on hovering.
+    """
+
+    name: str
+    kind: NodeKind = "func"
+    group: int | None = None
+    inlined: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """A pipeline's graph: `edges` go from producer to consumer, by node name."""
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group of Funcs computed together: a kernel on a GPU, a parallel loop nest on a CPU.
+
+    `tile` has (loop, size) pairs, innermost first. `blocks` and `threads` are a GPU launch's;
+    `parallel` (tasks) and `vector` (lanes) a CPU's. `shared_bytes` is the shared memory of a
+    block, or the storage of the members inside a tile. `predicted` is in the unit that the
+    report names, `measured` in seconds.
+    """
+
+    name: str
+    funcs: tuple[str, ...]
+    tile: tuple[tuple[str, int], ...] = ()
+    blocks: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
+    parallel: int | None = None
+    vector: int | None = None
+    shared_bytes: int | None = None
+    registers: int | None = None
+    occupancy: float | None = None
+    predicted: float | None = None
+    measured: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NestLine:
+    """One line of a loop nest, indented by `depth`.
+
+    `mapping` is what a loop is mapped to (``serial``, ``parallel``, ``gpu_block`` …), `memory`
+    where an allocation lives (``heap``, ``stack``, ``gpu_shared``, ``register`` …), `bytes` its
+    size where known, `extent` a loop's iterations where known.
+    """
+
+    depth: int
+    kind: LineKind
+    name: str
+    mapping: str = ""
+    extent: int | None = None
+    memory: str = ""
+    bytes: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: a value with an interval, or a status other than ``ok`` and why.
+
+    `ours` marks what the report is about.
+    """
+
+    label: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    status: str = "ok"
+    message: str = ""
+    ours: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value to draw."""
+        return self.status == "ok" and self.value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One candidate that was tried: its rank by the model, and how it did."""
+
+    label: str
+    status: str
+    predicted: float | None = None
+    measured: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ScheduleReport:
+    """A schedule, explained.
+
+    `verified` is None where nothing was run. `predicted_unit` is ``s`` where predictions are
+    seconds; else they are shown as shares of their sum. `comparison` holds the medians of
+    `tilewright compare`.
+    """
+
+    pipeline: str
+    target: str
+    machine: str = ""
+    mode: str = ""
+    verified: bool | None = None
+    seconds: float | None = None
+    naive_seconds: float | None = None
+    groups: tuple[GroupRow, ...] = ()
+    predicted_unit: str = "s"
+    dag: Dag = field(default_factory=Dag)
+    nest: tuple[NestLine, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    comparison: tuple[Bar, ...] = ()
+    python: str = ""
+    cpp: str = ""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster than the naive schedule, None where either is not measured."""
+        if not self.seconds or self.naive_seconds is None:
+            return None
+        return self.naive_seconds / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "speedup": self.speedup}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far long work has come: a snapshot, not an increment.
+
+    `phase` says what is being done. `failed` counts candidates by status. `best` is the least
+    time in seconds so far, `total` None where it is not known.
+    """
+
+    phase: str
+    done: int = 0
+    total: int | None = None
+    failed: Mapping[str, int] = field(default_factory=dict)
+    best: float | None = None
+    message: str = ""

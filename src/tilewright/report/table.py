@@ -1,0 +1,162 @@
+"""The columns of a schedule's group table, and tables of any kind as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.report import units
+from tilewright.report.model import GroupRow, ScheduleReport
+
+Align = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading and which way its cells lean."""
+
+    heading: str
+    align: Align = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells of text; every row has as many as there are columns."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def table(columns: Iterable[Column], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without the columns in which no row has anything to say."""
+    columns, rows = tuple(columns), tuple(tuple(row) for row in rows)
+    kept = [
+        i
+        for i in range(len(columns))
+        if i == 0 or any(row[i] not in ("", units.NONE) for row in rows)
+    ]
+    return Table(
+        tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)
+    )
+
+
+def group_table(report: ScheduleReport) -> Table:
+    """A row a group: its Funcs, tile, mapping, memory, occupancy, predicted and measured time."""
+    right: Align = "right"
+    columns = (
+        Column("group"),
+        Column("Funcs"),
+        Column("tile"),
+        Column("blocks", right),
+        Column("threads", right),
+        Column("tasks", right),
+        Column("vector", right),
+        Column("memory", right),
+        Column("registers", right),
+        Column("occupancy", right),
+        Column("predicted", right),
+        Column("measured", right),
+        Column("note"),
+    )
+    total = sum(g.predicted for g in report.groups if g.predicted is not None)
+
+    def predicted(group: GroupRow) -> str:
+        if group.predicted is None:
+            return units.NONE
+        if report.predicted_unit == "s":
+            return units.seconds(group.predicted)
+        return units.percent(group.predicted / total) if total > 0 else units.NONE
+
+    rows = [
+        (
+            group.name,
+            funcs(group),
+            tile(group),
+            units.extents(group.blocks),
+            units.extents(group.threads),
+            units.count(group.parallel),
+            units.count(group.vector),
+            units.size(group.shared_bytes),
+            units.count(group.registers),
+            units.percent(group.occupancy),
+            predicted(group),
+            units.seconds(group.measured),
+            group.note,
+        )
+        for group in report.groups
+    ]
+    return table(columns, rows)
+
+
+def funcs(group: GroupRow, most: int = 6) -> str:
+    """The group's Funcs, the first few by name."""
+    names = list(group.funcs[:most])
+    if len(group.funcs) > most:
+        names.append(f"and {len(group.funcs) - most} more")
+    return ", ".join(names)
+
+
+def tile(group: GroupRow) -> str:
+    """The group's tile, e.g. ``x 32, y 8``."""
+    return ", ".join(f"{loop} {size}" for loop, size in group.tile) or units.NONE
+
+
+def attempt_table(report: ScheduleReport) -> Table:
+    """A row a candidate that was tried."""
+    right: Align = "right"
+    return table(
+        (Column("candidate"), Column("status"), Column("measured", right), Column("note")),
+        [(a.label, a.status, units.seconds(a.measured), a.note) for a in report.attempts],
+    )
+
+
+def comparison_table(report: ScheduleReport) -> Table:
+    """A row a schedule of `compare`: its time, interval, and the time relative to ours."""
+    right: Align = "right"
+    ours = next((b.value for b in report.comparison if b.ours and b.ok), None)
+
+    def relative(value: float | None) -> str:
+        return units.ratio(value / ours) if value is not None and ours else units.NONE
+
+    rows = [
+        (
+            bar.label,
+            units.seconds(bar.value) if bar.ok else bar.status.replace("_", " "),
+            interval(bar.low, bar.high) if bar.ok else units.NONE,
+            relative(bar.value) if bar.ok else units.NONE,
+            bar.message,
+        )
+        for bar in report.comparison
+    ]
+    columns = (
+        Column("schedule"),
+        Column("time", right),
+        Column("interval", right),
+        Column("of ours", right),
+        Column("note"),
+    )
+    return table(columns, rows)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Two times as an interval."""
+    if low is None or high is None:
+        return units.NONE
+    return f"{units.seconds(low)} to {units.seconds(high)}"
+
+
+def to_text(tbl: Table, indent: str = "") -> str:
+    """The table with its columns padded, for terminals and logs."""
+    cells = [tuple(c.heading for c in tbl.columns), *tbl.rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(tbl.columns))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if column.align == "right" else cell.ljust(width)
+            for cell, width, column in zip(row, widths, tbl.columns, strict=True)
+        )
+        return (indent + "  ".join(padded)).rstrip()
+
+    rule = indent + "  ".join("-" * width for width in widths)
+    return "\n".join([line(cells[0]), rule, *(line(row) for row in tbl.rows)])

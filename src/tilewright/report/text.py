@@ -1,0 +1,63 @@
+"""A schedule's explanation as plain text."""
+
+from __future__ import annotations
+
+from tilewright.report import units
+from tilewright.report.model import NestLine, ScheduleReport
+from tilewright.report.table import comparison_table, group_table, to_text
+
+
+def headline(report: ScheduleReport) -> str:
+    """One line: what was scheduled for what, how fast it is, and whether that is certain."""
+    parts = [f"{report.pipeline} for {report.target}"]
+    if report.machine:
+        parts[0] += f" on {report.machine}"
+    if report.seconds is not None:
+        parts.append(units.seconds(report.seconds))
+    if report.speedup is not None:
+        naive = units.seconds(report.naive_seconds)
+        parts.append(f"{units.ratio(report.speedup)} faster than the naive schedule ({naive})")
+    parts.append(verification(report))
+    return ", ".join(part for part in parts if part)
+
+
+def verification(report: ScheduleReport) -> str:
+    """Whether the schedule's answers were checked."""
+    if report.verified is None:
+        return "unverified: not compiled yet"
+    return "verified" if report.verified else "WRONG ANSWER"
+
+
+def explain(report: ScheduleReport) -> str:
+    """The headline, the group table, the comparison where there is one, and the notes."""
+    parts = [headline(report)]
+    if report.groups:
+        parts.append(to_text(group_table(report)))
+    if report.predicted_unit != "s" and any(g.predicted is not None for g in report.groups):
+        parts.append("Predicted: each group's share of the model's cost.")
+    if report.comparison:
+        parts.append(to_text(comparison_table(report)))
+    if report.notes:
+        parts.append("\n".join(f"- {note}" for note in report.notes))
+    return "\n\n".join(parts)
+
+
+def nest_text(lines: tuple[NestLine, ...]) -> str:
+    """A loop nest as indented text."""
+    return "\n".join("  " * line.depth + nest_line(line) for line in lines)
+
+
+def nest_line(line: NestLine) -> str:
+    """One line of a loop nest, without its indentation."""
+    if line.kind == "for":
+        mapping = "" if line.mapping in ("", "serial") else f"{line.mapping} "
+        extent = "" if line.extent is None else f" in {line.extent}"
+        return f"for {mapping}{line.name}{extent}"
+    if line.kind == "allocate":
+        details = [line.memory] if line.memory else []
+        if line.bytes is not None:
+            details.append(units.size(line.bytes))
+        return f"allocate {line.name}" + (f" ({', '.join(details)})" if details else "")
+    if line.kind == "compute":
+        return f"{line.name} = …"
+    return f"{line.kind} {line.name}"
