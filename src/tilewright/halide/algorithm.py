@@ -143,11 +143,14 @@ class Stage:
 class ExternStage:
     """An extern definition: a C function and what is passed to it.
 
-    `reads` names the Funcs and images it reads whole.
+    `reads` names the Funcs and images it reads whole, `expressions` are the scalars it gets,
+    and `arguments` tells the order: ``func``, ``image``, ``buffer`` or ``expression`` each.
     """
 
     function: str
     reads: tuple[str, ...]
+    expressions: tuple[Expr, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +202,28 @@ class Func:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A scalar or buffer argument of the pipeline (`dimensions` is 0 for a scalar)."""
+    """A scalar or buffer argument of the pipeline (`dimensions` is 0 for a scalar).
+
+    `estimates` holds the range of each dimension of a buffer, as far as it is known, and
+    `strides` the stride, in elements, that the user fixed (interleaved images, say).
+    """
 
     name: str
     type: Type
     dimensions: int
     is_buffer: bool
+    estimates: tuple[Span | None, ...] = ()
+    strides: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBuffer:
-    """A constant buffer that the pipeline carries with it."""
+    """A constant buffer that the pipeline carries with it, and its contents' hash."""
 
     name: str
     type: Type
     dims: tuple[Span, ...]
+    content: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +233,9 @@ class Algorithm:
     `funcs` are in realisation order (producers first), `outputs` the names of those the
     caller asks for. `digest` identifies the computation up to the names of Funcs, variables
     and reduction variables, so that the same pipeline built twice has one digest; names of
-    parameters, which are the pipeline's interface, count.
+    parameters, which are the pipeline's interface, count. Estimates do not: they are `Func`'s
+    and `Parameter`'s, and `scalars` has those of the scalar parameters. `requirements` are the
+    conditions that the pipeline checks when it starts.
     """
 
     funcs: tuple[Func, ...]
@@ -232,6 +244,38 @@ class Algorithm:
     buffers: tuple[EmbeddedBuffer, ...]
     digest: str
     serialized: bytes = field(repr=False)
+    scalars: dict[str, int | float] = field(default_factory=dict)
+    requirements: tuple[Expr, ...] = ()
+
+    @cached_property
+    def symbols(self) -> dict[str, int | float]:
+        """Values, as estimated, of the variables of kind ``param`` that expressions use.
+
+        Besides the scalar parameters these are an input's ``NAME.min.D``, ``NAME.extent.D``
+        and ``NAME.stride.D``, for dimension D, and the same of an output.
+        """
+        values: dict[str, int | float] = dict(self.scalars)
+        ranges = [(p.name, p.estimates, p.strides) for p in self.parameters if p.is_buffer]
+        ranges += [(b.name, b.dims, ()) for b in self.buffers]
+        for output in self.outputs:
+            func = self.by_name[output]
+            spans = tuple(func.estimates.get(arg) for arg in func.args)
+            if len(func.types) == 1:
+                ranges.append((output, spans, ()))
+            else:
+                ranges += [(f"{output}.{i}", spans, ()) for i in range(len(func.types))]
+        for name, spans, strides in ranges:
+            stride: int | None = 1
+            for d, span in enumerate(spans):
+                fixed = strides[d] if d < len(strides) else None
+                stride = stride if fixed is None else fixed
+                if stride is not None:
+                    values[f"{name}.stride.{d}"] = stride
+                if span is not None:
+                    values[f"{name}.min.{d}"] = span.min
+                    values[f"{name}.extent.{d}"] = span.extent
+                stride = None if span is None or stride is None else stride * span.extent
+        return values
 
     @cached_property
     def by_name(self) -> dict[str, Func]:

@@ -7,8 +7,9 @@ nodes deep.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.halide.algorithm import Call, CallKind, Const, Expr, Op, Type, Variable
 from tilewright.halide.serial.reader import MalformedError, Record
@@ -46,13 +47,22 @@ class Expressions:
 
     def __init__(self) -> None:
         """Start with no expressions."""
-        # Names of the reduction variables of the stage at hand: in a reduction domain's own
-        # predicate they are written as if they were ordinary variables.
         self.rvars: frozenset[str] = frozenset()
+        self.redirected: Mapping[str, str] = {}
         self._nodes: dict[Any, Expr] = {}
         self._types: dict[tuple[str, int, int], Type] = {}
         self._built: dict[tuple[Record, _Scope | None], Expr] = {}
         self._visits = 0
+
+    def start(self, redirected: Mapping[str, str], rvars: frozenset[str]) -> None:
+        """Say what the names in the expressions to come mean.
+
+        Calls of a Func in `redirected` go to the Func it maps to. `rvars` are the stage's
+        reduction variables: in a reduction domain's own predicate they are written as if they
+        were ordinary variables.
+        """
+        self.redirected = redirected
+        self.rvars = rvars
 
     def type(self, record: Record | None) -> Type:
         """The type that a `Type` table describes."""
@@ -184,7 +194,10 @@ class Expressions:
             if node.call_type >= len(CALL_TYPES):
                 raise MalformedError(f"{node.call_type} is not a kind of call")
             kind = _CALL_KINDS[CALL_TYPES[node.call_type]]
-            return self.call(node.name or "", kind, args, self.type(node.type), node.value_index)
+            name = node.name
+            if kind == "func":
+                name = self.redirected.get(name, name)
+            return self.call(name, kind, args, self.type(node.type), node.value_index)
         raise MalformedError(f"a {table} inside a pipeline that is not lowered")
 
     def _lanes(self, type: Type, lanes: int) -> Type:

@@ -9,6 +9,7 @@ memory than an honest file of the same size.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from flatbuffers import packer
@@ -26,8 +27,9 @@ _PACKERS: dict[str, struct.Struct] = {
     "f64": packer.float64,
 }
 
-# How often the tables may claim each byte of the file. Halide shares nothing but vtables.
-_SHARING = 4
+# How often each byte of the file is counted at most: an offset in a vector is counted with
+# the vector and when it is followed, and its target's vtable offset once more.
+_COUNTS = 4
 
 
 class Record:
@@ -54,26 +56,30 @@ class MalformedError(TilewrightError):
     """The bytes are not a Halide pipeline, or a damaged one."""
 
 
-def read(data: bytes, root: str) -> Record:
+def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) -> Record:
     """Read every table reachable from the root, a `root` table.
 
-    Raises `MalformedError` where the bytes are not a FlatBuffer of such tables.
+    `check` is called with the root alone, before the tables it refers to are read: they are
+    still empty. Raises `MalformedError` where the bytes are not a FlatBuffer of such tables.
     """
-    return _Reader(data).read(root)
+    return _Reader(data).read(root, check)
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.records: dict[tuple[str, int], Record] = {}
+        self.seen: set[int] = set()
         self.pending: list[Record] = []
         self.vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self.budget = _SHARING * len(data) + 64
+        self.budget = _COUNTS * len(data) + 64
 
-    def read(self, root: str) -> Record:
+    def read(self, root: str, check: Callable[[Record], None] | None) -> Record:
         if len(self.data) < 8:
             raise MalformedError(f"the file has {len(self.data)} bytes, too few for a pipeline")
         record = self.table(root, self.follow(0))
+        self.fill(self.pending.pop())
+        if check is not None:
+            check(record)
         while self.pending:
             self.fill(self.pending.pop())
         return record
@@ -120,11 +126,13 @@ class _Reader:
         return found
 
     def table(self, name: str, position: int) -> Record:
-        key = name, position
-        record = self.records.get(key)
-        if record is None:
-            record = self.records[key] = Record(name, position)
-            self.pending.append(record)
+        # Halide writes trees. Sharing would let a small file stand for an enormous one, which
+        # Halide's own reader, walking it as a tree, would not survive.
+        if position in self.seen:
+            raise MalformedError(f"the table at {position} is referred to twice")
+        self.seen.add(position)
+        record = Record(name, position)
+        self.pending.append(record)
         return record
 
     def fill(self, record: Record) -> None:
@@ -137,6 +145,8 @@ class _Reader:
             at = slots[slot] if slot < len(slots) else 0
             if at >= size and at:
                 raise MalformedError(f"field {record.table}.{field.name} lies outside its table")
+            if not at and not field.optional and field.kind not in SCALARS:
+                raise MalformedError(f"{record.table} has no {field.name}")
             if field.kind in UNIONS:
                 tag = slots[slot - 1] if slot - 1 < len(slots) else 0
                 values[field.name] = self.union(field, base, tag, at)
@@ -189,11 +199,13 @@ class _Reader:
     def union(self, field: Field, base: int, tag: int, at: int) -> Any:
         if not field.vector:
             code = int(self.scalar("u8", base + tag)) if tag else 0
-            if code == 0 or not at:
+            if not at:
                 return None
             return self.table(self.member(field, code), self.follow(base + at))
-        if not at or not tag:
+        if not at:
             return ()
+        if not tag:
+            raise MalformedError(f"{field.name} has values but no codes")
         codes_at = self.follow(base + tag)
         count = self.length(codes_at, 1)
         codes = self.data[codes_at + 4 : codes_at + 4 + count]

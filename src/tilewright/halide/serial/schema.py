@@ -3,12 +3,16 @@
 The names and their order follow `src/halide_ir.fbs` of Halide 21.0.0. A field is written
 ``name:kind``; `kind` is a scalar (``bool i8 u8 i32 i64 u64 f64``), ``string``, the name of
 another table, ``Expr`` or ``Stmt`` for a union (which takes two slots, a type byte and an
-offset), or one of these in brackets for a vector. Default values are zero or empty.
+offset), or one of these in brackets for a vector. Scalars may be absent and are zero then;
+all else must be there unless marked with ``?``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+# What Halide 21.0.0 writes. The format is not stable: every version may move the slots.
+SERIALIZATION_VERSION = "18.0.1"
 
 SCALARS = frozenset("bool i8 u8 i32 i64 u64 f64".split())
 
@@ -21,6 +25,7 @@ class Field:
     kind: str
     vector: bool
     slot: int
+    optional: bool = False
 
 
 # Members in the order of their type codes, which start at 1.
@@ -38,13 +43,11 @@ UNIONS: dict[str, tuple[str, ...]] = {
 
 BINARY = tuple("Add Sub Mul Div Mod Min Max EQ NE LT LE GT GE And Or".split())
 
-FOR_TYPES = ("Serial Parallel Vectorized Unrolled Extern GPUBlock GPUThread GPULane").split()
 CALL_TYPES = "Image Extern ExternCPlusPlus PureExtern Halide Intrinsic PureIntrinsic".split()
 TYPE_CODES = ("int", "uint", "float", "handle", "bfloat")
 DIM_TYPES = ("pure", "pure_rvar", "impure_rvar")
 VECTOR_REDUCTIONS = "add saturating_add mul min max and or".split()
-EXTERN_ARGUMENTS = "undefined func buffer expr image_param".split()
-MANGLINGS = ("Default", "C", "CPlusPlus")
+EXTERN_ARGUMENTS = "undefined func buffer expression image".split()
 
 _SOURCE = """
 Range min:Expr extent:Expr
@@ -85,7 +88,7 @@ Let name:string value:Expr body:Expr
 Call name:string args:[Expr] call_type:u8 func_index:i32 value_index:i32 image_name:string \
 param_name:string type:Type
 ReductionVariable var:string min:Expr extent:Expr
-ReductionDomain defined:bool domain:[ReductionVariable] predicate:Expr frozen:bool
+ReductionDomain defined:bool domain:[ReductionVariable]? predicate:Expr? frozen:bool
 Variable name:string type:Type param_name:string image_name:string reduction_domain:ReductionDomain
 Shuffle vectors:[Expr] indices:[i32]
 VectorReduce value:Expr reduction_op:u8 lanes:i32
@@ -109,11 +112,12 @@ atomic:bool override_atomic_associativity_test:bool
 Definition is_init:bool predicate:Expr values:[Expr] args:[Expr] stage_schedule:StageSchedule \
 specializations:[Specialization] source_location:string
 BufferConstraint min:Expr extent:Expr stride:Expr min_estimate:Expr extent_estimate:Expr
-Parameter defined:bool is_buffer:bool type:Type dimensions:i32 name:string host_alignment:i32 \
-buffer_constraints:[BufferConstraint] memory_type:i8 scalar_data:u64 scalar_default:Expr \
-scalar_min:Expr scalar_max:Expr scalar_estimate:Expr
+Parameter defined:bool is_buffer:bool type:Type? dimensions:i32 name:string? host_alignment:i32 \
+buffer_constraints:[BufferConstraint]? memory_type:i8 scalar_data:u64 scalar_default:Expr? \
+scalar_min:Expr? scalar_max:Expr? scalar_estimate:Expr?
 ExternalParameter is_buffer:bool type:Type dimensions:i32 name:string
-ExternFuncArgument arg_type:u8 func_index:i32 buffer_name:string expr:Expr image_param_name:string
+ExternFuncArgument arg_type:u8 func_index:i32 buffer_name:string? expr:Expr? \
+image_param_name:string?
 BufferDimension min:i32 extent:i32 stride:i32
 Buffer defined:bool name:string type:Type dimensions:i32 dims:[BufferDimension] data:[u8]
 Func name:string origin_name:string output_types:[Type] required_types:[Type] required_dims:i32 \
@@ -136,11 +140,12 @@ def _parse(source: str) -> dict[str, tuple[Field, ...]]:
         slot = 0
         for word in words:
             name, _, kind = word.partition(":")
+            optional = kind.endswith("?")
             vector = kind.startswith("[")
-            kind = kind.strip("[]")
+            kind = kind.strip("[]?")
             # A union's type byte has the slot before its offset.
             slot += kind in UNIONS
-            fields.append(Field(name, kind, vector, slot))
+            fields.append(Field(name, kind, vector, slot, optional))
             slot += 1
         tables[table] = tuple(fields)
     for table in BINARY:
