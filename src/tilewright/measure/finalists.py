@@ -1,0 +1,151 @@
+"""The last few candidates measured against each other in interleaved rounds."""
+
+from __future__ import annotations
+
+import queue
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from .candidate import Candidate, Limits, Measurement, Timing
+from .client import Event, Workers
+from .statistics import Interval, bootstrap_interval, ratio_interval
+
+VISIT = Timing(warmup=1, min_samples=3, max_samples=5, seconds=0.5, precision=0.01)
+
+
+@dataclass(frozen=True)
+class Finals:
+    """What interleaved rounds gave, in the order of the candidates.
+
+    A measurement's `times` hold one entry a round, the median of that visit's samples, so
+    entry r of every candidate belongs to the same round. A candidate that failed on the way
+    keeps only what the status says.
+    """
+
+    candidates: tuple[Candidate, ...]
+    measurements: tuple[Measurement, ...]
+
+    def ratio_interval(self, a: int | str, b: int | str, *, confidence: float = 0.95) -> Interval:
+        """Interval of time(a) / time(b), candidates given by index or key.
+
+        Above 1, b is the faster. Raises ValueError when one of them has no samples.
+        """
+        first, second = self.measurement(a), self.measurement(b)
+        rounds = min(len(first.times), len(second.times))
+        if rounds == 0:
+            which = a if not first.times else b
+            status = (first if not first.times else second).status
+            raise ValueError(f"candidate {which!r} has no samples: {status}")
+        return ratio_interval(first.times[:rounds], second.times[:rounds], confidence=confidence)
+
+    def interval(self, which: int | str, *, confidence: float = 0.95) -> Interval:
+        """Interval of a candidate's median time in seconds."""
+        return bootstrap_interval(self.measurement(which).times, confidence=confidence)
+
+    def measurement(self, which: int | str) -> Measurement:
+        """A candidate's measurement, by index or key; KeyError for an unknown key."""
+        if isinstance(which, int):
+            return self.measurements[which]
+        for candidate, measurement in zip(self.candidates, self.measurements, strict=True):
+            if candidate.key == which:
+                return measurement
+        raise KeyError(which)
+
+    @property
+    def best(self) -> int | None:
+        """Index of the candidate with the least median; None if all failed."""
+        alive = [i for i, m in enumerate(self.measurements) if m.ok]
+        return min(alive, key=lambda i: self.measurements[i].median, default=None)
+
+
+@dataclass
+class _Finalist:
+    candidate: Candidate
+    number: int = -1
+    ready: bool = False
+    final: Measurement | None = None
+    times: list[float] = field(default_factory=list)
+    cpu_times: list[float] = field(default_factory=list)
+
+
+def finalists(
+    candidates: Sequence[Candidate],
+    rounds: int = 10,
+    *,
+    seconds: float | None = None,
+    limits: Limits | None = None,
+    visit: Timing = VISIT,
+    verify: bool = True,
+    jobs: int | None = None,
+    preload: Sequence[str] = (),
+    workers: Workers | None = None,
+    on_event: Callable[[Event], object] | None = None,
+) -> Finals:
+    """Keep a worker for every candidate and time them in turn, `rounds` times.
+
+    Every second round goes backwards (A B C, C B A, ...), so that a steady drift of the
+    machine's speed favours none. A visit is timed as `visit` says, with a warm-up run
+    because the others have emptied the caches. All other workers are stopped meanwhile.
+    With `seconds`, no further round is begun after so long (two are always done).
+
+    All candidates are in memory at the same time. One that fails is left out of further
+    rounds. Raises WorkersError when no server can be started, ValueError for a command that
+    runs only once (`command` with ``repeated=True`` is timed like any other).
+    """
+    limits = limits or Limits()
+    mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    runners = [_Finalist(candidate) for candidate in candidates]
+    by_number: dict[int, _Finalist] = {}
+
+    def listen(until: Callable[[], bool]) -> None:
+        while not until():
+            event = mailbox.get()
+            if on_event is not None:
+                on_event(event)
+            runner = by_number[event.data["number"]]
+            if event.name == "ready":
+                runner.ready = True
+            elif event.name == "sampled":
+                runner.times.append(statistics.median(event.data["times"]))
+                runner.cpu_times.append(statistics.median(event.data["cpu_times"]))
+            elif event.measurement is not None:
+                runner.final = event.measurement
+
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
+        timing = replace(visit, verify=verify)
+        try:
+            for runner in runners:
+                runner.number = workers.submit(runner.candidate, limits, timing, mailbox, hold=True)
+                by_number[runner.number] = runner
+            listen(lambda: all(r.ready or r.final for r in runners))
+            began = time.monotonic()
+            for turn in range(rounds):
+                if seconds is not None and turn >= 2 and time.monotonic() - began > seconds:
+                    break
+                for runner in runners if turn % 2 == 0 else reversed(runners):
+                    if runner.final is None:
+                        workers.sample(runner.number, visit)
+                        done = len(runner.times)
+                        listen(lambda r=runner, n=done: r.final or len(r.times) > n)  # type: ignore[misc]
+            for runner in runners:
+                if runner.final is None:
+                    workers.end(runner.number)
+            listen(lambda: all(r.final for r in runners))
+        finally:
+            for runner in runners:
+                if runner.final is None and runner.number >= 0:
+                    workers.cancel(runner.number)
+    return Finals(tuple(candidates), tuple(_conclude(runner) for runner in runners))
+
+
+def _conclude(runner: _Finalist) -> Measurement:
+    assert runner.final is not None
+    if not runner.final.ok:
+        return runner.final
+    times, cpus = tuple(runner.times), tuple(runner.cpu_times)
+    return replace(runner.final, times=times, cpu_times=cpus, runs=len(times))

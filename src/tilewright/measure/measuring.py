@@ -1,0 +1,123 @@
+"""Measure candidates: many at once (`measure_all`), or one (`measure_one`)."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+
+from .candidate import Candidate, Limits, Measurement, Timing
+from .client import Event, Workers
+
+
+def measure_all(
+    candidates: Iterable[Candidate],
+    *,
+    limits: Limits | None = None,
+    timing: Timing | None = None,
+    jobs: int | None = None,
+    preload: Sequence[str] = (),
+    workers: Workers | None = None,
+    on_event: Callable[[Event], object] | None = None,
+) -> Iterator[tuple[Candidate, Measurement]]:
+    """Build, verify and time every candidate; yield each with its measurement as it ends.
+
+    Candidates are built in parallel (`jobs` at once), but each is timed alone, builds
+    stopped meanwhile. `candidates` is read lazily, a few ahead of what is being measured. A
+    candidate that fails in whatever way yields a Measurement that says so. `on_event` is
+    called in this thread. With `workers`, a server already running is used, and `jobs` and
+    `preload` are its own. Leaving the iterator early kills what is under way.
+
+    Raises WorkersError when no server can be started.
+    """
+    limits, timing = limits or Limits(), timing or Timing()
+    mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    source = iter(candidates)
+    under_way: set[int] = set()
+    exhausted = False
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
+        try:
+            while True:
+                while not exhausted and len(under_way) < workers.jobs + 1:
+                    candidate = next(source, None)
+                    if candidate is None:
+                        exhausted = True
+                    else:
+                        under_way.add(workers.submit(candidate, limits, timing, mailbox))
+                if not under_way:
+                    return
+                event = mailbox.get()
+                if on_event is not None:
+                    on_event(event)
+                if event.measurement is not None:
+                    under_way.discard(event.data["number"])
+                    yield event.candidate, event.measurement
+        finally:
+            for number in under_way:
+                workers.cancel(number)
+
+
+_local = threading.local()
+
+
+def measure_one(
+    candidate: Candidate,
+    limits: Limits | None = None,
+    timing: Timing | None = None,
+    preload: Sequence[str] = (),
+) -> Measurement:
+    """Measure a single candidate, in the calling thread's own server of workers.
+
+    A plain function of picklable arguments, for any `concurrent.futures` executor: processes,
+    threads, Dask, MPI. The server is kept for the thread's next call.
+    """
+    workers = _thread_workers(tuple(preload))
+    mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    number = workers.submit(candidate, limits or Limits(), timing or Timing(), mailbox)
+    try:
+        while True:
+            event = mailbox.get()
+            if event.measurement is not None:
+                return event.measurement
+    except BaseException:
+        workers.cancel(number)
+        raise
+
+
+class _ThreadServers:
+    """The servers of one thread by what they have preloaded, closed with the thread."""
+
+    def __init__(self) -> None:
+        self.servers: dict[tuple[str, ...], Workers] = {}
+        _all_servers.add(self)
+
+    def close(self) -> None:
+        """Close them."""
+        for workers in self.servers.values():
+            workers.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_all_servers: weakref.WeakSet[_ThreadServers] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_servers() -> None:
+    for servers in list(_all_servers):
+        servers.close()
+
+
+def _thread_workers(preload: tuple[str, ...]) -> Workers:
+    servers: _ThreadServers | None = getattr(_local, "servers", None)
+    if servers is None:
+        servers = _local.servers = _ThreadServers()
+    if preload not in servers.servers:
+        servers.servers[preload] = Workers(jobs=1, preload=preload)
+    return servers.servers[preload]

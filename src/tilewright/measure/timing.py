@@ -1,0 +1,119 @@
+"""The timing loop, run inside the worker process."""
+
+from __future__ import annotations
+
+import gc
+import math
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .candidate import Timing, relative_spread
+
+_MAX_INNER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds a run, one entry a sample; `lower_bound` if cut short because clearly slower."""
+
+    times: tuple[float, ...]
+    cpu_times: tuple[float, ...]
+    runs: int
+    lower_bound: bool
+
+
+def settled(times: Sequence[float], timing: Timing) -> bool:
+    """Whether the median of `times` is known well enough.
+
+    The standard error of a median of n normal samples is 1.2533 sigma / sqrt(n); sigma is
+    estimated from the median absolute deviation, which outliers do not move.
+    """
+    if len(times) < max(timing.min_samples, 1):
+        return False
+    error = 1.2533 * relative_spread(list(times)) / math.sqrt(len(times))
+    return error <= timing.precision
+
+
+def cpu_seconds() -> float:
+    """CPU seconds used so far by this process, all threads, and its finished children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def time_runs(
+    run: Callable[[], object],
+    timing: Timing,
+    *,
+    sync: Callable[[], object] | None = None,
+    beat: Callable[[], object] | None = None,
+    cutoff: float | None = None,
+) -> Samples:
+    """Time `run` as `timing` says.
+
+    `sync` is called at the end of every sample, inside the timed span. `beat` is called
+    between samples, to tell a watchdog that no single run hangs. `cutoff` (seconds) overrides
+    that of `timing` where it is smaller.
+    """
+    limits = [c for c in (cutoff, timing.cutoff) if c is not None]
+    limit = min(limits, default=math.inf)
+
+    def sample(count: int) -> tuple[float, float]:
+        if beat is not None:
+            beat()
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        for _ in range(count):
+            run()
+        if sync is not None:
+            sync()
+        return (time.perf_counter() - wall) / count, (cpu_seconds() - cpu) / count
+
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        began = time.perf_counter()
+        wall = cpu = 0.0
+        for _ in range(max(timing.warmup, 0)):
+            wall, cpu = sample(1)
+            if wall > timing.seconds:
+                # So long a run has warmed up within itself; another would exceed the budget.
+                return Samples((wall,), (cpu,), 1, wall > limit)
+        times: list[float] = []
+        cpus: list[float] = []
+        runs = 0
+        count = _inner(wall, timing) if timing.warmup > 0 else 1
+        while True:
+            wall, cpu = sample(count)
+            times.append(wall)
+            cpus.append(cpu)
+            runs += count
+            if len(times) >= 2 and min(times) > limit:
+                return Samples(tuple(times), tuple(cpus), runs, True)
+            used = time.perf_counter() - began
+            if len(times) >= timing.max_samples or used >= timing.seconds:
+                break
+            if settled(times, timing):
+                break
+            if len(times) == 1 and _inner(wall, timing) > 2 * count:
+                # The warm-up was much slower than a warm run: the sample was too short.
+                count = _inner(wall, timing)
+                times.clear()
+                cpus.clear()
+        return Samples(tuple(times), tuple(cpus), runs, min(times) > limit)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _inner(seconds: float, timing: Timing) -> int:
+    """How many runs of so many seconds fill a sample."""
+    if seconds <= 0:
+        return _MAX_INNER
+    return min(max(math.ceil(timing.sample_seconds / seconds), 1), _MAX_INNER)
+
+
+def median_of(samples: Samples) -> float:
+    """The median time of a run in seconds."""
+    return statistics.median(samples.times)

@@ -1,0 +1,93 @@
+import shlex
+
+import pytest
+
+from tilewright.measure import Limits, Timing, command, measure_all, measure_one
+
+LIMITS = Limits(build_seconds=2, run_seconds=1.0, memory_bytes=200 << 20, output_bytes=1000)
+
+
+def run(line, **more):
+    return measure_one(command(shlex.split(line), **more), LIMITS)
+
+
+def test_a_command_gives_its_output_exit_code_and_times(tmp_path):
+    result = run(
+        "sh -c 'pwd; echo $WORD; echo oops >&2; sleep 0.1'", cwd=tmp_path, env={"WORD": "a b"}
+    )
+    assert result.ok
+    assert result.details == {"stdout": f"{tmp_path}\na b\n", "stderr": "oops\n", "exit_code": 0}
+    assert 0.1 <= result.median < 1
+    assert result.runs == 1
+    assert result.cpu_median < 0.1
+
+
+def test_nothing_passes_through_a_shell():
+    assert run("echo '$HOME;' '*'").details["stdout"] == "$HOME; *\n"
+
+
+def test_cpu_time_counts_children_of_the_command():
+    code = "import time\nwhile time.process_time() < 0.2: pass"
+    result = measure_one(command(["sh", "-c", f"python3 -c '{code}'; true"]), LIMITS)
+    assert result.ok, result
+    assert result.cpu_median >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "message"),
+    [
+        ("sh -c 'exit 3'", "run_failed", "exit code 3"),
+        ("sh -c 'kill -SEGV $$'", "crashed", "SIGSEGV"),
+        ("sleep 100", "timeout", "1 s"),
+        ("no-such-program", "build_failed", "no-such-program"),
+        ("python3 -c 'x = bytearray(1 << 30)'", "out_of_memory", "resident"),
+    ],
+)
+def test_how_commands_fail(line, status, message):
+    if status == "out_of_memory":
+        line = "python3 -c 'x = b\"x\" * (1 << 30); import time; time.sleep(9)'"
+    result = run(line)
+    assert result.status == status
+    assert message in result.message
+
+
+def test_what_a_command_printed_before_it_was_killed_is_kept_within_bounds():
+    result = run("sh -c 'echo begin; exec yes'")
+    assert result.status == "timeout"
+    assert result.details["stdout"].startswith("begin\ny\ny\n")
+    assert "bytes dropped" in result.details["stdout"]
+    assert len(result.details["stdout"]) < 1100
+
+
+def test_a_missing_directory_is_a_build_failure(tmp_path):
+    result = run("true", cwd=tmp_path / "missing")
+    assert result.status == "build_failed"
+    assert "missing" in result.message
+
+
+def test_commands_that_need_not_be_alone_run_side_by_side():
+    moments = []
+    list(
+        measure_all(
+            [command(["sleep", "0.3"], key=str(i), exclusive=False) for i in range(2)],
+            jobs=2,
+            on_event=lambda event: moments.append(event.name),
+        )
+    )
+    assert moments.index("finished") > 3
+    assert moments.count("finished") == 2
+
+
+def test_a_repeated_command_is_sampled():
+    timing = Timing(seconds=5, min_samples=3, max_samples=3, sample_seconds=0)
+    result = measure_one(command(["true"], repeated=True), LIMITS, timing)
+    assert result.ok
+    assert len(result.times) == 3
+    failing = measure_one(command(["false"], repeated=True), LIMITS, timing)
+    assert failing.status == "run_failed"
+    assert failing.details == {"exit_code": 1}
+
+
+def test_a_single_string_is_refused():
+    with pytest.raises(ValueError, match="list of words"):
+        command("echo hi")

@@ -1,0 +1,274 @@
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tilewright.measure import (
+    Candidate,
+    Limits,
+    Measurement,
+    Timing,
+    Workers,
+    WorkersError,
+    measure_all,
+    measure_one,
+)
+
+SPECIMENS = Path(__file__).with_name("specimens.py")
+QUICK = Timing(seconds=0.1, min_samples=3, max_samples=5)
+LIMITS = Limits(build_seconds=1.0, run_seconds=0.5, memory_bytes=400 << 20, output_bytes=2000)
+
+
+def specimen(name, payload=None, **more):
+    return Candidate(f"{SPECIMENS}:{name}", payload, key=name, **more)
+
+
+def measure(*candidates, limits=LIMITS, timing=QUICK, **more):
+    results = measure_all(candidates, limits=limits, timing=timing, **more)
+    return {c.key: m for c, m in results}
+
+
+def alive(pid):
+    """Whether a process exists and is not merely a corpse that nobody has collected."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_good_candidate_is_built_verified_and_timed():
+    candidate = specimen("Sleep", 0.002, env={"SPECIMEN": "yes"})
+    result = measure(candidate)["Sleep"]
+    assert result.status == "ok"
+    assert result.ok
+    assert result.verified
+    assert result.max_error == 0.25
+    assert 3 <= len(result.times) == len(result.cpu_times) <= 5
+    assert result.runs >= 3 * len(result.times)  # several runs fill a sample of 5 ms
+    assert 0.002 <= result.minimum <= result.median < 0.1
+    assert result.cpu_median < result.minimum
+    assert result.peak_memory > 1 << 20
+    assert result.details["env"] == "yes"
+    assert result.details["pid"] != os.getpid()
+    assert not Path(result.details["tmp"]).exists()
+    assert result.machine
+    assert Measurement.from_json(result.to_json()) == result
+
+
+def test_every_misbehaviour_is_recorded_and_the_rest_goes_on(tmp_path):
+    log = tmp_path / "children"
+    outcomes = measure(
+        specimen("Segfault"),
+        specimen("Abort"),
+        specimen("BadAlloc"),
+        specimen("Spin"),
+        specimen("SpinInBuild"),
+        specimen("SpinWhileTimed"),
+        specimen("Allocate"),
+        specimen("AllocateInChild"),
+        specimen("Print"),
+        specimen("Fork", str(log)),
+        specimen("Raise"),
+        specimen("RaiseMemory"),
+        specimen("BuildFails"),
+        specimen("Wrong"),
+        specimen("Exit"),
+        specimen("SystemExits"),
+        Candidate("no.such.module:f", key="unimportable"),
+        Candidate("nonsense", key="nonsense"),
+        specimen("NoVerify"),
+        specimen("OddDetails"),
+        specimen("Sleep"),
+        limits=Limits(1.0, 0.5, 150 << 20, 2000),
+        jobs=4,
+    )
+    assert {key: m.status for key, m in outcomes.items()} == {
+        "Segfault": "crashed",
+        "Abort": "crashed",
+        "BadAlloc": "out_of_memory",
+        "Spin": "timeout",
+        "SpinInBuild": "timeout",
+        "SpinWhileTimed": "timeout",
+        "Allocate": "out_of_memory",
+        "AllocateInChild": "out_of_memory",
+        "Print": "timeout",
+        "Fork": "timeout",
+        "Raise": "run_failed",
+        "RaiseMemory": "out_of_memory",
+        "BuildFails": "build_failed",
+        "Wrong": "wrong_answer",
+        "Exit": "crashed",
+        "SystemExits": "run_failed",
+        "unimportable": "build_failed",
+        "nonsense": "build_failed",
+        "NoVerify": "ok",
+        "OddDetails": "ok",
+        "Sleep": "ok",
+    }
+    assert "SIGSEGV" in outcomes["Segfault"].message
+    assert "SIGABRT" in outcomes["Abort"].message
+    assert "terminate called" in outcomes["Abort"].output
+    assert "exit code 3" in outcomes["Exit"].message
+    assert "no such loop" in outcomes["BuildFails"].message
+    assert "no such loop" in outcomes["BuildFails"].output  # the traceback
+    assert outcomes["Wrong"].message == "3 of 10 values differ"
+    assert outcomes["Wrong"].max_error == 7.5
+    assert outcomes["Allocate"].peak_memory > 100 << 20
+    assert len(outcomes["Print"].output) < 2200
+    assert not outcomes["NoVerify"].verified
+    assert not any(m.times for m in outcomes.values() if not m.ok)
+    children = [int(line) for line in log.read_text().split()]
+    assert children
+    assert not any(alive(pid) for pid in children)
+
+
+def test_children_left_behind_are_killed_with_their_worker(tmp_path):
+    log = tmp_path / "children"
+    assert measure(specimen("ForkAndReturn", str(log)))["ForkAndReturn"].ok
+    children = [int(line) for line in log.read_text().split()]
+    assert len(children) == 3
+    assert not any(alive(pid) for pid in children)
+
+
+def test_output_keeps_its_beginning_and_its_end():
+    output = measure(specimen("PrintALot"))["PrintALot"].output
+    assert output.startswith("firstxxx")
+    assert output.endswith("xxxlast")
+    assert "bytes dropped" in output
+    assert len(output) < 2200
+
+
+def test_nothing_of_ours_runs_while_a_candidate_is_timed(tmp_path):
+    log = tmp_path / "log"
+    events = []
+    candidates = [Candidate(f"{SPECIMENS}:Overlap", str(log), key=str(i)) for i in range(4)]
+    results = measure_all(
+        candidates,
+        limits=Limits(30, 30),
+        timing=Timing(seconds=0.3, min_samples=3, verify=False),
+        jobs=3,
+        on_event=events.append,
+    )
+    assert all(m.ok for _, m in results)
+    runs, others = [], []
+    for line in log.read_text().splitlines():
+        what, pid, *stamps = line.split()
+        moments = [(int(stamp), pid) for stamp in stamps]
+        if what == "run":
+            runs.append((moments[0][0], moments[-1][0], pid))
+        others += moments
+    # A millisecond at either end: the stop takes a moment to reach its target.
+    overlaps = sum(
+        begin + 1 < moment < end - 1 and pid != other
+        for begin, end, pid in runs
+        for moment, other in others
+    )
+    assert len(runs) >= 12
+    assert overlaps == 0
+    names = [event.name for event in events]
+    assert names.count("finished") == 4
+
+
+def test_candidates_are_read_lazily_and_leaving_early_kills_what_runs():
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield specimen("Sleep")
+
+    for _, measurement in measure_all(endless(), limits=LIMITS, timing=QUICK, jobs=1):
+        assert measurement.ok
+        break
+    assert len(taken) <= 3
+
+
+def test_a_clearly_slower_candidate_is_cut_short():
+    fast = Candidate(f"{SPECIMENS}:Sleep", 0.001, key="fast")
+    slow = Candidate(f"{SPECIMENS}:Sleep", 0.03, key="slow")
+    timing = Timing(seconds=1.0, min_samples=10, max_samples=10, cutoff_ratio=3.0)
+    with Workers(jobs=1) as workers:
+        results = {}
+        for candidate in (fast, slow):
+            results |= {
+                c.key: m for c, m in measure_all([candidate], timing=timing, workers=workers)
+            }
+    assert not results["fast"].lower_bound
+    assert results["slow"].ok
+    assert results["slow"].lower_bound
+    assert len(results["slow"].times) == 2
+
+
+def test_a_server_that_cannot_start_says_why():
+    with pytest.raises(WorkersError, match=r"no_such_module"):
+        list(measure_all([specimen("Sleep")], preload=["no_such_module"]))
+
+
+def test_a_candidate_that_kills_the_server_is_not_the_end():
+    with Workers(jobs=1) as workers:
+        first = dict(measure_all([specimen("KillServer")], timing=QUICK, workers=workers))
+        second = dict(measure_all([specimen("Sleep")], timing=QUICK, workers=workers))
+    assert [m.status for m in first.values()] == ["crashed"]
+    assert [m.status for m in second.values()] == ["ok"]
+
+
+@pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_measure_one_works_on_any_executor(executor):
+    with executor(2) as pool:
+        futures = [
+            pool.submit(measure_one, specimen(name), LIMITS, QUICK)
+            for name in ("Sleep", "Segfault", "Sleep", "Raise")
+        ]
+        statuses = [future.result(60).status for future in futures]
+    assert statuses == ["ok", "crashed", "ok", "run_failed"]
+
+
+CLIENT = """
+import os, sys
+from tilewright.measure import Candidate, Limits, measure_all
+specimens, log = sys.argv[1:]
+def candidates():
+    yield Candidate(specimens + ":Sleep", 0.001, "sleep")
+    while True:
+        yield Candidate(specimens + ":Fork", log, "fork")
+for candidate, measurement in measure_all(candidates(), limits=Limits(60, 60), jobs=2):
+    print("measured", flush=True)
+"""
+
+
+def test_workers_die_with_a_client_that_is_killed(tmp_path):
+    log = tmp_path / "children"
+    script = tmp_path / "client.py"
+    script.write_text(textwrap.dedent(CLIENT))
+    argv = [sys.executable, str(script), str(SPECIMENS), str(log)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as client:
+        try:
+            assert client.stdout.readline() == b"measured\n"
+            wait_until(lambda: log.exists() and len(log.read_text().split()) >= 3)
+            (server,) = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()
+            workers = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+            assert workers
+        finally:
+            client.send_signal(signal.SIGKILL)
+    family = [int(server), *map(int, workers), *map(int, log.read_text().split())]
+    try:
+        wait_until(lambda: not any(map(alive, family)))
+    finally:
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
