@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.schedule import Schedule, Split
+from tilewright.halide.schedule import Fuse, Schedule, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +64,29 @@ def loop_names(
 ) -> LoopNames:
     """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build."""
     own = algorithm_names(algorithm)
-    funcs = tuple(own if funcs is None else funcs)
-    taken = set()
+    funcs = own if funcs is None else tuple(funcs)
+    taken = {parameter.name for parameter in algorithm.parameters}
     for names in (*own, *funcs):
-        taken.add(names.func)
-        taken.update(names.args)
-        for rvars in names.rvars:
-            taken.update(rvars)
-    taken.update(parameter.name for parameter in algorithm.parameters)
+        taken.update((names.func, *names.args, *(name for stage in names.rvars for name in stage)))
     introduced: dict[tuple[int, str], str] = {}
     for entry in schedule.funcs:
         used = set(taken)
         for stage, nest in enumerate(entry.stages):
-            names = LoopNames(own, introduced)
-
-            def base(loop: str, stage: int = stage, names: LoopNames = names) -> str:
-                return readable(names(entry.func, stage, loop))  # noqa: B023
-
             for change in nest.splits:
-                if isinstance(change, Split):
-                    old = base(change.old)
-                    new = {change.outer: _derive(old, "o"), change.inner: _derive(old, "i")}
-                else:
-                    inner, outer = base(change.inner), base(change.outer)
-                    new = {change.fused: f"{inner}_{outer}"}
-                for loop, wish in new.items():
+                for loop, wish in _wishes(change, entry.func, stage, LoopNames(own, introduced)):
                     if (entry.func, loop) not in introduced:
-                        name = distinct(wish, used)
-                        used.add(name)
-                        introduced[entry.func, loop] = name
+                        introduced[entry.func, loop] = distinct(wish, used)
+                        used.add(introduced[entry.func, loop])
     return LoopNames(funcs, introduced)
+
+
+def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> list[tuple[str, str]]:
+    """The loops that a split or fusion introduces, each with a name after where it comes from."""
+    if isinstance(change, Split):
+        old = readable(names(func, stage, change.old))
+        return [(change.outer, _derive(old, "o")), (change.inner, _derive(old, "i"))]
+    inner, outer = (readable(names(func, stage, loop)) for loop in (change.inner, change.outer))
+    return [(change.fused, f"{inner}_{outer}")]
 
 
 def readable(name: str) -> str:

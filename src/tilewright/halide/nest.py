@@ -47,8 +47,16 @@ def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
     rvars = {rvar.name: i for i, rvar in enumerate(stage.rvars)}
     loops = []
     for loop in stage.loops:
-        if loop.kind == "pure":
-            name, extent = f"v{func.args.index(loop.name)}", None
+        name: str
+        extent: int | None
+        if loop.kind == "pure" and loop.name in func.args:
+            bound = func.bounds.get(loop.name)
+            name, extent = f"v{func.args.index(loop.name)}", bound.extent if bound else None
+        elif loop.name not in rvars:
+            raise ScheduleError(
+                f"{func.name} has been scheduled already: its loop {loop.name} is not of its "
+                "definition; serialise the pipeline before scheduling it"
+            )
         else:
             index = rvars[loop.name]
             name, extent = f"r{index}", _constant(stage.rvars[index].extent)
