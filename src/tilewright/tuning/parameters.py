@@ -1,0 +1,182 @@
+"""Parameters of a search space: real, integer, ordinal, categorical, permutation (Section 4.1).
+
+A parameter is plain data. ``when`` makes it conditional: an expression over other parameters;
+where it does not hold, the parameter is absent from the configuration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tilewright.tuning.errors import SpaceError
+
+Scalar: TypeAlias = bool | int | float | str
+Value: TypeAlias = Scalar | tuple[Scalar, ...]
+Scale: TypeAlias = Literal["linear", "log"]
+Metric: TypeAlias = Literal["spearman", "kendall", "hamming", "naive"]
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SpaceError(
+            f"parameter name {name!r} is not an identifier: use letters, digits and underscores"
+        )
+
+
+def _check_range(name: str, low: float, high: float, scale: str) -> None:
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        raise SpaceError(f"parameter {name}: the range {low} .. {high} is empty or not finite")
+    if scale not in ("linear", "log"):
+        raise SpaceError(f"parameter {name}: scale {scale!r} is unknown: use 'linear' or 'log'")
+    if scale == "log" and low <= 0:
+        raise SpaceError(f"parameter {name}: a log scale needs values above zero, not {low}")
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real number in ``[low, high]``."""
+
+    name: str
+    low: float
+    high: float
+    default: float | None = None
+    scale: Scale = "linear"
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        _check_range(self.name, self.low, self.high, self.scale)
+        if self.default is not None and not self.low <= self.default <= self.high:
+            raise SpaceError(f"parameter {self.name}: default {self.default} is out of range")
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number in ``low .. high``, both included."""
+
+    name: str
+    low: int
+    high: int
+    default: int | None = None
+    scale: Scale = "linear"
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        for bound in (self.low, self.high):
+            if isinstance(bound, bool) or not isinstance(bound, int):
+                raise SpaceError(f"parameter {self.name}: bound {bound!r} is not a whole number")
+        _check_range(self.name, self.low, self.high, self.scale)
+        if self.default is not None and not self.low <= self.default <= self.high:
+            raise SpaceError(f"parameter {self.name}: default {self.default} is out of range")
+
+    def __len__(self) -> int:
+        return self.high - self.low + 1
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """One of a list of numbers, compared by their size."""
+
+    name: str
+    values: tuple[int | float, ...]
+    default: int | float | None = None
+    scale: Scale = "linear"
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "values", tuple(self.values))
+        _check_values(self.name, self.values, self.default)
+        for value in self.values:
+            if isinstance(value, str) or not math.isfinite(value):
+                raise SpaceError(
+                    f"parameter {self.name}: ordinal value {value!r} is not a finite number; "
+                    "use a categorical parameter for names"
+                )
+        _check_range(self.name, min(self.values), max(self.values), self.scale)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of a list of values without an order."""
+
+    name: str
+    values: tuple[Scalar, ...]
+    default: Scalar | None = None
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "values", tuple(self.values))
+        _check_values(self.name, self.values, self.default)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """An order of ``n`` things (``items`` a number), or of named items.
+
+    Of ``n`` things, the value is a tuple of whole numbers whose element ``i`` is the place
+    that thing ``i`` takes (the paper's convention, counted from zero). Of named items, the
+    value lists the items in their order, first item first.
+    """
+
+    name: str
+    items: int | tuple[str, ...]
+    default: tuple[Scalar, ...] | None = None
+    metric: Metric = "spearman"
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not isinstance(self.items, int):
+            object.__setattr__(self, "items", tuple(self.items))
+            if len(set(self.item_names)) != len(self.item_names):
+                raise SpaceError(f"parameter {self.name}: an item of the permutation is repeated")
+        if len(self) < 1:
+            raise SpaceError(f"parameter {self.name}: a permutation needs at least one item")
+        if self.metric not in ("spearman", "kendall", "hamming", "naive"):
+            raise SpaceError(
+                f"parameter {self.name}: metric {self.metric!r} is unknown: "
+                "use spearman, kendall, hamming or naive"
+            )
+        if self.default is not None:
+            object.__setattr__(self, "default", tuple(self.default))
+            if sorted(map(str, self.default)) != sorted(map(str, self.item_names)):
+                raise SpaceError(
+                    f"parameter {self.name}: default is not a permutation of its items"
+                )
+
+    @property
+    def named(self) -> bool:
+        """Whether the items have names."""
+        return not isinstance(self.items, int)
+
+    @property
+    def item_names(self) -> tuple[Scalar, ...]:
+        """The items: the names, or 0 .. n-1."""
+        return tuple(range(self.items)) if isinstance(self.items, int) else self.items
+
+    def __len__(self) -> int:
+        return self.items if isinstance(self.items, int) else len(self.items)
+
+
+Parameter: TypeAlias = Real | Integer | Ordinal | Categorical | Permutation
+
+
+def _check_values(name: str, values: Sequence[Scalar], default: Scalar | None) -> None:
+    if not values:
+        raise SpaceError(f"parameter {name} has no values: give it at least one")
+    if len(set(values)) != len(values):
+        raise SpaceError(f"parameter {name}: a value is repeated in {list(values)!r}")
+    if default is not None and default not in values:
+        raise SpaceError(f"parameter {name}: default {default!r} is not among its values")

@@ -1,0 +1,1 @@
+"""Search spaces and problems that come with the package."""
