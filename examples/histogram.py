@@ -148,7 +148,7 @@ def _rows_gpu(p):
     pieces.update().gpu_threads(y)
     p.hist_rows.update().gpu_tile(x, y, xi, yi, 32, 8)
     luminance = p.Y.clone_in(pieces)
-    luminance.compute_at(whole, y).split(x, x, xi, 16).bound_extent(x, 16).gpu_threads(xi)
+    luminance.compute_at(whole, y).split(x, x, xi, 16).gpu_threads(xi)
 
 
 def _rest_gpu(p):

@@ -1,0 +1,23 @@
+"""Tests marked ``opencl`` run where an OpenCL driver is at hand; else their number is said."""
+
+import pytest
+
+from tilewright.halide.opencl import load_pocl
+
+NOT_RUN = pytest.StashKey[int]()
+
+
+def pytest_collection_modifyitems(config, items):
+    marked = [item for item in items if item.get_closest_marker("opencl")]
+    if marked and not load_pocl():
+        items[:] = [item for item in items if item not in marked]
+        config.hook.pytest_deselected(items=marked)
+        config.stash[NOT_RUN] = len(marked)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    count = config.stash.get(NOT_RUN, 0)
+    if count:
+        terminalreporter.write_line(
+            f"{count} tests were not run: they need an OpenCL driver (pip install '.[opencl]')"
+        )
