@@ -214,7 +214,12 @@ class Workers:
             orphaned, self._pending = self._pending, {}
         connection.close()
         process.wait()
-        lost = Measurement("crashed", message="the workers' server ended", machine=machine_id())
+        lost = Measurement(
+            "crashed",
+            message="the workers' server ended",
+            machine=machine_id(),
+            details={"lost": True},  # whoever killed it, perhaps not this candidate
+        )
         for number, (candidate, mailbox) in orphaned.items():
             mailbox.put(Event("finished", candidate, lost, {"number": number}))
 

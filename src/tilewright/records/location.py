@@ -1,0 +1,22 @@
+"""Where records are kept unless told otherwise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "TILEWRIGHT_RECORDS"
+
+
+def cache_directory() -> Path:
+    """``$XDG_CACHE_HOME/tilewright``, by default ``~/.cache/tilewright``; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has relative paths ignored.
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return root / "tilewright"
+
+
+def default_path() -> Path:
+    """The file named by ``TILEWRIGHT_RECORDS``, else ``records.sqlite`` in the cache directory."""
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else cache_directory() / "records.sqlite"

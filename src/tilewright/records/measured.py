@@ -1,0 +1,87 @@
+"""Measure only what the records do not know, and record it before going on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tilewright.measure import Candidate, Limits, Measurement, Timing, measure_all
+
+from .store import Json, Record, Records
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration and the candidate that carries it out."""
+
+    configuration: Json
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trial, its measurement, and whether that came from the records."""
+
+    trial: Trial
+    measurement: Measurement
+    recorded: bool
+
+
+def measure_recorded(
+    trials: Iterable[Trial],
+    records: Records,
+    *,
+    problem: str,
+    machine: Json,
+    versions: Json,
+    limits: Limits | None = None,
+    timing: Timing | None = None,
+    context: Json | None = None,
+    remeasure: bool = False,
+    **how: Any,
+) -> Iterator[Outcome]:
+    """Measure the trials that the records do not know; yield every one once.
+
+    What is known comes from the records at once. What is not is measured (`how` goes to
+    `measure_all`) and is on the disk before it is yielded, so a run that is killed and begun
+    again continues where it was. A failure counts as known, except a time-out or a want of
+    memory under tighter limits than these, and the loss of a worker that was none of its
+    doing. With `remeasure` everything is measured again.
+    Measurements that were cut short under a time budget smaller than this one's stand.
+    """
+    limits, timing = limits or Limits(), timing or Timing()
+    kept = {**(context or {}), "limits": asdict(limits), "timing": asdict(timing)}
+    known: list[Outcome] = []
+    trials_of: dict[int, list[Trial]] = {}
+
+    def unknown() -> Iterator[Candidate]:
+        for trial in trials:
+            found = None
+            if not remeasure:
+                found = records.lookup(problem, trial.configuration, machine, versions)
+            if found is not None and not _open(found, limits):
+                known.append(Outcome(trial, found.measurement, recorded=True))
+            else:
+                trials_of.setdefault(id(trial.candidate), []).append(trial)
+                yield trial.candidate
+
+    for candidate, measurement in measure_all(unknown(), limits=limits, timing=timing, **how):
+        trial = trials_of[id(candidate)].pop(0)
+        records.add(Record(problem, trial.configuration, machine, versions, measurement, kept))
+        yield from known
+        known.clear()
+        yield Outcome(trial, measurement, recorded=False)
+    yield from known
+
+
+def _open(record: Record, limits: Limits) -> bool:
+    """Whether a recorded failure may be due to tighter limits, or to the death of the server."""
+    if record.measurement.details.get("lost"):
+        return True
+    if record.measurement.status not in ("timeout", "out_of_memory"):
+        return False
+    before = record.context.get("limits", {})
+    timed_out = record.measurement.status == "timeout"
+    names = ["build_seconds", "run_seconds"] if timed_out else ["memory_bytes"]
+    return any(before.get(name, 0) < getattr(limits, name) for name in names)

@@ -1,0 +1,316 @@
+"""The store of everything measured: an append-only SQLite file.
+
+A measurement is on the disk before `Records.add` returns: write-ahead log, full
+synchronisation. Killing the process at any instant loses at most the one being added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tilewright.measure import Measurement
+
+from .location import default_path
+from .lock import RecordsError, WriterLock
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x746C7772  # "tlwr"
+
+_SCHEMA = """
+CREATE TABLE documents (
+    digest TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE measurements (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    configuration TEXT NOT NULL REFERENCES documents(digest),
+    machine TEXT NOT NULL REFERENCES documents(digest),
+    versions TEXT NOT NULL REFERENCES documents(digest),
+    context TEXT NOT NULL REFERENCES documents(digest),
+    status TEXT NOT NULL,
+    median REAL,
+    measurement TEXT NOT NULL
+);
+CREATE INDEX by_problem ON measurements(problem, configuration, machine);
+CREATE TRIGGER measurements_stay BEFORE UPDATE ON measurements
+    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;
+CREATE TRIGGER measurements_remain BEFORE DELETE ON measurements
+    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;
+"""
+
+Json = Mapping[str, Any]
+
+
+def canonical(data: Any) -> str:
+    """JSON text that is the same for equal data: sorted keys, no spaces."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(data: Any) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measurement and everything it belongs to.
+
+    `problem` is a key of what was to be done, such as a pipeline's digest and sizes.
+    `configuration`, `machine`, `versions` and `context` are JSON objects: how it was done, on
+    what, with which software, and whatever the one who measured wants to keep with it (limits,
+    seed, index of the decision). `id` grows with time and is 0 before the record is stored;
+    `time` is UTC in ISO format.
+    """
+
+    problem: str
+    configuration: Json
+    machine: Json
+    versions: Json
+    measurement: Measurement
+    context: Json = field(default_factory=dict)
+    id: int = 0
+    time: str = ""
+
+
+class Records:
+    """A records file, as a context manager.
+
+    Parameters
+    ----------
+    path
+        The file, made when missing with the folders above it; `default_path()` if None.
+    read_only
+        Neither lock nor make the file. Any number of readers may look while one writes.
+    wait
+        Seconds to wait for another writer to end.
+
+    Raises RecordsError, here and from every method, when the file is locked by another
+    writer, corrupt, no records file, of a newer version, unwritable, or the disk is full.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        read_only: bool = False,
+        wait: float = 0.0,
+    ) -> None:
+        self.path = Path(path) if path is not None else default_path()
+        self.read_only = read_only
+        self._mutex = threading.RLock()
+        self._lock: WriterLock | None = None
+        with self._explained():
+            if read_only and not self.path.exists():
+                raise RecordsError(f"{self.path}: there is no such records file")
+            if not read_only:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._lock = WriterLock(self.path, wait=wait)
+            try:
+                self._db = self._open()
+            except BaseException:
+                self._unlock()
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        mode = "ro" if self.read_only else "rwc"
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        application, version = (
+            db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not empty and application != _APPLICATION_ID:
+            raise RecordsError(f"{self.path} is a database of another program; give another file")
+        if version > SCHEMA_VERSION:
+            raise RecordsError(
+                f"{self.path} was written by a newer Tilewright (records version {version}, this "
+                f"one knows {SCHEMA_VERSION}); update Tilewright or give another file"
+            )
+        if self.read_only:
+            if empty:
+                raise RecordsError(f"{self.path} is empty: nothing has been recorded")
+            return
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        if empty:
+            # The version is set in the same transaction: a kill leaves all or nothing.
+            db.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id={_APPLICATION_ID}; "
+                f"PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+            )
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # else a power failure may lose the file's name
+            finally:
+                os.close(folder)
+
+    def __enter__(self) -> Records:
+        """Give the store."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and let the next writer in; closing twice does nothing."""
+        with self._mutex:
+            self._db.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def add(self, record: Record) -> int:
+        """Append a record; it is on the disk when this returns. Returns its number."""
+        documents = {
+            name: canonical(getattr(record, name))
+            for name in ("configuration", "machine", "versions", "context")
+        }
+        keys = {name: hashlib.sha256(body.encode()).hexdigest() for name, body in documents.items()}
+        measurement = record.measurement
+        with self._mutex, self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO documents VALUES (?, ?)",
+                    [(keys[name], body) for name, body in documents.items()],
+                )
+                cursor = self._db.execute(
+                    "INSERT INTO measurements (time, problem, configuration, machine, versions,"
+                    " context, status, median, measurement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        record.time or datetime.now(UTC).isoformat(timespec="milliseconds"),
+                        record.problem,
+                        keys["configuration"],
+                        keys["machine"],
+                        keys["versions"],
+                        keys["context"],
+                        measurement.status,
+                        measurement.median if measurement.times else None,
+                        canonical(measurement.to_json()),
+                    ),
+                )
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def lookup(
+        self, problem: str, configuration: Json, machine: Json, versions: Json | None = None
+    ) -> Record | None:
+        """The latest record of exactly this, or None. `versions` counts only when given."""
+        where = {"problem": problem, "configuration": digest(configuration)}
+        where["machine"] = digest(machine)
+        if versions is not None:
+            where["versions"] = digest(versions)
+        return next(self._select(where, "ORDER BY id DESC LIMIT 1"), None)
+
+    def query(
+        self,
+        problem: str | None = None,
+        *,
+        machine: Json | None = None,
+        versions: Json | None = None,
+        status: str | None = None,
+    ) -> Iterator[Record]:
+        """Records in the order they were added, restricted by what is given."""
+        where = {"problem": problem, "status": status}
+        where["machine"] = None if machine is None else digest(machine)
+        where["versions"] = None if versions is None else digest(versions)
+        return self._select({k: v for k, v in where.items() if v is not None}, "ORDER BY id")
+
+    def best(self, problem: str, machine: Json) -> Record | None:
+        """The record with the least median among the ``ok`` ones measured to the end."""
+        records = self.query(problem, machine=machine, status="ok")
+        complete = (r for r in records if r.measurement.times and not r.measurement.lower_bound)
+        return min(complete, key=lambda r: r.measurement.median, default=None)
+
+    def problems(self) -> dict[str, int]:
+        """Number of records a problem."""
+        with self._mutex, self._explained():
+            rows = self._db.execute("SELECT problem, count(*) FROM measurements GROUP BY problem")
+            return dict(rows.fetchall())
+
+    def __len__(self) -> int:
+        """Number of records."""
+        with self._mutex, self._explained():
+            count: int = self._db.execute("SELECT count(*) FROM measurements").fetchone()[0]
+            return count
+
+    def _select(self, where: Mapping[str, str], tail: str) -> Iterator[Record]:
+        condition = " AND ".join(f"m.{column} = ?" for column in where) or "1"
+        with self._mutex, self._explained():
+            rows = self._db.execute(
+                "SELECT m.id, m.time, m.problem, c.body, a.body, v.body, x.body, m.measurement"
+                " FROM measurements m"
+                " JOIN documents c ON c.digest = m.configuration"
+                " JOIN documents a ON a.digest = m.machine"
+                " JOIN documents v ON v.digest = m.versions"
+                " JOIN documents x ON x.digest = m.context"
+                f" WHERE {condition} {tail}",
+                tuple(where.values()),
+            ).fetchall()
+        for number, time, problem, *bodies, measurement in rows:
+            with self._explained():
+                configuration, machine, versions, context = map(json.loads, bodies)
+                parsed = Measurement.from_json(json.loads(measurement))
+            yield Record(problem, configuration, machine, versions, parsed, context, number, time)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what SQLite and the system say into what a user can act upon."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            text = str(error)
+            if "full" in text:
+                cure = "make room on the disk, or give a file on another one"
+            elif "readonly" in text or "unable to open" in text:
+                cure = "check its permissions, or give another file"
+            elif "not a database" in text or "malformed" in text:
+                cure = "it is corrupt or no records file: move it away, or give another file"
+            else:
+                cure = "give another file (--records FILE or TILEWRIGHT_RECORDS)"
+            raise RecordsError(f"{self.path}: {text}; {cure}") from error
+        except OSError as error:
+            raise RecordsError(
+                f"{self.path}: {error.strerror or error}; check the path and its permissions, or "
+                "give another file (--records FILE or TILEWRIGHT_RECORDS)"
+            ) from error
+        except (json.JSONDecodeError, KeyError, ValueError) as error:
+            raise RecordsError(
+                f"{self.path}: a record is unreadable ({error}); move the file away"
+            ) from error

@@ -1,0 +1,202 @@
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tilewright.measure import Measurement
+from tilewright.records import Record, Records, RecordsError, default_path
+
+MACHINE = {"cpu": "a 2-core one"}
+VERSIONS = {"halide": "21.0.0"}
+GOOD = Measurement("ok", times=(0.25, 0.5, 0.125), cpu_times=(0.5, 1.0, 0.25), runs=3)
+
+
+def record(configuration=None, measurement=GOOD, problem="blur", **more):
+    fields = {"machine": MACHINE, "versions": VERSIONS, **more}
+    return Record(problem, configuration or {"tile": 8}, measurement=measurement, **fields)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "records.sqlite"
+
+
+def test_what_is_added_is_found_again(path):
+    with Records(path) as records:
+        records.add(record({"tile": 8, "order": [1, 0]}, context={"seed": 3}))
+        records.add(record({"tile": 16}, Measurement("crashed", message="SIGSEGV")))
+    with Records(path) as records:
+        found = records.lookup("blur", {"order": [1, 0], "tile": 8}, MACHINE)
+        assert found.measurement == GOOD
+        assert found.context == {"seed": 3}
+        assert found.versions == VERSIONS
+        assert found.time.endswith("+00:00")
+        failure = records.lookup("blur", {"tile": 16}, MACHINE, VERSIONS)
+        assert failure.measurement.message == "SIGSEGV"
+        assert records.lookup("blur", {"tile": 8}, MACHINE) is None
+        assert records.lookup("blur", {"tile": 16}, {"cpu": "another"}) is None
+        assert records.lookup("blur", {"tile": 16}, MACHINE, {"halide": "22"}) is None
+        assert records.lookup("harris", {"tile": 16}, MACHINE) is None
+        assert len(records) == 2
+        assert records.problems() == {"blur": 2}
+
+
+def test_the_latest_of_equal_records_counts_and_none_is_lost(path):
+    with Records(path) as records:
+        for seconds in (0.5, 0.25):
+            records.add(record(measurement=Measurement("ok", times=(seconds,))))
+        assert records.lookup("blur", {"tile": 8}, MACHINE).measurement.median == 0.25
+        assert [r.measurement.median for r in records.query("blur")] == [0.5, 0.25]
+
+
+def test_query_and_best(path):
+    with Records(path) as records:
+        for tile, time in ((4, 0.5), (8, 0.25), (16, 0.75)):
+            records.add(record({"tile": tile}, Measurement("ok", times=(time,))))
+        records.add(record({"tile": 2}, Measurement("ok", times=(0.1,), lower_bound=True)))
+        records.add(record({"tile": 1}, Measurement("wrong_answer")))
+        assert records.best("blur", MACHINE).configuration == {"tile": 8}
+        assert records.best("blur", {"cpu": "another"}) is None
+        assert [r.configuration["tile"] for r in records.query(status="wrong_answer")] == [1]
+
+
+def test_records_are_append_only(path):
+    with Records(path) as records:
+        records.add(record())
+    db = sqlite3.connect(path)
+    for statement in ("DELETE FROM measurements", "UPDATE measurements SET status='ok'"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute(statement)
+    db.close()
+
+
+def test_every_addition_is_synchronised_to_the_disk(path):
+    with Records(path) as records:
+        assert records._db.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert records._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def test_a_second_writer_is_told_who_the_first_is(path):
+    with Records(path) as records:
+        records.add(record())
+        with pytest.raises(RecordsError, match=f"process {os.getpid()}"):
+            Records(path)
+        with Records(path, read_only=True) as reader:
+            assert len(reader) == 1
+            with pytest.raises(RecordsError, match="readonly"):
+                reader.add(record())
+    with Records(path) as records:
+        assert len(records) == 1
+
+
+def test_a_writer_can_wait_for_its_turn(path):
+    first = Records(path)
+    timer = threading.Timer(0.1, first.close)
+    timer.start()
+    with Records(path, wait=10) as second:
+        second.add(record())
+    timer.join()
+
+
+def test_corrupt_and_foreign_files_are_refused_with_the_cure(tmp_path):
+    nonsense = tmp_path / "nonsense"
+    nonsense.write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(RecordsError, match=r"nonsense.*corrupt.*move it away"):
+        Records(nonsense)
+    assert nonsense.read_bytes().startswith(b"this is")
+    foreign = tmp_path / "foreign"
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE people (name)")
+    with pytest.raises(RecordsError, match="another program"):
+        Records(foreign)
+
+
+def test_a_file_damaged_in_the_middle_is_refused(path):
+    with Records(path) as records:
+        for tile in range(200):
+            records.add(record({"tile": tile}))
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xa5" * (len(data) - 4096)
+    path.write_bytes(bytes(data))
+    with pytest.raises(RecordsError, match="corrupt"), Records(path) as records:
+        list(records.query())
+
+
+def test_a_file_of_a_newer_version_is_refused(path):
+    Records(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(RecordsError, match="newer"):
+        Records(path)
+
+
+@pytest.mark.parametrize("place", ["file/below", "folder"])
+def test_a_path_that_cannot_be_written_is_explained(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RecordsError, match="give another file"):
+        Records(tmp_path / place)
+
+
+def test_a_full_disk_is_explained_and_what_is_stored_stays(path):
+    with Records(path) as records:
+        records.add(record())
+        pages = records._db.execute("PRAGMA page_count").fetchone()[0]
+        records._db.execute(f"PRAGMA max_page_count={pages}")
+        bulky = Measurement("ok", times=(1.0,), output="x" * 100_000)
+        with pytest.raises(RecordsError, match="make room"):
+            records.add(record(measurement=bulky))
+        assert len(records) == 1
+        records._db.execute("PRAGMA max_page_count=100000")
+        records.add(record(measurement=bulky))
+        assert len(records) == 2
+
+
+def test_reading_what_is_not_there(tmp_path):
+    with pytest.raises(RecordsError, match="no such"):
+        Records(tmp_path / "missing", read_only=True)
+
+
+def test_the_default_place_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("TILEWRIGHT_RECORDS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "tilewright" / "records.sqlite"
+    monkeypatch.setenv("TILEWRIGHT_RECORDS", str(tmp_path / "mine"))
+    with Records() as records:
+        assert records.path == tmp_path / "mine"
+
+
+WRITER = """
+import sys
+from tilewright.measure import Measurement
+from tilewright.records import Record, Records
+with Records(sys.argv[1]) as records:
+    number = len(records)
+    while True:
+        measurement = Measurement("ok", times=(1.0 + number,), output="x" * 3000)
+        records.add(Record("p", {"number": number}, {}, {}, measurement))
+        print(number, flush=True)
+        number += 1
+"""
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_it_had_stored(path, tmp_path):
+    script = tmp_path / "writer.py"
+    script.write_text(WRITER)
+    stored = -1
+    for lines in (1, 23, 61):
+        argv = [sys.executable, str(script), str(path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as writer:
+            for _ in range(lines):
+                stored = int(writer.stdout.readline())
+            writer.kill()
+            rest = writer.stdout.read().splitlines(keepends=True)
+            stored = max([stored, *(int(line) for line in rest if line.endswith("\n"))])
+        with Records(path, wait=5) as records:
+            numbers = [r.configuration["number"] for r in records.query("p")]
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) >= stored + 1
+        assert len(numbers) <= stored + 2  # one may have been stored and not yet told
