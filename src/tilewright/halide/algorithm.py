@@ -226,6 +226,19 @@ class EmbeddedBuffer:
     content: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A Func that stands for another in what `caller` calls, or everywhere if that is empty.
+
+    Made by ``Func.in_`` and ``Func.clone_in``. The calls in an `Algorithm` are those after
+    the substitution.
+    """
+
+    wrapped: str
+    caller: str
+    wrapper: str
+
+
 @dataclass(frozen=True, eq=False)
 class Algorithm:
     """A whole pipeline.
@@ -246,6 +259,7 @@ class Algorithm:
     serialized: bytes = field(repr=False)
     scalars: dict[str, int | float] = field(default_factory=dict)
     requirements: tuple[Expr, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
 
     @cached_property
     def symbols(self) -> dict[str, int | float]:

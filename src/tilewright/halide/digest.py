@@ -130,8 +130,7 @@ class _Digest:
         names = {name: f"v{i}" for i, name in enumerate(func.args)}
         names.update((f.name, f"func {i}") for i, f in enumerate(self.algorithm.funcs))
         stack: list[Any] = [(record.func_schedule, "schedule")]
-        for definition in [record.updates, record.init_def]:
-            stack.append((definition, "definitions"))
+        stack += [(record.updates, "updates"), (record.init_def, "init_def")]
         while stack:
             value, field = stack.pop()
             if field in ("estimates", "source_location", "func_index"):

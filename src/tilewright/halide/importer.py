@@ -20,11 +20,12 @@ from tilewright.halide.algorithm import (
     Span,
     Stage,
     Variable,
+    Wrapper,
     walk,
 )
 from tilewright.halide.digest import digest
 from tilewright.halide.serial.expressions import Expressions
-from tilewright.halide.serial.reader import MalformedError, Record, read
+from tilewright.halide.serial.reader import MalformedError, Record, VersionError, read
 from tilewright.halide.serial.scheduled import defined, is_scheduled
 from tilewright.halide.serial.schema import (
     DIM_TYPES,
@@ -43,8 +44,8 @@ def import_pipeline(serialized: bytes) -> Algorithm:
     user set them on an ImageParam, scalars' never: `tilewright.halide.source.load` adds what
     serialisation loses. Funcs that the user has scheduled are marked ``scheduled``.
 
-    Raises `MalformedError` where the bytes are no pipeline, a damaged one, or one that was
-    written by another version of Halide.
+    Raises `MalformedError` where the bytes are no pipeline or a damaged one, `VersionError`
+    where another version of Halide wrote them.
     """
     root = read(serialized, "Pipeline", _check_version)
     validate(root)
@@ -66,6 +67,11 @@ def import_pipeline(serialized: bytes) -> Algorithm:
         digest="",
         serialized=serialized,
         requirements=tuple(expressions.build(r.condition) for r in root.requirements),
+        wrappers=tuple(
+            Wrapper(func.name, link.func_name, names[link.func_index])
+            for func in root.funcs
+            for link in func.func_schedule.wrappers
+        ),
     )
     kept = {record.name: record for record in root.funcs if funcs[record.name].scheduled}
     object.__setattr__(algorithm, "digest", digest(algorithm, kept))
@@ -75,9 +81,9 @@ def import_pipeline(serialized: bytes) -> Algorithm:
 def _check_version(root: Record) -> None:
     version, halide = root.serialization_version, root.halide_version
     if not version or not halide or not all(c.isdigit() or c == "." for c in version):
-        raise MalformedError("these bytes are not a pipeline serialised by Halide 21")
+        raise MalformedError("they do not say which version wrote them")
     if version != SERIALIZATION_VERSION:
-        raise MalformedError(
+        raise VersionError(
             f"the pipeline was serialised by Halide {halide}, in version {version} of its format; "
             f"Tilewright reads version {SERIALIZATION_VERSION}, which Halide 21.0.0 writes: "
             "serialise the pipeline anew with that"
@@ -198,10 +204,11 @@ def _parameter(record: Record, funcs: dict[str, Func], expressions: Expressions)
     estimates: tuple[Span | None, ...] = ()
     if record.is_buffer:
         # Halide gives an ImageParam's estimates to the Func it makes to read it, too.
-        reader = funcs.get(f"{record.name}_im")
-        names = [f"_{d}" for d in range(record.dimensions)]
-        known = reader.estimates if reader is not None and list(reader.args) == names else {}
-        estimates = tuple(known.get(name) for name in names)
+        known: dict[str, Span] = {}
+        for func in funcs.values():
+            if func.estimates and _reads_plainly(func, record.name):
+                known = func.estimates
+        estimates = tuple(known.get(f"_{d}") for d in range(record.dimensions))
     return Parameter(
         record.name,
         expressions.type(record.type),
@@ -210,6 +217,15 @@ def _parameter(record: Record, funcs: dict[str, Func], expressions: Expressions)
         estimates,
         (None,) * len(estimates),
     )
+
+
+def _reads_plainly(func: Func, image: str) -> bool:
+    """Whether `func` is what Halide makes of an ImageParam: the image itself, as a Func."""
+    if not func.pure or func.args != tuple(f"_{d}" for d in range(len(func.args))):
+        return False
+    stage = func.stages[0]
+    value = stage.values[0]
+    return isinstance(value, Call) and value.name == image and value.args == stage.args
 
 
 def _buffer(record: Record, expressions: Expressions) -> EmbeddedBuffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tilewright.halide.algorithm import Call, CallKind, Const, Expr, Op, Type, Variable
 from tilewright.halide.serial.reader import MalformedError, Record

@@ -30,6 +30,7 @@ _PACKERS: dict[str, struct.Struct] = {
 # How often each byte of the file is counted at most: an offset in a vector is counted with
 # the vector and when it is followed, and its target's vtable offset once more.
 _COUNTS = 4
+_MAX_TABLES = 2_000_000
 
 
 class Record:
@@ -54,6 +55,17 @@ class Record:
 
 class MalformedError(TilewrightError):
     """The bytes are not a Halide pipeline, or a damaged one."""
+
+    def __init__(self, detail: str) -> None:
+        """`detail` says what is wrong with them."""
+        super().__init__(
+            f"the bytes are not a pipeline serialised by Halide 21, or damaged: {detail}. "
+            "Write the file anew with halide.serialize_pipeline"
+        )
+
+
+class VersionError(TilewrightError):
+    """The pipeline was serialised by another version of Halide."""
 
 
 def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) -> Record:
@@ -131,6 +143,8 @@ class _Reader:
         if position in self.seen:
             raise MalformedError(f"the table at {position} is referred to twice")
         self.seen.add(position)
+        if len(self.seen) > _MAX_TABLES:
+            raise MalformedError(f"it has more than {_MAX_TABLES} tables")
         record = Record(name, position)
         self.pending.append(record)
         return record
