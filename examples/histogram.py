@@ -138,7 +138,8 @@ def _rows_gpu(p):
     x, y, rx = p.x, p.y, p.rx
     xi, yi, z, zi = hl.Var("xi"), hl.Var("yi"), hl.Var("z"), hl.Var("zi")
     rxo, rxi = hl.RVar("rxo"), hl.RVar("rxi")
-    # Without such atomics: histograms of pieces of rows, which are then summed.
+    # Without such atomics: histograms of pieces of rows, which are then summed. (The application
+    # also bounds the staged luminance to 16 pixels, too few for a piece of 256: left out.)
     p.hist_rows.compute_root().gpu_tile(x, y, xi, yi, 32, 8)
     p.hist_rows.update().split(rx, rxo, rxi, 256)
     pieces = p.hist_rows.update().rfactor(rxo, z)
