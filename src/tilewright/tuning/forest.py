@@ -1,0 +1,207 @@
+"""A small random forest, all trees grown together level by level with NumPy.
+
+It serves as the model of hidden constraints (Section 4.2) and as the surrogate to compare the
+Gaussian process with. With a few hundred points, growing every tree at once costs a few
+milliseconds, which matters where the tuner runs inside a compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Grown trees: for each tree and node a feature, a threshold, two children and a value.
+
+    A leaf is its own child. ``depth`` is the longest path.
+    """
+
+    feature: Array
+    threshold: Array
+    children: Array
+    value: Array
+    depth: int
+
+    def each(self, points: Array) -> Array:
+        """What each tree says at ``points``, shape (trees, count)."""
+        trees = np.arange(len(self.feature))[:, None]
+        rows = np.arange(len(points))[None, :]
+        node = np.zeros((len(self.feature), len(points)), dtype=np.int64)
+        for _ in range(self.depth):
+            above = points[rows, self.feature[trees, node]] > self.threshold[trees, node]
+            node = self.children[trees, node, above.astype(np.int64)]
+        return np.asarray(self.value[trees, node])
+
+    def mean(self, points: Array) -> Array:
+        """The mean over trees, shape (count,): of 0/1 outputs, the probability of 1."""
+        return np.asarray(self.each(points).mean(axis=0))
+
+
+def grow(
+    points: Array,
+    outputs: Array,
+    rng: np.random.Generator,
+    *,
+    trees: int = 32,
+    depth: int = 10,
+    leaf: int = 1,
+    share: float | None = None,
+) -> Forest:
+    """Grow a forest on bootstrap samples, splitting where squared error falls most.
+
+    Args:
+        points: shape (n, features). outputs: shape (n,); 0 and 1 to classify (the split rule
+            is then Gini's).
+        rng: draws the bootstrap samples and each node's features.
+        trees: how many trees.
+        depth: the deepest a tree may grow.
+        leaf: the fewest observations a child may have.
+        share: the share of features tried at a node; by default their number's square root.
+    """
+    count, width = points.shape
+    levels = [np.unique(points[:, f]) for f in range(width)]
+    bins = np.stack([np.searchsorted(v, points[:, f]) for f, v in enumerate(levels)], axis=1)
+    most = max(len(v) for v in levels)
+    cuts = np.zeros((width, most))
+    for f, v in enumerate(levels):
+        cuts[f, : len(v) - 1] = (v[1:] + v[:-1]) / 2
+    tried = max(1, round(width * share if share is not None else np.sqrt(width)))
+    weight = np.zeros((trees, count))
+    picks = rng.integers(0, count, (trees, count))
+    np.add.at(weight, (np.arange(trees)[:, None], picks), 1.0)
+    grower = _Grower(bins, outputs, weight, cuts, most, tried, leaf)
+    return grower.run(rng, depth)
+
+
+class _Grower:
+    """The growing state: which node of which tree each observation has reached."""
+
+    def __init__(
+        self,
+        bins: Array,
+        outputs: Array,
+        weight: Array,
+        cuts: Array,
+        most: int,
+        tried: int,
+        leaf: int,
+    ) -> None:
+        self.bins, self.outputs, self.weight, self.cuts = bins, outputs, weight, cuts
+        self.most, self.tried, self.leaf = most, tried, leaf
+        self.trees, self.count = weight.shape
+        self.width = bins.shape[1]
+
+    def run(self, rng: np.random.Generator, depth: int) -> Forest:
+        # slots number the open nodes of all trees; tree_of and local say which nodes they are
+        slot = np.repeat(np.arange(self.trees)[:, None], self.count, axis=1)
+        slot[self.weight == 0] = -1
+        self.tree_of = np.arange(self.trees)
+        self.local = np.zeros(self.trees, dtype=np.int64)
+        sizes = np.ones(self.trees, dtype=np.int64)
+        record: list[tuple[Array, Array, Array, Array, Array, Array]] = []
+        values: list[tuple[Array, Array, Array]] = []
+        reached = 0
+        for level in range(depth + 1):
+            open_slots = len(self.tree_of)
+            total, mass = self._totals(slot, open_slots)
+            values.append((self.tree_of, self.local, total / mass))
+            if level == depth:
+                break
+            split, cut = self._best(slot, open_slots, total, mass, rng)
+            splits = np.flatnonzero(split >= 0)
+            if len(splits) == 0:
+                break
+            reached = level + 1
+            left, right = np.empty(len(splits), np.int64), np.empty(len(splits), np.int64)
+            trees = self.tree_of[splits]
+            order = np.argsort(trees, kind="stable")
+            first = np.searchsorted(trees[order], trees[order], side="left")
+            rank = np.arange(len(splits)) - first
+            left[order] = sizes[trees[order]] + 2 * rank
+            right[order] = left[order] + 1
+            np.add.at(sizes, trees, 2)
+            f = split[splits]
+            record.append((trees, self.local[splits], f, self.cuts[f, cut[splits]], left, right))
+            slot = self._descend(slot, splits, f, cut[splits])
+            self.tree_of = np.repeat(trees, 2)
+            self.local = np.stack([left, right], axis=1).reshape(-1)
+        return self._pack(int(sizes.max()), record, values, reached)
+
+    def _totals(self, slot: Array, open_slots: int) -> tuple[Array, Array]:
+        inside = slot >= 0
+        where = slot[inside]
+        weighted = (self.weight * self.outputs)[inside]
+        total = np.bincount(where, weighted, open_slots)
+        mass = np.bincount(where, self.weight[inside], open_slots)
+        return total, np.maximum(mass, 1e-12)
+
+    def _best(
+        self, slot: Array, open_slots: int, total: Array, mass: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """The feature and cut of each open node, -1 where it stays a leaf."""
+        tree, row = np.nonzero(slot >= 0)
+        where = slot[tree, row]
+        w = self.weight[tree, row]
+        score = np.full((open_slots, self.width), -np.inf)
+        cut = np.zeros((open_slots, self.width), dtype=np.int64)
+        y = w * self.outputs[row]
+        for f in range(self.width):
+            key = where * self.most + self.bins[row, f]
+            size = open_slots * self.most
+            ones = np.cumsum(np.bincount(key, w, size).reshape(open_slots, self.most), axis=1)
+            sums = np.cumsum(np.bincount(key, y, size).reshape(open_slots, self.most), axis=1)
+            rest = mass[:, None] - ones
+            fine = (ones >= self.leaf) & (rest >= self.leaf)
+            gain = sums**2 / np.maximum(ones, 1e-12)
+            gain += (total[:, None] - sums) ** 2 / np.maximum(rest, 1e-12)
+            gain[~fine] = -np.inf
+            cut[:, f] = gain.argmax(axis=1)
+            score[:, f] = gain[np.arange(open_slots), cut[:, f]]
+        # features that cannot split a node do not use up its draws
+        draw = rng.random((open_slots, self.width))
+        draw[~np.isfinite(score)] = 2.0
+        limit = np.sort(draw, axis=1)[:, min(self.tried, self.width) - 1]
+        score[draw > limit[:, None]] = -np.inf
+        chosen = score.argmax(axis=1)
+        best = score[np.arange(open_slots), chosen]
+        worth = best > total**2 / mass + 1e-9
+        return np.where(worth, chosen, -1), cut[np.arange(open_slots), chosen]
+
+    def _descend(self, slot: Array, splits: Array, feature: Array, cut: Array) -> Array:
+        """Each observation's slot one level down, -1 where its node became a leaf."""
+        number = np.full(int(slot.max()) + 1, -1, dtype=np.int64)
+        number[splits] = np.arange(len(splits))
+        below = np.full_like(slot, -1)
+        tree, row = np.nonzero(slot >= 0)
+        split = number[slot[tree, row]]
+        go = split >= 0
+        tree, row, split = tree[go], row[go], split[go]
+        above = self.bins[row, feature[split]] > cut[split]
+        below[tree, row] = 2 * split + above
+        return below
+
+    def _pack(
+        self,
+        nodes: int,
+        record: list[tuple[Array, Array, Array, Array, Array, Array]],
+        values: list[tuple[Array, Array, Array]],
+        depth: int,
+    ) -> Forest:
+        feature = np.zeros((self.trees, nodes), dtype=np.int64)
+        threshold = np.zeros((self.trees, nodes))
+        children = np.broadcast_to(np.arange(nodes)[None, :, None], (self.trees, nodes, 2)).copy()
+        value = np.zeros((self.trees, nodes))
+        for trees, local, f, t, left, right in record:
+            feature[trees, local] = f
+            threshold[trees, local] = t
+            children[trees, local, 0] = left
+            children[trees, local, 1] = right
+        for trees, local, mean in values:
+            value[trees, local] = mean
+        return Forest(feature, threshold, children, value, depth)

@@ -1,0 +1,45 @@
+"""What the tuner does by default, and every piece that can be switched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilewright.tuning.gp import Priors
+from tilewright.tuning.parameters import Metric
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The pieces of the search; the defaults are meant for every problem.
+
+    Attributes:
+        surrogate: the model of the objective, a Gaussian process or a random forest.
+        initial: random configurations before the model is used; by default one more than
+            the number of parameters, at most 10.
+        log_objective: model the logarithm of the objective where all values are positive.
+        log_parameters: measure distances on a log scale where a parameter asks for it.
+        metric: a metric for all permutations in place of each parameter's own.
+        priors: the priors of the Gaussian process's hyperparameters.
+        feasibility: weigh by the probability that a configuration does not fail.
+        feasibility_limit: draw a least probability of feasibility at each decision.
+        biased_sampling: sample as ATF does, for comparison.
+        local_search: climb from the best sampled configurations.
+        samples: configurations sampled to start from.
+        climbs: how many of them are climbed from.
+        repeats: whether a configuration may be asked again.
+    """
+
+    surrogate: Literal["gp", "rf"] = "gp"
+    initial: int | None = None
+    log_objective: bool = True
+    log_parameters: bool = True
+    metric: Metric | None = None
+    priors: Priors = field(default_factory=Priors)
+    feasibility: bool = True
+    feasibility_limit: bool = True
+    biased_sampling: bool = False
+    local_search: bool = True
+    samples: int = 600
+    climbs: int = 5
+    repeats: bool = False
