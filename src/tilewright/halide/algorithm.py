@@ -172,6 +172,7 @@ class Func:
 
     `estimates` holds an entry for every dimension the user gave one. `scheduled` says that
     the user has scheduled it already; `memoized` and extern Funcs are never rescheduled.
+    `strides` are those, in elements, that the buffers of an output are constrained to.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Func:
     bounds: dict[str, Span] = field(default_factory=dict)
     memoized: bool = False
     scheduled: bool = False
+    strides: tuple[int | None, ...] = ()
 
     @property
     def fixed(self) -> bool:
@@ -275,9 +277,10 @@ class Algorithm:
             func = self.by_name[output]
             spans = tuple(func.estimates.get(arg) for arg in func.args)
             if len(func.types) == 1:
-                ranges.append((output, spans, ()))
+                ranges.append((output, spans, func.strides))
             else:
-                ranges += [(f"{output}.{i}", spans, ()) for i in range(len(func.types))]
+                names = [f"{output}.{i}" for i in range(len(func.types))]
+                ranges += [(name, spans, func.strides) for name in names]
         for name, spans, strides in ranges:
             stride: int | None = 1
             for d, span in enumerate(spans):

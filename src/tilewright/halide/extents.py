@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.halide.algorithm import Algorithm, Span, Variable, walk
+from tilewright.halide.algorithm import Algorithm, Expr, Span, Variable, walk
 from tilewright.halide.bounds import (
     Bounder,
     Box,
@@ -77,8 +77,11 @@ def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
 
 
 def metadata_used(algorithm: Algorithm) -> frozenset[str]:
-    """The names of inputs' extents and the like (``im.extent.0``) that expressions use."""
-    roots = [*algorithm.requirements]
+    """The names of inputs' extents and the like (``im.extent.0``) that the computation uses.
+
+    What the pipeline merely requires of them when it starts is left out.
+    """
+    roots: list[Expr] = []
     for func in algorithm.funcs:
         if func.extern is not None:
             roots += func.extern.expressions

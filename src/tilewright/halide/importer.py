@@ -121,7 +121,19 @@ def _func(
         bounds=_spans(schedule.bounds, expressions),
         memoized=memoized,
         scheduled=extern is None and not memoized and is_scheduled(record, output),
+        strides=_strides(record, expressions, root) if output else (),
     )
+
+
+def _strides(record: Record, expressions: Expressions, root: Record) -> tuple[int | None, ...]:
+    """The strides that an output's buffers are constrained to."""
+    names = record.output_buffers_names
+    for parameter in root.parameters:
+        if parameter.name in names and len(parameter.buffer_constraints) == len(record.args):
+            strides = [constraint.stride for constraint in parameter.buffer_constraints]
+            known = [expressions.build(s) if defined(s) else None for s in strides]
+            return tuple(int(s.value) if isinstance(s, Const) else None for s in known)
+    return (None,) * len(record.args)
 
 
 def _stage(
