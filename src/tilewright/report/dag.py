@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from tilewright.report.html import Html, tag
 from tilewright.report.layout import Layout, layered
@@ -13,8 +14,9 @@ from tilewright.report.svg import colour, picture, shorten, text_width
 _NAME = 22  # characters
 _HEIGHT = 24.0
 _PAD = 12.0
-_TITLE = 20.0
 _MARGIN = 8.0
+_TITLE = 8.0  # beside the room that ports need anyway
+_PORT = (8.0, 0.0)
 
 # A box of the outer layout: a group by number, or a node outside all groups by name.
 _Box = tuple[str, int | str]
@@ -26,6 +28,9 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     Members of a group stand together in a box of the group's colour that carries its number and
     its name. Inputs are rounded, outputs framed strongly, inlined Funcs dashed. Edges to nodes
     that are not there are left out.
+
+    Edges that enter or leave a box do so at ports, which are nodes of the box's own layout, so
+    that they pass its other members instead of crossing them.
     """
     by_name = {node.name: node for node in dag.nodes}
     edges = [(a, b) for a, b in dag.edges if a in by_name and b in by_name]
@@ -53,16 +58,26 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     }
     drawn: list[Html] = []
     for group, nodes in members.items():
-        drawn += _group_box(group, nodes, outer.centres[("group", group)], sizes, group_names)
+        drawn += _group_box(
+            _title(group, nodes, group_names),
+            group,
+            outer.centres[("group", group)],
+            sizes[("group", group)],
+            inner[group],
+        )
     for a, b in edges:
-        route: tuple[tuple[float, float], ...]
-        own = by_name[a].group
-        if own is not None and own == by_name[b].group:
-            dx, dy = _origin(outer.centres[("group", own)], inner[own], members[own])
-            route = tuple((x + dx, y + dy) for x, y in inner[own].routes.get((a, b), ()))
+        own, other = by_name[a].group, by_name[b].group
+        way: list[tuple[float, float]] = []
+        if own is not None and own == other:
+            origin = _origin(outer.centres[("group", own)], inner[own], lone=False)
+            way += _moved(inner[own].routes.get((a, b), ()), origin)
         else:
-            route = outer.routes.get((box_of(by_name[a]), box_of(by_name[b])), ())
-        drawn.append(_edge(place[a], place[b], route, f"{a} → {b}"))
+            if own is not None and len(members[own]) > 1:
+                way += _port_way(inner[own], outer.centres[("group", own)], a, ("out", a))
+            way += outer.routes.get((box_of(by_name[a]), box_of(by_name[b])), ())
+            if other is not None and len(members[other]) > 1:
+                way += _port_way(inner[other], outer.centres[("group", other)], ("in", b), b)
+        drawn.append(_edge(place[a], place[b], way, f"{a} → {b}"))
     drawn += [_node(node, place[node.name]) for node in dag.nodes]
     width, height = outer.width + 2 * _MARGIN, outer.height + 2 * _MARGIN
     marker = tag(
@@ -85,9 +100,41 @@ def _size(node: Node) -> tuple[float, float]:
 
 
 def _inner(nodes: Sequence[Node], edges: Sequence[tuple[str, str]]) -> Layout:
+    """A group's members, with a port at the top for each that is fed from outside, and one at
+    the bottom for each that is read from outside."""
     own = {node.name for node in nodes}
-    sizes = {node.name: _size(node) for node in nodes}
-    return layered(sizes, [(a, b) for a, b in edges if a in own and b in own], gap_x=12, gap_y=22)
+    sizes: dict[Any, tuple[float, float]] = {node.name: _size(node) for node in nodes}
+    inside: list[tuple[Any, Any]] = [(a, b) for a, b in edges if a in own and b in own]
+    if len(nodes) == 1:
+        return layered(sizes, inside)
+    entries = list(dict.fromkeys(("in", b) for a, b in edges if b in own and a not in own))
+    exits = list(dict.fromkeys(("out", a) for a, b in edges if a in own and b not in own))
+    inside += [(port, port[1]) for port in entries]
+    inside += [(port[1], port) for port in exits]
+    # Room for the title and at the bottom, also where nothing enters or leaves.
+    if not entries:
+        entries = [("in", "")]
+        inside.append((entries[0], nodes[0].name))
+    if not exits:
+        exits = [("out", "")]
+        inside.append((nodes[-1].name, exits[0]))
+    sizes.update(dict.fromkeys([*entries, *exits], _PORT))
+    return layered(sizes, inside, gap_x=12, gap_y=22, first=entries, last=exits)
+
+
+def _port_way(
+    inner: Layout, centre: tuple[float, float], start: Any, end: Any
+) -> list[tuple[float, float]]:
+    """The way from a member to its port or from a port to its member, the port included."""
+    way = list(inner.routes.get((start, end), ()))
+    way = [*way, inner.centres[end]] if isinstance(end, tuple) else [inner.centres[start], *way]
+    return _moved(way, _origin(centre, inner, lone=False))
+
+
+def _moved(
+    way: Sequence[tuple[float, float]], by: tuple[float, float]
+) -> list[tuple[float, float]]:
+    return [(x + by[0], y + by[1]) for x, y in way]
 
 
 def _title(group: int, nodes: Sequence[Node], names: Sequence[str]) -> str:
@@ -103,16 +150,13 @@ def _box_size(inner: Layout, nodes: Sequence[Node], names: Sequence[str]) -> tup
         # The number stands to the left of the only member.
         return (inner.width + 2 * _PAD + 14, inner.height + 12)
     width = max(inner.width, text_width(_title(group, nodes, names)) + 8)
-    return (width + 2 * _PAD, inner.height + _TITLE + _PAD + 4)
+    return (width + 2 * _PAD, inner.height + _TITLE)
 
 
-def _origin(
-    centre: tuple[float, float], inner: Layout, nodes: Sequence[Node]
-) -> tuple[float, float]:
-    """Where a group's inner layout begins."""
-    x = centre[0] - inner.width / 2
-    y = centre[1] - inner.height / 2
-    return (x + 7, y) if len(nodes) == 1 else (x, y + (_TITLE - _PAD + 4) / 2)
+def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[float, float]:
+    """Where a group's inner layout begins: below its name, or right of a lone member's number."""
+    x, y = centre[0] - inner.width / 2, centre[1] - inner.height / 2
+    return (x + 7, y) if lone else (x, y + _TITLE / 2)
 
 
 def _place(
@@ -123,33 +167,36 @@ def _place(
 ) -> tuple[float, float]:
     if node.group is None:
         return centre
-    x, y = _origin(centre, inner[node.group], members[node.group])
+    x, y = _origin(centre, inner[node.group], len(members[node.group]) == 1)
     dx, dy = inner[node.group].centres[node.name]
     return (x + dx, y + dy)
 
 
 def _group_box(
+    title: str,
     group: int,
-    nodes: Sequence[Node],
     centre: tuple[float, float],
-    sizes: dict[_Box, tuple[float, float]],
-    names: Sequence[str],
+    size: tuple[float, float],
+    inner: Layout,
 ) -> list[Html]:
-    width, height = sizes[("group", group)]
+    """The box of a group; its title stands where fewer edges enter, to the left by preference."""
+    width, height = size
     x, y = centre[0] - width / 2, centre[1] - height / 2
-    title = _title(group, nodes, names)
-    text_y = y + (height / 2 + 4 if len(nodes) == 1 else 15)
+    ports = [place[0] for name, place in inner.centres.items() if isinstance(name, tuple)]
+    reach = text_width(title) + 4 - _PAD
+    to_left = sum(1 for port in ports if port <= reach)
+    to_right = sum(1 for port in ports if port >= inner.width - reach)
+    right = bool(ports) and to_right < to_left
     return [
+        tag("rect", class_=f"{colour(group)} tint", x=x, y=y, width=width, height=height, rx=6),
         tag(
-            "rect",
-            class_=f"{colour(group)} tint",
-            x=x,
-            y=y,
-            width=width,
-            height=height,
-            rx=6,
+            "text",
+            title,
+            class_=f"{colour(group)} fill groupname halo",
+            x=x + width - 7 if right else x + 7,
+            y=y + 14 if ports else y + height / 2 + 4,
+            text_anchor="end" if right else None,
         ),
-        tag("text", title, class_=f"{colour(group)} fill groupname", x=x + 7, y=text_y),
     ]
 
 

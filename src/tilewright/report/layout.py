@@ -7,7 +7,7 @@ placing each node near its neighbours' mean, kept apart by isotonic regression.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -57,17 +57,23 @@ def layered(
     *,
     gap_x: float = 18.0,
     gap_y: float = 30.0,
+    first: Collection[Name] = (),
+    last: Collection[Name] = (),
 ) -> Layout:
     """Lay out a graph from top to bottom.
 
     `sizes` has each node's (width, height). An edge between unknown nodes is refused with a
     KeyError; loops and repeated edges are left out; edges that close a cycle run upwards.
+    Nodes of `first`, to which no edge may lead, come in the top layer, those of `last`, from
+    which none may lead, in the bottom one.
     """
     if not sizes:
         return Layout({}, {}, 0.0, 0.0)
     kept = list(dict.fromkeys((a, b) for a, b in edges if a != b))
     down, flipped = _acyclic(list(sizes), kept)
-    layer = _layers(list(sizes), down)
+    layer = _layers(list(sizes), [*down, *_pinned(sizes, down, first, last)])
+    layer.update(dict.fromkeys(first, 0))
+    layer.update(dict.fromkeys(last, max(layer.values())))
     graph = _proper(list(sizes), down, layer)
     _order(graph)
     x = _coordinates(graph, sizes, gap_x)
@@ -91,6 +97,17 @@ def layered(
         if (a, b) not in flipped or (a, b) in kept:
             routes[(a, b)] = tuple(way)
     return Layout(centres, routes, right - left, y - gap_y)
+
+
+def _pinned(
+    nodes: Iterable[Name], edges: Sequence[Edge], first: Collection[Name], last: Collection[Name]
+) -> list[Edge]:
+    """Edges that keep all other nodes below the first and above the last ones."""
+    led_to, leading = {b for _, b in edges}, {a for a, _ in edges}
+    others = [n for n in nodes if n not in first and n not in last]
+    below = [(port, n) for port in list(first)[:1] for n in others if n not in led_to]
+    above = [(n, port) for port in list(last)[:1] for n in others if n not in leading]
+    return below + above
 
 
 def _width(node: Name, sizes: Mapping[Name, tuple[float, float]]) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.report.html import Html, escape, join, tag
 from tilewright.report.style import STYLE
-from tilewright.report.table import Table
+from tilewright.report.table import Column, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
         return tag(
             "tr",
             *(
-                tag(name, cell, class_="right" if column.align == "right" else None)
+                tag(name, cell, class_=_classes(column))
                 for cell, column in zip(cells, table.columns, strict=True)
             ),
         )
@@ -85,6 +85,11 @@ def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
     ]
     head = tag("thead", row("th", (column.heading for column in table.columns)))
     return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+
+
+def _classes(column: Column) -> str | None:
+    names = ["right"] * (column.align == "right") + ["wrap"] * column.wrap
+    return " ".join(names) or None
 
 
 def badge(index: int) -> Html:

@@ -39,21 +39,8 @@ def _sections(report: ScheduleReport) -> list[Section]:
         sections.append(_comparison(report))
     if report.groups:
         sections.append(_groups(report))
-    if report.dag.nodes:
-        names = [group.name for group in report.groups]
-        sections.append(
-            Section(
-                "Pipeline",
-                tag("div", dag_picture(report.dag, names), class_="scroll"),
-                "Arrows go from producer to consumer. A box holds the Funcs that are computed "
-                "together; those with a dashed frame are inlined into what reads them.",
-            )
-        )
-    if report.nest:
-        nest = nest_html(report.nest)
-        long = len(report.nest) > _LONG_NEST
-        content = folded(f"Show all {len(report.nest)} lines", nest) if long else nest
-        sections.append(Section("Loop nest", content, "The colour at the left is the group's."))
+    if report.dag.nodes or report.nest:
+        sections.append(_structure(report))
     if report.attempts:
         sections.append(Section("Candidates", html_table(attempt_table(report))))
     if report.python or report.cpp:
@@ -64,7 +51,7 @@ def _sections(report: ScheduleReport) -> list[Section]:
         ]
         sections.append(Section("Code", join(*listings)))
     if report.facts:
-        facts = Table((Column("fact"), Column("value")), tuple(report.facts.items()))
+        facts = Table((Column("fact"), Column("value", wrap=True)), tuple(report.facts.items()))
         sections.append(Section("How this was made", html_table(facts)))
     return sections
 
@@ -116,6 +103,27 @@ def _groups(report: ScheduleReport) -> Section:
     elif any(g.shared_bytes is not None for g in report.groups):
         note = "Memory: storage of the members for one tile."
     return Section("Groups", html_table(_with_all_funcs(table, report.groups), first), note)
+
+
+def _structure(report: ScheduleReport) -> Section:
+    """The graph and the loop nest, side by side where there is room."""
+    parts, titles, notes = [], [], []
+    if report.dag.nodes:
+        names = [group.name for group in report.groups]
+        parts.append(tag("div", dag_picture(report.dag, names), class_="scroll"))
+        titles.append("Pipeline")
+        notes.append(
+            "Arrows go from producer to consumer. A box holds the Funcs that are computed "
+            "together; those with a dashed frame are inlined into what reads them."
+        )
+    if report.nest:
+        nest = nest_html(report.nest)
+        if len(report.nest) > _LONG_NEST:
+            nest = folded(f"Show all {len(report.nest)} lines of the loop nest", nest)
+        parts.append(tag("div", nest, class_="rest"))
+        titles.append("loop nest" if titles else "Loop nest")
+        notes.append("In the loop nest, the colour at the left is the group's.")
+    return Section(" and ".join(titles), tag("div", *parts, class_="beside"), " ".join(notes))
 
 
 def _with_all_funcs(table: Table, groups: tuple[GroupRow, ...]) -> Table:

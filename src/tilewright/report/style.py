@@ -59,11 +59,14 @@ pre {{ background: var(--panel); border: 1px solid var(--line); border-radius: 6
 .figure span {{ color: var(--soft); font-size: 13px; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }}
 .scroll {{ overflow-x: auto; }}
+.beside {{ display: flex; flex-wrap: wrap; gap: 14px 28px; align-items: flex-start; }}
+.beside > * {{ max-width: 100%; }} .beside > .rest {{ flex: 1 1 460px; min-width: 0; }}
+.rest > .nest {{ margin: 0; }}
 table {{ border-collapse: collapse; font-size: 14px; width: 100%; }}
 th {{ text-align: left; font-weight: 600; color: var(--soft); white-space: nowrap; }}
 th, td {{ padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }}
-td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
-td:first-child {{ overflow-wrap: anywhere; }}
+td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; }}
+td {{ white-space: nowrap; }} td.wrap {{ white-space: normal; min-width: 15em; }}
 .badge {{ display: inline-block; min-width: 20px; padding: 0 5px; border-radius: 10px;
   color: var(--ground); font-size: 12px; line-height: 20px; text-align: center; font-weight: 600;
   margin-right: 7px; }}
@@ -103,6 +106,7 @@ svg .inlined {{ stroke-dasharray: 3 3; }}
 svg .output {{ stroke-width: 2.2; }}
 svg .arrow {{ fill: var(--soft); }}
 svg .groupname {{ font-weight: 600; font-size: 11.5px; }}
+svg .halo {{ paint-order: stroke; stroke: var(--ground); stroke-opacity: 0.75; stroke-width: 3px; }}
 {_CLASSES}
 @media print {{
   :root {{ color-scheme: light; {_LIGHT_SCHEME} }}

@@ -14,10 +14,11 @@ Align = Literal["left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's heading and which way its cells lean."""
+    """A column's heading, which way its cells lean, and whether their text may be broken."""
 
     heading: str
     align: Align = "left"
+    wrap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def group_table(report: ScheduleReport) -> Table:
     right: Align = "right"
     columns = (
         Column("group"),
-        Column("Funcs"),
+        Column("Funcs", wrap=True),
         Column("tile"),
         Column("blocks", right),
         Column("threads", right),
@@ -57,7 +58,7 @@ def group_table(report: ScheduleReport) -> Table:
         Column("occupancy", right),
         Column("predicted", right),
         Column("measured", right),
-        Column("note"),
+        Column("note", wrap=True),
     )
     total = sum(g.predicted for g in report.groups if g.predicted is not None)
 
@@ -106,7 +107,12 @@ def attempt_table(report: ScheduleReport) -> Table:
     """A row a candidate that was tried."""
     right: Align = "right"
     return table(
-        (Column("candidate"), Column("status"), Column("measured", right), Column("note")),
+        (
+            Column("candidate"),
+            Column("status"),
+            Column("measured", right),
+            Column("note", wrap=True),
+        ),
         [(a.label, a.status, units.seconds(a.measured), a.note) for a in report.attempts],
     )
 
@@ -134,7 +140,7 @@ def comparison_table(report: ScheduleReport) -> Table:
         Column("time", right),
         Column("interval", right),
         Column("of ours", right),
-        Column("note"),
+        Column("note", wrap=True),
     )
     return table(columns, rows)
 
