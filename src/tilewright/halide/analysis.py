@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from tilewright.halide.algorithm import Call, Const, Expr, Func, Loop, Op, Stage, Type, Variable
 from tilewright.halide.bounds import (
     EVERYTHING,
     Access,
+    Bound,
     Bounder,
     Box,
     Env,
@@ -232,6 +235,11 @@ class Analysis:
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[str, tuple[StageSummary, ...]] = {}
 
+    @cached_property
+    def parameter_names(self) -> frozenset[str]:
+        """Names of the pipeline's buffer inputs."""
+        return frozenset(p.name for p in self.view.algorithm.parameters if p.is_buffer)
+
     def summaries(self, name: str) -> tuple[StageSummary, ...]:
         """The summaries of a Func's stages."""
         known = self._summaries.get(name)
@@ -330,8 +338,8 @@ class _LazyValues(dict[str, Interval]):
         return self[key]
 
 
-def _unbounded(b: object) -> bool:
-    return isinstance(b, float) and math.isinf(b)
+def _unbounded(b: Bound) -> bool:
+    return math.isinf(b) if isinstance(b, float) else bool(np.isinf(b).any())
 
 
 def estimated_boxes(view: View) -> dict[str, Box]:

@@ -8,7 +8,7 @@ Section 4.2). What a group costs is the caller's business: a cost model for a GP
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -56,8 +56,11 @@ def greedy_grouping(
     view: View,
     plan: Callable[[Group], P],
     may_merge: Callable[[Group, Group], bool] = lambda producer, consumer: True,
+    initial: Sequence[Group] | None = None,
 ) -> Grouping[P]:
     """Merges groups while that lowers the summed cost.
+
+    `initial` partitions the Funcs to start from; by default each is alone.
 
     Only a group all of whose readers lie in one other group can be merged into it, for a
     Func is computed at one place. Fixed Funcs (extern, memoised), Funcs the user scheduled
@@ -65,8 +68,9 @@ def greedy_grouping(
     """
     order = view.algorithm.order
     outputs = set(view.algorithm.outputs)
-    group_of: dict[str, Group] = {f.name: Group((f.name,)) for f in view.funcs}
-    plans: dict[Group, P] = {g: plan(g) for g in group_of.values()}
+    start = [Group((f.name,)) for f in view.funcs] if initial is None else initial
+    group_of: dict[str, Group] = {name: group for group in start for name in group.members}
+    plans: dict[Group, P] = {group: plan(group) for group in start}
     tried: dict[tuple[Group, Group], tuple[Group, P] | None] = {}
 
     def mergeable(producer: Group) -> Group | None:

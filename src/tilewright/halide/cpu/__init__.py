@@ -1,0 +1,1 @@
+"""The analytic scheduler carried over to CPUs: vector lanes, caches and cores."""

@@ -1,0 +1,251 @@
+"""From a plan to loops: splits, order and mapping of every stage of a group on a CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.algorithm import Func
+from tilewright.halide.bounds import Interval
+from tilewright.halide.cpu.cost import CpuCosts
+from tilewright.halide.cpu.kernel import Block, scans
+from tilewright.halide.grouping import Group
+from tilewright.halide.schedule import (
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+    Tail,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a group's output is tiled.
+
+    `sizes` gives the tile in each dimension (at least the extent: not tiled), `order` the
+    tile loops from innermost to outermost, `sliding` the dimension along which members are
+    computed row by row, if any.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    sliding: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """One stage's schedule and the loops at which others may be computed."""
+
+    stage: StageSchedule
+    tile_level: str | None
+    row_level: str | None
+    block_level: str | None
+
+
+def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
+    """The block, shrunk to a region: vectors no longer than it, no more rows than it has."""
+    lanes, vectors, rows = block.lanes, block.vectors, block.rows
+    if block.vector is not None:
+        room = max(1, int(extents[block.vector]))
+        vectors = max(1, min(vectors, room // lanes))
+        while lanes > room:
+            lanes //= 2
+        if lanes < 4:
+            return Block(row=block.row, rows=rows) if block.row is not None else Block()
+    if block.row is not None:
+        rows = max(1, min(rows, int(extents[block.row])))
+    row = block.row if rows > 1 else None
+    return Block(block.vector, lanes, vectors, row, rows if row is not None else 1)
+
+
+def stage_nest(
+    costs: CpuCosts,
+    func: Func,
+    index: int,
+    extents: Sequence[float],
+    tiling: Tiling | None,
+    cores: int,
+) -> _Nest:
+    """The nest of one stage over a region of the given extents.
+
+    With a tiling, the stage belongs to a group's output: tile loops are made, the outermost
+    of them parallel. Without, it is a member's, computed whole where it is needed.
+    """
+    view = costs.analysis.view
+    stage = view.stages(func.name)[index]
+    suffix = "" if index == 0 else f"_{index}"
+    tail: Tail = "shift_inwards" if index == 0 else "guard_with_if"
+    dims = sorted(costs.pure_loops(func.name, index))
+    splits: list[Split | Fuse] = []
+    block_loops: list[ScheduledLoop] = []
+    row_loops: list[ScheduledLoop] = []
+    inner: dict[int, str] = {}
+    tile_loops: dict[int, str] = {}
+    sizes = {d: int(extents[d]) for d in dims}
+    if tiling is not None:
+        sizes = {d: min(sizes[d], tiling.sizes[d]) for d in dims}
+    block = fit_block(
+        costs.block(func.name, index),
+        {d: sizes[d] for d in dims} | {d: extents[d] for d in range(len(extents)) if d not in dims},
+    )
+    for d in dims:
+        loop = f"v{d}"
+        if tiling is not None and tiling.sizes[d] < extents[d]:
+            tile_loops[d], within = f"v{d}t{suffix}", f"v{d}n{suffix}"
+            splits.append(Split(loop, tile_loops[d], within, sizes[d], tail))
+            loop = within
+        if d == block.vector:
+            if sizes[d] != block.width or d not in tile_loops:
+                splits.append(Split(loop, f"v{d}b{suffix}", f"v{d}w{suffix}", block.width, tail))
+                inner[d], loop = f"v{d}b{suffix}", f"v{d}w{suffix}"
+            if block.vectors > 1:
+                splits.append(Split(loop, f"v{d}u{suffix}", f"v{d}v{suffix}", block.lanes, tail))
+                block_loops += [
+                    ScheduledLoop(f"v{d}v{suffix}", "vectorized"),
+                    ScheduledLoop(f"v{d}u{suffix}", "unrolled"),
+                ]
+            else:
+                block_loops.append(ScheduledLoop(loop, "vectorized"))
+        elif d == block.row:
+            if sizes[d] != block.rows or d not in tile_loops:
+                splits.append(Split(loop, f"v{d}b{suffix}", f"v{d}u{suffix}", block.rows, tail))
+                inner[d], loop = f"v{d}b{suffix}", f"v{d}u{suffix}"
+            row_loops.append(ScheduledLoop(loop, "unrolled"))
+        else:
+            inner[d] = loop
+    summary = costs.analysis.summaries(func.name)[index]
+    rvar_index = {r.name: i for i, r in enumerate(stage.rvars)}
+    reductions = [
+        ScheduledLoop(f"r{rvar_index[loop.name]}") for loop in stage.loops if loop.kind != "pure"
+    ]
+    sequence = sorted(inner)
+    if tiling is not None and tiling.sliding in inner:
+        sequence.remove(tiling.sliding)
+        sequence.append(tiling.sliding)
+    within_tile = [ScheduledLoop(inner[d]) for d in sequence]
+    if scans(summary) or summary.scatter:
+        # Running along the contiguous dimension inside a scan keeps its lines in cache.
+        first = [l for d, l in zip(sequence, within_tile, strict=True) if d == 0 or not reductions]
+        rest = [l for l in within_tile if l not in first]
+        body = [*block_loops, *row_loops, *first, *reductions, *rest]
+    else:
+        body = [*block_loops, *row_loops, *reductions, *within_tile]
+    row_level = None
+    if tiling is not None and tiling.sliding is not None:
+        row_level = inner.get(tiling.sliding)
+    block_level = within_tile[0].name if within_tile else None
+    tile_level: str | None = None
+    if tiling is not None:
+        outer = [tile_loops[d] for d in tiling.order if d in tile_loops]
+        counts = {tile_loops[d]: math.ceil(extents[d] / sizes[d]) for d in tile_loops}
+        outer, parallel = _parallelise(outer, counts, splits, cores, suffix)
+        body += [
+            ScheduledLoop(name, "parallel" if name == parallel else "serial") for name in outer
+        ]
+        tile_level = outer[0] if outer else None
+    return _Nest(
+        StageSchedule(tuple(splits), tuple(body)), tile_level, row_level, block_level or tile_level
+    )
+
+
+def _parallelise(
+    outer: list[str],
+    counts: Mapping[str, int],
+    splits: list[Split | Fuse],
+    cores: int,
+    suffix: str,
+) -> tuple[list[str], str | None]:
+    """Fuses outer tile loops until there are tasks enough, and runs the outermost in parallel."""
+    if not outer:
+        return outer, None
+    loops = list(outer)
+    tasks = counts[loops[-1]]
+    n = 0
+    while tasks < 8 * cores and len(loops) > 1:
+        fused = f"p{n}{suffix}"
+        splits.append(Fuse(loops[-2], loops[-1], fused))
+        tasks *= counts[loops[-2]]
+        loops[-2:] = [fused]
+        counts = {**counts, fused: tasks}
+        n += 1
+    return loops, loops[-1] if tasks > 1 else None
+
+
+def group_schedules(
+    costs: CpuCosts, group: Group, tiling: Tiling, cores: int
+) -> list[FuncSchedule]:
+    """The schedules of all Funcs of a group."""
+    analysis = costs.analysis
+    view = analysis.view
+    order = view.algorithm.order
+    output = view.by_name[group.output]
+    region = analysis.regions[group.output]
+    full = [_whole(i) for i in region]
+    nests = [
+        stage_nest(costs, output, s.index, full, tiling, cores) for s in view.stages(output.name)
+    ]
+    me = order[output.name]
+    result = [FuncSchedule(me, ROOT, ROOT, stages=tuple(n.stage for n in nests))]
+    if len(group.members) == 1:
+        return result
+    last = nests[-1]
+    stage = len(nests) - 1
+
+    def at(loop: str | None) -> Level:
+        return ROOT if loop is None else Level("at", me, stage, loop)
+
+    box = []
+    for d, interval in enumerate(region):
+        size = min(tiling.sizes[d], full[d])
+        count = math.ceil(full[d] / size)
+        low = float(np.max(interval.lo)) if math.isfinite(float(np.max(interval.lo))) else 0.0
+        start = low + size * (count // 2 if count > 1 else 0)
+        box.append(Interval(start, start + size - 1.0))
+    regions, _ = costs.member_boxes(group, tuple(box))
+    rows = regions
+    if tiling.sliding is not None:
+        row = list(box)
+        row[tiling.sliding] = Interval(row[tiling.sliding].lo, row[tiling.sliding].lo)
+        rows, _ = costs.member_boxes(group, tuple(row))
+    by_func: dict[str, tuple[_Nest, ...]] = {output.name: tuple(nests)}
+    levels: dict[str, tuple[Level, Level]] = {}
+    for name in reversed(group.members[:-1]):
+        func = view.by_name[name]
+        host = costs.nested.get(name)
+        if host is not None:
+            host_nest = by_func[host][-1]
+            level = (
+                Level("at", order[host], len(by_func[host]) - 1, host_nest.block_level)
+                if host_nest.block_level is not None
+                else levels[host][1]
+            )
+            levels[name] = (level, level)
+            block = costs.block(host, 0)
+            extents = [
+                float(block.width if d == block.vector else block.rows if d == block.row else 1)
+                for d in range(len(func.args))
+            ]
+        else:
+            compute = at(last.row_level if tiling.sliding is not None else last.tile_level)
+            levels[name] = (at(last.tile_level), compute)
+            extents = [_whole(i) for i in rows[name]]
+        by_func[name] = tuple(
+            stage_nest(costs, func, s.index, extents, None, cores) for s in view.stages(name)
+        )
+        store, compute = levels[name]
+        result.append(
+            FuncSchedule(order[name], compute, store, stages=tuple(n.stage for n in by_func[name]))
+        )
+    return result
+
+
+def _whole(interval: Interval) -> float:
+    value = float(np.max(interval.extent))
+    return value if math.isfinite(value) else 1024.0

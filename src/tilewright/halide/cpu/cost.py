@@ -1,0 +1,330 @@
+"""What a group costs on a CPU, for a whole array of tilings at once.
+
+The time of a group is estimated from what its tiles compute (vector kernels over the regions
+that one tile needs, redundant work at the borders included) and what they move between the
+levels of memory. The traffic into a cache follows from the largest sweep of consecutive
+tiles whose data fits into it: what such a sweep touches is fetched once, what is outside it
+again each time. Compute and traffic overlap, so the largest term counts in full and the
+others in part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.algorithm import Variable
+from tilewright.halide.analysis import Analysis
+from tilewright.halide.bounds import Bound, Box, Interval, stage_env, union_boxes
+from tilewright.halide.cpu.kernel import Block, best_block, block_cycles, value_bytes
+from tilewright.halide.cpu.model import CpuModel
+from tilewright.halide.grouping import Group
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCosts:
+    """Cycles of a group for each of N tilings (arrays of shape (N,)), and where they go.
+
+    `sliding` says that members are stored once a tile and computed row by row.
+    """
+
+    cycles: Array
+    compute: Array
+    l2: Array
+    l3: Array
+    memory: Array
+    overhead: Array
+    tile_bytes: Array
+    tasks: Array
+
+
+class CpuCosts:
+    """Costs the groups of one analysis on one machine.
+
+    `nested` maps a reduction to the one Func that reads it point by point and in whose
+    innermost block it is computed (nested fusion, Sioutas 2020, Section 4.3).
+    """
+
+    def __init__(self, analysis: Analysis, model: CpuModel, nested: Mapping[str, str]) -> None:
+        self.analysis = analysis
+        self.model = model
+        self.nested = nested
+        self._blocks: dict[tuple[str, int], Block] = {}
+        self._cycles: dict[tuple[str, int], float] = {}
+
+    # --- stages ---------------------------------------------------------------------------
+
+    def pure_loops(self, name: str, index: int) -> dict[int, str]:
+        """The pure loop of each dimension of a Func over which a stage runs."""
+        stage = self.analysis.view.stages(name)[index]
+        pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
+        return {
+            d: arg.name
+            for d, arg in enumerate(stage.args)
+            if isinstance(arg, Variable) and arg.name in pure
+        }
+
+    def block(self, name: str, index: int) -> Block:
+        """The innermost block of a stage.
+
+        A nested reduction and its reader share one, chosen for the reduction's update.
+        """
+        key = (name, index)
+        known = self._blocks.get(key)
+        if known is None:
+            guest = next((g for g, host in self.nested.items() if host == name), None)
+            if guest is not None:
+                known = self.block(guest, len(self.analysis.view.stages(guest)) - 1)
+            elif name in self.nested and index < len(self.analysis.view.stages(name)) - 1:
+                known = self.block(name, len(self.analysis.view.stages(name)) - 1)
+            else:
+                region = self.analysis.regions[name]
+                extents = {d: _finite(i.extent) for d, i in enumerate(region)}
+                summary = self.analysis.summaries(name)[index]
+                known = best_block(summary, self.pure_loops(name, index), extents, self.model)
+            self._blocks[key] = known
+        return known
+
+    def block_cycles(self, name: str, index: int) -> float:
+        """Cycles of a stage's block per iteration of its reduction loops."""
+        key = (name, index)
+        known = self._cycles.get(key)
+        if known is None:
+            summary = self.analysis.summaries(name)[index]
+            known = block_cycles(
+                summary, self.pure_loops(name, index), self.block(name, index), self.model
+            )
+            self._cycles[key] = known
+        return known
+
+    def stage_cycles(self, name: str, index: int, extents: Mapping[str, Bound]) -> Bound:
+        """Cycles to run a stage once over loops of the given extents."""
+        block = self.block(name, index)
+        loops = self.pure_loops(name, index)
+        vector = None if block.vector is None else loops.get(block.vector)
+        row = None if block.row is None else loops.get(block.row)
+        blocks: Bound = 1.0
+        lines: Bound = 1.0
+        for loop, extent in extents.items():
+            if loop == vector:
+                blocks = blocks * np.ceil(extent / block.width)
+                continue
+            steps = np.ceil(extent / block.rows) if loop == row else extent
+            blocks, lines = blocks * steps, lines * steps
+        return blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
+
+    # --- groups ---------------------------------------------------------------------------
+
+    def member_boxes(self, group: Group, box: Box) -> tuple[dict[str, Box], dict[str, Box]]:
+        """Regions of the members and of everything outside that one tile needs."""
+        analysis = self.analysis
+        inside: dict[str, Box] = {group.output: box}
+        outside: dict[str, Box] = {}
+        members = set(group.members)
+        for name in reversed(group.members):
+            wanted = inside.get(name)
+            if wanted is None:
+                continue
+            if name != group.output:
+                wanted = inside[name] = analysis.func_region(name, wanted)
+            for callee, part in analysis.required_by(name, wanted).items():
+                where = inside if callee in members else outside
+                where[callee] = union_boxes(where.get(callee), part)
+        return inside, outside
+
+    def costs(
+        self, group: Group, tiles: Array, order: Sequence[int], sliding: int | None = None
+    ) -> GroupCosts:
+        """Cycles of `group` for tile sizes `tiles` of shape (N, dimensions of the output).
+
+        `order` lists the output's dimensions from the innermost tile loop to the outermost.
+        With `sliding`, members are computed along that dimension one output row at a time
+        and keep only the rows still needed.
+        """
+        model, analysis = self.model, self.analysis
+        output = group.output
+        region = analysis.regions[output]
+        full = np.array([_finite(i.extent) for i in region])
+        low = np.array([_finite(i.lo, 0.0) for i in region])
+        tiles = np.minimum(tiles, full)
+        counts = np.ceil(full / tiles)
+        n_tiles = counts.prod(axis=1)
+        start = low + tiles * np.floor(counts / 2.0)
+        start = np.where(counts > 1, start, low)
+        box = tuple(
+            Interval(start[:, d], start[:, d] + tiles[:, d] - 1.0) for d in range(len(full))
+        )
+        inside, outside = self.member_boxes(group, box)
+        compute: Bound = np.zeros(len(tiles))
+        for name in group.members:
+            if name in inside:
+                compute = compute + self.func_cycles(name, inside[name])
+        held, heap = self._storage(group, inside, full, box, sliding)
+        own = value_bytes(analysis.view.by_name[output].types)
+        out_tile = tiles.prod(axis=1) * own
+        overhead = np.full(len(tiles), model.tile_cycles) + heap
+        if sliding is not None:
+            overhead = overhead + tiles[:, sliding] * model.tile_cycles * (len(group.members) - 1)
+        elif len(group.members) > 1:
+            overhead = overhead + model.tile_cycles * (len(group.members) - 1)
+
+        # Members that outgrow a cache are written and read through the next one.
+        l2 = np.where(held > model.l1_bytes, 2.0 * held, 0.0)
+        l3 = np.where(held > model.l2_bytes, 2.0 * held, 0.0)
+        memory = np.where(held > model.l3_bytes / model.cores, 2.0 * held, 0.0)
+        l2, l3, memory = l2 * n_tiles, l3 * n_tiles, memory * n_tiles
+        into_l1, into_l2, into_l3 = self._traffic(
+            group, tiles, full, low, order, held + out_tile, outside
+        )
+        l2, l3, memory = l2 + into_l1, l3 + into_l2, memory + into_l3
+        whole = float(full.prod()) * own
+        l2 = l2 + whole
+        l3 = l3 + whole
+        fault = 0.0
+        if whole > model.l3_bytes / 2:
+            memory = memory + 2.0 * whole
+        if output not in analysis.view.algorithm.outputs and whole > model.fault_threshold:
+            fault = whole * model.fault_cycles_per_byte
+        tasks = n_tiles
+        imbalance = np.ceil(tasks / model.cores) * model.cores / tasks
+        split = imbalance / model.cores
+        parts = [
+            np.asarray(compute * n_tiles * split),
+            l2 / model.l2_rate * split,
+            l3 / model.l3_rate * split,
+            memory / model.memory_rate,
+        ]
+        total = np.sum(parts, axis=0)
+        peak = np.max(parts, axis=0)
+        extra = (overhead * n_tiles) * split + model.region_cycles + fault
+        extra = extra + np.minimum(tasks, 256.0) * model.task_cycles / model.cores
+        cycles = peak + model.overlap * (total - peak) + extra
+        return GroupCosts(cycles, parts[0], parts[1], parts[2], parts[3], extra, held, tasks)
+
+    def func_cycles(self, name: str, box: Box) -> Bound:
+        analysis = self.analysis
+        total: Bound = 0.0
+        func = analysis.view.by_name[name]
+        for stage in analysis.view.stages(name):
+            env = stage_env(func, stage, box, analysis.bounder)
+            extents = {loop.name: env[loop.name].extent for loop in stage.loops}
+            total = total + self.stage_cycles(name, stage.index, extents)
+        return total
+
+    def _storage(
+        self,
+        group: Group,
+        inside: Mapping[str, Box],
+        full: Array,
+        box: Box,
+        sliding: int | None,
+    ) -> tuple[Array, Array]:
+        """Bytes that members hold for one tile, and cycles to allocate them on the heap."""
+        model, analysis = self.model, self.analysis
+        rows = inside
+        if sliding is not None:
+            row = list(box)
+            row[sliding] = Interval(box[sliding].lo, box[sliding].lo)
+            rows, _ = self.member_boxes(group, tuple(row))
+        held = np.zeros(np.shape(box[0].lo))
+        heap = np.zeros_like(held)
+        for name in group.members[:-1]:
+            if name in self.nested or name not in rows:
+                continue
+            size: Bound = float(value_bytes(analysis.view.by_name[name].types))
+            for interval in rows[name]:
+                size = size * interval.extent
+            held = held + size
+            heap = heap + np.where(size > model.stack_bytes, model.heap_cycles, 0.0)
+        return held, heap
+
+    def _traffic(
+        self,
+        group: Group,
+        tiles: Array,
+        full: Array,
+        low: Array,
+        order: Sequence[int],
+        held: Array,
+        outside: Mapping[str, Box],
+    ) -> tuple[Array, Array, Array]:
+        """Bytes fetched from outside the group into each cache, over all tiles."""
+        model = self.model
+        sizes = {name: self.buffer_bytes(name) for name in outside}
+        sweep = tiles.copy()
+        counts = np.ceil(full / tiles)
+        repeats = counts.prod(axis=1)
+        limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
+        into = [np.full(len(tiles), np.nan) for _ in limits]
+        for step in range(len(order) + 1):
+            if step > 0:
+                d = order[step - 1]
+                if not np.any(counts[:, d] > 1):
+                    continue
+                sweep[:, d] = full[d]
+                repeats = repeats / counts[:, d]
+                outside = self._outside(group, sweep, full, low)
+            fetched = np.zeros(len(tiles))
+            cold = np.zeros(len(tiles))
+            for name, part in outside.items():
+                size = np.minimum(self._bytes_of(name, part), sizes[name])
+                fetched = fetched + size
+                if sizes[name] > model.l3_bytes / 2:
+                    cold = cold + size
+            working = fetched + held if step == 0 else fetched
+            for level, limit in enumerate(limits):
+                moved = (cold if level == 2 else fetched) * repeats
+                fits = working <= limit
+                better = np.isnan(into[level]) | fits
+                into[level] = np.where(
+                    better, moved if step == 0 else np.where(fits, moved, into[level]), into[level]
+                )
+        return into[0], into[1], into[2]
+
+    def _outside(self, group: Group, tiles: Array, full: Array, low: Array) -> dict[str, Box]:
+        start = low + tiles * np.floor(np.ceil(full / tiles) / 2.0)
+        start = np.where(tiles < full, start, low)
+        box = tuple(
+            Interval(start[:, d], start[:, d] + tiles[:, d] - 1.0) for d in range(len(full))
+        )
+        return self.member_boxes(group, box)[1]
+
+    def buffer_bytes(self, name: str) -> float:
+        """Bytes of a whole Func or input at the sizes of the analysis."""
+        region = self.analysis.regions.get(name)
+        if region is None:
+            return 0.0
+        return math.prod(_finite(i.extent, 1.0) for i in region) * self._element_bytes(name)
+
+    def _bytes_of(self, name: str, box: Box) -> Bound:
+        element = float(self._element_bytes(name))
+        size: Bound = element
+        for d, interval in enumerate(box):
+            extent = np.where(np.isfinite(interval.extent), interval.extent, np.inf)
+            if d == 0:
+                extent = extent + (64.0 / element - 1.0) / 2.0
+            size = size * extent
+        return size
+
+    def _element_bytes(self, name: str) -> int:
+        func = self.analysis.view.algorithm.by_name.get(name)
+        if func is not None:
+            return value_bytes(func.types)
+        for parameter in self.analysis.view.algorithm.parameters:
+            if parameter.name == name:
+                return parameter.type.bytes
+        for buffer in self.analysis.view.algorithm.buffers:
+            if buffer.name == name:
+                return buffer.type.bytes
+        return 4
+
+
+def _finite(bound: Bound, default: float = 1024.0) -> float:
+    value = float(np.max(bound))
+    return value if math.isfinite(value) else default

@@ -1,0 +1,228 @@
+"""The innermost loops of one stage: what a block of vectors costs to compute.
+
+A kernel computes, per step, a block of the stage's pure dimensions: so many vectors along
+one dimension and so many rows of another. For a reduction the block's accumulators live in
+registers while the reduction loops run around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from tilewright.halide.algorithm import Type, Variable
+from tilewright.halide.analysis import TRANSCENDENTAL, Load, OpCount, StageSummary
+from tilewright.halide.cpu.model import CpuModel
+
+_CHEAP = 0.6
+_LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
+# Cycles a register of 32-bit lanes takes; narrower lanes do more work for the same cycles.
+_COSTS = {
+    "add": 0.6, "sub": 0.6, "min": 0.6, "max": 0.6, "eq": 0.6, "ne": 0.6, "lt": 0.6, "le": 0.6,
+    "gt": 0.6, "ge": 0.6, "and": 0.3, "or": 0.3, "not": 0.3, "select": 0.8, "cast": 1.0,
+    "reinterpret": 0.0, "abs": 0.6, "absd": 1.2, "lerp": 4.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The points that one step of a kernel computes, by dimension of the Func.
+
+    `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code), times
+    `rows` steps of dimension `row`.
+    """
+
+    vector: int | None = None
+    lanes: int = 1
+    vectors: int = 1
+    row: int | None = None
+    rows: int = 1
+
+    @property
+    def width(self) -> int:
+        """Elements along the vector dimension."""
+        return self.lanes * self.vectors
+
+    @property
+    def points(self) -> int:
+        """Points of the Func in one block."""
+        return self.lanes * self.vectors * self.rows
+
+
+SCALAR = Block()
+
+
+def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
+    """Lanes that fill a register with the type most of the work is done in."""
+    weight: dict[int, float] = {}
+    for op in summary.ops:
+        if op.type.code == "handle" or op.name in ("cast", "reinterpret") or op.type.bits == 1:
+            continue
+        weight[op.type.bytes] = weight.get(op.type.bytes, 0.0) + op.count
+    total = sum(weight.values())
+    widest = max((t.bytes for t in summary.types), default=4)
+    if total > 0:
+        widest = max(size for size, w in weight.items() if w >= 0.2 * total)
+        widest = max(widest, min(t.bytes for t in summary.types))
+    return max(4, model.vector_bytes // widest)
+
+
+def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
+    """Cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
+    registers = 1.0 if lanes == 1 else math.ceil(lanes * op.type.bytes / model.vector_bytes)
+    if op.name.startswith(_LIBRARY):
+        return 20.0 * lanes
+    if op.name.startswith("pow"):
+        return 40.0 * registers
+    if op.name.startswith(TRANSCENDENTAL):
+        return 16.0 * registers
+    if op.name.startswith("sqrt"):
+        return 10.0 * registers
+    if op.name in ("div", "mod"):
+        return _division(op, lanes, registers)
+    if op.name == "mul":
+        if op.type.code == "float" or op.type.bits <= 16:
+            return 0.6 * registers
+        return (1.2 if op.type.bits == 32 else 2.5) * registers
+    return _COSTS.get(op.name, _CHEAP) * registers
+
+
+def _division(op: OpCount, lanes: int, registers: float) -> float:
+    if op.type.code == "float":
+        return (0.6 if op.constant_operand else 10.0) * registers
+    if op.constant_operand:
+        return (2.0 if op.type.bits <= 16 else 4.0) * registers
+    return 12.0 * lanes
+
+
+def load_cycles(load: Load, vector: str | None, lanes: int, model: CpuModel) -> float:
+    """Cycles of one load for a vector along `vector` (None: one scalar)."""
+    if vector is None or lanes == 1 or vector not in load.strides:
+        return 0.6
+    registers = math.ceil(lanes * load.type.bytes / model.vector_bytes)
+    steps = load.strides[vector]
+    if steps is None or any(steps[1:]):
+        return 1.5 * lanes
+    stride = abs(steps[0]) if steps else 0.0
+    if stride == 1:
+        return 1.2 * registers if steps[0] > 0 else 2.2 * registers
+    if stride == 0.5:
+        return 1.0 * registers + 1.0
+    if 1 < stride <= 4:
+        return (1.2 * stride + 1.5 * (stride - 1)) * registers
+    if 0 < stride < 1:
+        return 2.5 * registers
+    return 1.5 * lanes
+
+
+def block_cycles(
+    summary: StageSummary, loops: Mapping[int, str], block: Block, model: CpuModel
+) -> float:
+    """Cycles of one block of a stage, per iteration of its reduction loops.
+
+    `loops` names the stage's pure loop of each dimension of the Func that has one.
+    """
+    reductions = {loop.name for loop in summary.loops if loop.kind != "pure"}
+    vector = None if block.vector is None else loops.get(block.vector)
+    row_loop = None if block.row is None else loops.get(block.row)
+    spread = {vector: block.vectors, row_loop: block.rows}
+    width = block.lanes if vector is not None else 1
+    if block.vector is not None and vector is None:
+        # The stage does not run along the block's vector dimension at all.
+        spread[None] = 1
+
+    def copies(depends: AbstractSet[str]) -> int:
+        return math.prod(n for loop, n in spread.items() if loop in depends)
+
+    cycles = 0.0
+    inner = reductions | {vector, row_loop}
+    for op in summary.ops:
+        if vector is not None and vector in op.loops:
+            cost = op_cycles(op, width, model) * copies(op.loops)
+        elif op.loops & inner or vector is None:
+            cost = op_cycles(op, 1, model) * copies(op.loops)
+        else:
+            cost = 0.02
+        if reductions and not op.loops & reductions:
+            cost *= 0.1
+        cycles += op.count * cost
+    accumulating = accumulates(summary)
+    for load in summary.loads:
+        depends = frozenset(load.strides)
+        cost = load_cycles(load, vector, width, model) * copies(depends)
+        if accumulating and (load.callee == summary.func or not depends & reductions):
+            cost *= 0.1
+        elif vector is not None and not depends & inner:
+            cost *= 0.2
+        cycles += cost
+    held = 0.0
+    stores = 0.0
+    for t in summary.types:
+        registers = math.ceil(width * t.bytes / model.vector_bytes) if width > 1 else 1
+        held += registers * block.vectors * block.rows
+        each = float(registers) if block.vector == 0 or width == 1 else 1.5 * width
+        stores += each * block.vectors * block.rows
+    if accumulating:
+        stores *= 0.1
+        spilled = max(0.0, held + 2.0 * block.vectors - (model.registers - 4))
+        # One dependent operation a step: short blocks wait for the one before.
+        cycles = max(cycles, 4.0) + 2.0 * spilled
+    return cycles + stores + (1.5 if reductions else 0.4)
+
+
+def scans(summary: StageSummary) -> bool:
+    """Whether the stage writes along a reduction variable (a scan), rather than reduces."""
+    reductions = {loop.name for loop in summary.loops if loop.kind != "pure"}
+    return any(isinstance(a, Variable) and a.name in reductions for a in summary.args)
+
+
+def accumulates(summary: StageSummary) -> bool:
+    """Whether the stage folds many values into each point of its pure dimensions."""
+    return (
+        any(loop.kind != "pure" for loop in summary.loops)
+        and not summary.scatter
+        and not scans(summary)
+    )
+
+
+def best_block(
+    summary: StageSummary, loops: Mapping[int, str], extents: Mapping[int, float], model: CpuModel
+) -> Block:
+    """The block of least cost a point; `extents` gives each dimension's extent."""
+    lanes = natural_lanes(summary, model)
+    accumulating = accumulates(summary)
+    blocks = [SCALAR]
+    for d in loops:
+        for width in (lanes, lanes // 2):
+            if extents[d] < max(2, width // 2):
+                continue
+            for vectors in (1, 2, 3, 4) if accumulating else (1,):
+                if vectors > 1 and width * vectors > extents[d]:
+                    continue
+                blocks.append(Block(d, width, vectors))
+                if accumulating:
+                    blocks += [
+                        Block(d, width, vectors, row, rows)
+                        for row in loops
+                        for rows in (2, 3, 4, 6, 8)
+                        if row != d and rows <= extents[row]
+                    ]
+
+    def per_point(block: Block) -> float:
+        waste = 1.0
+        if block.vector is not None:
+            n = extents[block.vector]
+            waste = math.ceil(n / block.width) * block.width / n
+        if block.row is not None:
+            n = extents[block.row]
+            waste *= math.ceil(n / block.rows) * block.rows / n
+        return block_cycles(summary, loops, block, model) / block.points * waste
+
+    return min(blocks, key=per_point)
+
+
+def value_bytes(types: tuple[Type, ...]) -> int:
+    """Bytes of one element of a Func."""
+    return sum(t.bytes for t in types)

@@ -1,0 +1,431 @@
+"""The analytic scheduler for CPUs: inline, nest, group, tile, assemble."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.algorithm import Algorithm, Variable
+from tilewright.halide.analysis import Analysis, estimated_boxes
+from tilewright.halide.bounds import Box, touched
+from tilewright.halide.cpu.assemble import Tiling, group_schedules
+from tilewright.halide.cpu.cost import Array, CpuCosts
+from tilewright.halide.cpu.kernel import accumulates, value_bytes
+from tilewright.halide.cpu.model import CpuModel, model_of
+from tilewright.halide.grouping import Group, Grouping, greedy_grouping
+from tilewright.halide.inlining import TooLarge, View
+from tilewright.halide.planned import GroupReport, PlannedSchedule
+from tilewright.halide.schedule import INLINE, FuncSchedule, Schedule
+from tilewright.machines.cpu import CpuMachine
+
+LARGEST_EXPRESSION = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """The best tiling found for a group; times in cycles, sizes in bytes."""
+
+    cost: float
+    tiling: Tiling
+    compute: float = 0.0
+    traffic: float = 0.0
+    overhead: float = 0.0
+    tile_bytes: float = 0.0
+    tasks: int = 1
+
+
+IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What distinguishes the searches whose results compete: see `variants`."""
+
+    inline_bias: float = 1.0
+    fuse: bool = True
+    slide: bool = True
+    unprotected: bool = False
+    memory_weight: float = 1.0
+
+
+def inline_trivial(
+    algorithm: Algorithm,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    model: CpuModel,
+    bias: float,
+) -> frozenset[str]:
+    """Funcs that cost less recomputed at every use than stored and loaded.
+
+    Each Func's uses are costed with its definition substituted and common subexpressions
+    shared, against computing it once and moving it through the second-level cache. A `bias`
+    above 1 inlines more.
+    """
+    base = Analysis(View(algorithm), boxes, scalars)
+    regions = base.regions
+    inlined: set[str] = set()
+
+    def costs_with(names: set[str]) -> CpuCosts:
+        analysis = Analysis(View(algorithm, frozenset(names)), boxes, scalars)
+        analysis.__dict__["regions"] = regions
+        return CpuCosts(analysis, model, {})
+
+    current = costs_with(inlined)
+    for func in algorithm.funcs:
+        if (
+            not func.pure
+            or func.fixed
+            or func.scheduled
+            or func.name in algorithm.outputs
+            or func.name not in regions
+        ):
+            continue
+        readers = current.analysis.view.consumers[func.name]
+        if not readers or any(algorithm.by_name[r].fixed for r in readers):
+            continue
+        proposal = costs_with(inlined | {func.name})
+        try:
+            together = sum(_root_cycles(proposal, r, regions) for r in readers)
+            size = max(
+                sum(op.count for op in s.ops) + len(s.loads)
+                for r in readers
+                for s in proposal.analysis.summaries(r)
+            )
+        except TooLarge:
+            continue
+        if size > LARGEST_EXPRESSION:
+            continue
+        apart = _root_cycles(current, func.name, regions)
+        apart += sum(_root_cycles(current, r, regions) for r in readers)
+        moved = value_bytes(func.types) * math.prod(
+            float(np.max(i.extent)) for i in regions[func.name]
+        )
+        apart += 2.0 * moved / model.l2_rate
+        if moved > model.fault_threshold:
+            apart += moved * model.fault_cycles_per_byte * model.cores
+        if together <= apart * bias:
+            inlined.add(func.name)
+            current = proposal
+    return frozenset(inlined)
+
+
+def _root_cycles(costs: CpuCosts, name: str, regions: Mapping[str, Box]) -> float:
+    return float(np.max(costs.func_cycles(name, regions[name])))
+
+
+def nest_reductions(analysis: Analysis) -> dict[str, str]:
+    """Reductions that one pure Func reads point by point, and that Func.
+
+    Computing such a reduction in its reader's innermost block keeps it in registers and
+    repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops).
+    """
+    view = analysis.view
+    hosts: dict[str, str] = {}
+    for func in view.funcs:
+        readers = view.consumers[func.name]
+        if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
+            continue
+        host = view.by_name[readers[0]]
+        stages = analysis.summaries(func.name)
+        if (
+            len(stages) < 2
+            or not all(accumulates(s) for s in stages[1:])
+            or len(host.stages) != 1
+            or host.fixed
+            or host.scheduled
+            or host.name in hosts.values()
+            or not _reads_pointwise(analysis, host.name, func.name)
+            or not all(_covers(s.args, func.args) for s in stages)
+        ):
+            continue
+        hosts[func.name] = host.name
+    return hosts
+
+
+def _reads_pointwise(analysis: Analysis, host: str, guest: str) -> bool:
+    args = analysis.view.by_name[host].args
+    for access in analysis.summaries(host)[0].reads(guest):
+        if len(access.forms) != len(args):
+            return False
+        for name, forms in zip(args, access.forms, strict=True):
+            if len(forms) != 1:
+                return False
+            form, low, high = forms[0]
+            if low != 0 or high != 0 or len(form.terms) != 1:
+                return False
+            atom, c = form.terms[0]
+            if not isinstance(atom, Variable) or atom.name != name or c != 1:
+                return False
+    return True
+
+
+def _covers(args: tuple[object, ...], names: tuple[str, ...]) -> bool:
+    return all(isinstance(a, Variable) and a.kind == "var" for a in args) and len(args) == len(
+        names
+    )
+
+
+class Planner:
+    """Finds the best tiling of groups, remembering every group it has planned."""
+
+    def __init__(self, costs: CpuCosts, policy: Policy, fine: bool = False) -> None:
+        self.costs = costs
+        self.policy = policy
+        self.fine = fine
+        self.tilings = 0
+        self._slidable: dict[Group, tuple[int, ...]] = {}
+
+    def plan(self, group: Group) -> CpuPlan:
+        """The cheapest tiling of `group`, or `IMPOSSIBLE`."""
+        costs, view = self.costs, self.costs.analysis.view
+        output = view.by_name[group.output]
+        guests = {g for g in group.members if costs.nested.get(g) == group.output}
+        fused = len(group.members) - 1 - len(guests) > 0
+        if fused and (len(output.stages) > 1 or output.fixed or not self.policy.fuse):
+            return IMPOSSIBLE
+        region = costs.analysis.regions.get(group.output)
+        if region is None:
+            return IMPOSSIBLE
+        extents = [
+            max(1, int(float(np.max(i.extent)))) if math.isfinite(float(np.max(i.extent))) else 1024
+            for i in region
+        ]
+        if not extents:
+            c = costs.costs(group, np.ones((1, 0)), ())
+            return CpuPlan(float(c.cycles[0]), Tiling((), ()), float(c.compute[0]))
+        tiles = candidate_tiles(extents, costs.block(group.output, 0), self.fine)
+        dims = range(len(extents))
+        orders = [tuple(dims)]
+        if guests and len(extents) > 1:
+            orders.append((1, 0, *range(2, len(extents))))
+        best = IMPOSSIBLE
+        options: list[tuple[tuple[int, ...], int | None]] = [(o, None) for o in orders]
+        if fused and self.policy.slide:
+            if self.policy.unprotected or _inputs_protected(costs, group):
+                options += [(orders[0], d) for d in slidable(costs, group)]
+        for order, sliding in options:
+            found = costs.costs(group, tiles, order, sliding)
+            self.tilings += len(tiles)
+            cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
+            if sliding is not None:
+                cycles = np.where(tiles[:, sliding] > 1, cycles, np.inf)
+            i = int(np.argmin(cycles))
+            if cycles[i] < best.cost:
+                sizes = tuple(int(t) for t in tiles[i])
+                best = CpuPlan(
+                    float(cycles[i]),
+                    Tiling(sizes, order, sliding),
+                    float(found.compute[i]),
+                    float(found.l2[i] + found.l3[i] + found.memory[i]),
+                    float(found.overhead[i]),
+                    float(found.tile_bytes[i]),
+                    int(found.tasks[i]),
+                )
+        return best
+
+
+def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
+    """Tile sizes to try: powers of two and the whole extent, in every dimension.
+
+    Dimensions shorter than 8 are never tiled; along the vector dimension a tile holds whole
+    blocks. `fine` adds the sizes between powers of two.
+    """
+    from tilewright.halide.cpu.kernel import Block
+
+    assert isinstance(block, Block)
+    largest = sorted(range(len(extents)), key=lambda d: -extents[d])[:3]
+    choices: list[list[int]] = []
+    for d, extent in enumerate(extents):
+        unit = block.width if d == block.vector else block.rows if d == block.row else 1
+        if extent < 8 or d not in largest:
+            choices.append([extent])
+            continue
+        sizes = {extent}
+        size = unit
+        while size < extent:
+            sizes.add(size)
+            if fine and size + size // 2 < extent and (size // 2) % unit == 0 and size > 1:
+                sizes.add(size + size // 2)
+            size *= 2
+        if d == block.vector:
+            sizes = {s for s in sizes if s >= min(extent, 2 * block.lanes) or s == unit}
+        choices.append(sorted(sizes))
+    while math.prod(len(c) for c in choices) > (4096 if fine else 512):
+        longest = max(range(len(choices)), key=lambda d: len(choices[d]))
+        choices[longest] = choices[longest][::2] + choices[longest][-1:]
+        choices[longest] = sorted(set(choices[longest]))
+    return np.array(list(itertools.product(*choices)), dtype=np.float64)
+
+
+def slidable(costs: CpuCosts, group: Group) -> tuple[int, ...]:
+    """Dimensions of the output along which every member can be computed row by row.
+
+    Every access inside the group must step forward along one dimension of its callee as the
+    reader steps along its own, so that rows computed for one output row serve the next.
+    """
+    analysis = costs.analysis
+    view = analysis.view
+    output = view.by_name[group.output]
+    members = set(group.members)
+    found = []
+    for d in range(len(output.args) - 1, 0, -1):
+        along: dict[str, int] = {group.output: d}
+        good = True
+        for name in reversed(group.members):
+            if not good or name not in along:
+                continue
+            func = view.by_name[name]
+            if len(func.stages) > 1 and name not in costs.nested:
+                good = False
+                break
+            variable = func.args[along[name]]
+            for summary in analysis.summaries(name):
+                for access in summary.accesses:
+                    if access.callee not in members or access.callee == name:
+                        continue
+                    hit = _dimension_along(access.forms, variable)
+                    if hit is None or along.setdefault(access.callee, hit) != hit:
+                        good = False
+        if good and set(along) >= members:
+            found.append(d)
+            break
+    return tuple(found)
+
+
+def _inputs_protected(costs: CpuCosts, group: Group) -> bool:
+    """Whether no member can read an input outside fixed bounds, wherever its loops are.
+
+    Halide starts a sliding window some rows early and may then ask for more of an input than
+    the pipeline needs; that is harmless only where indices are clamped.
+    """
+    analysis = costs.analysis
+    for name in group.members[:-1]:
+        for summary in analysis.summaries(name):
+            for access in summary.accesses:
+                if access.kind != "image" or access.callee not in analysis.parameter_names:
+                    continue
+                box = touched(access, {}, analysis.bounder, {})
+                if not all(np.all(np.isfinite(i.extent)) for i in box):
+                    return False
+    return True
+
+
+def _dimension_along(forms: object, variable: str) -> int | None:
+    hit: int | None = None
+    for d, dim in enumerate(forms):  # type: ignore[arg-type,var-annotated]
+        for form, _, _ in dim:
+            for atom, c in form.terms:
+                if isinstance(atom, Variable):
+                    if atom.name == variable:
+                        if c <= 0 or (hit is not None and hit != d):
+                            return None
+                        hit = d
+                else:
+                    from tilewright.halide.algorithm import walk
+
+                    if any(isinstance(n, Variable) and n.name == variable for n in walk(atom)):
+                        return None
+    return hit
+
+
+def schedule_with(
+    algorithm: Algorithm,
+    machine: CpuMachine,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    policy: Policy,
+) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
+    """One search under one policy."""
+    model = model_of(machine)
+    inlined = inline_trivial(algorithm, boxes, scalars, model, policy.inline_bias)
+    analysis = Analysis(View(algorithm, inlined), boxes, scalars)
+    nested = nest_reductions(analysis)
+    costs = CpuCosts(analysis, model, nested)
+    planner = Planner(costs, policy)
+    guests = {host: guest for guest, host in nested.items()}
+    initial = [
+        Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
+        for f in analysis.view.funcs
+        if f.name not in nested
+    ]
+    grouping = greedy_grouping(analysis.view, planner.plan, initial=initial)
+    final = Planner(costs, policy, fine=True)
+    plans = tuple(final.plan(g) for g in grouping.groups)
+    plans = tuple(p if p.cost <= q.cost else q for p, q in zip(plans, grouping.plans, strict=True))
+    grouping = Grouping(grouping.groups, plans)
+    funcs: list[FuncSchedule] = []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        func = analysis.view.by_name[group.output]
+        if func.fixed or func.scheduled:
+            continue
+        funcs += group_schedules(costs, group, plan.tiling, machine.cores)
+    for name in inlined:
+        funcs.append(FuncSchedule(algorithm.order[name], INLINE, INLINE))
+    funcs.sort(key=lambda f: f.func)
+    return Schedule(algorithm.digest, "host", tuple(funcs)), grouping, costs
+
+
+POLICIES = (
+    Policy(),
+    Policy(slide=False),
+    Policy(inline_bias=2.0),
+    Policy(inline_bias=0.5),
+    Policy(unprotected=True),
+    Policy(fuse=False),
+)
+
+
+def schedule_cpu(
+    algorithm: Algorithm,
+    machine: CpuMachine,
+    *,
+    boxes: Mapping[str, Box] | None = None,
+    scalars: Mapping[str, float] | None = None,
+    k: int = 1,
+) -> list[PlannedSchedule]:
+    """The `k` most promising distinct schedules for a CPU, the expected best first.
+
+    `boxes` gives the region wanted of each output and `scalars` the values of symbols; by
+    default both come from the algorithm's estimates. Nothing is compiled or run. The first is
+    the model's best; the others are the best under assumptions that may hold instead (more or
+    less inlining, no fusion, …), so that measuring a few covers what the model gets wrong.
+    """
+    if boxes is None:
+        boxes = estimated_boxes(View(algorithm))
+    if scalars is None:
+        scalars = algorithm.symbols
+    found: dict[Schedule, PlannedSchedule] = {}
+    for policy in POLICIES:
+        schedule, grouping, costs = schedule_with(algorithm, machine, boxes, scalars, policy)
+        if schedule not in found:
+            found[schedule] = _planned(schedule, grouping, costs)
+        if len(found) >= k:
+            break
+    return list(found.values())
+
+
+def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
+    reports = []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        func = costs.analysis.view.by_name[group.output]
+        block = costs.block(group.output, len(func.stages) - 1) if func.extern is None else None
+        reports.append(
+            GroupReport(
+                funcs=group.members,
+                output=group.output,
+                stage=max(0, len(func.stages) - 1),
+                tile=plan.tiling.sizes,
+                parallel_tasks=plan.tasks,
+                vector_width=block.lanes if block is not None else 0,
+                cost=plan.cost,
+                seconds=costs.model.seconds(plan.cost),
+                notes=(f"members slide along dimension {plan.tiling.sliding}",)
+                if plan.tiling.sliding is not None
+                else (),
+            )
+        )
+    return PlannedSchedule(schedule, tuple(reports), grouping.cost)
