@@ -56,7 +56,10 @@ class Workers:
     jobs
         How many candidates are built at once; the CPUs this process may use by default.
     preload
-        Modules that the server imports once, before it forks workers.
+        What the server does once, before it forks workers: modules to import
+        (``"package.module"``) and functions to call (``"package.module:function"``, or with
+        a string argument ``"package.module:function:argument"``). They must leave no thread
+        and no device behind.
 
     The server starts with the first candidate and ends, with all its workers, when this
     object is closed or this process dies in whatever way. Candidates may be submitted from

@@ -234,6 +234,15 @@ class Server:
                 job.resume()
 
 
+def preload(entry: str) -> None:
+    """Import ``"module"``, or import and call ``"module:function"``, with ``":argument"``."""
+    module, _, call = entry.partition(":")
+    imported = importlib.import_module(module)
+    if call:
+        function, _, argument = call.partition(":")
+        getattr(imported, function)(*([argument] if argument else []))
+
+
 def main() -> None:
     """Serve the client on the socket whose file descriptor is the first argument."""
     client = Connection(int(sys.argv[1]))
@@ -243,8 +252,8 @@ def main() -> None:
     hello = client.recv()
     sys.path[:] = hello["path"]
     try:
-        for module in hello["preload"]:
-            importlib.import_module(module)
+        for entry in hello["preload"]:
+            preload(entry)
     except Exception as error:
         client.send({"event": "refused", "message": f"{type(error).__name__}: {error}"})
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,10 +13,15 @@ from .store import Json, Record, Records
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration and the candidate that carries it out."""
+    """A configuration and the candidate that carries it out, or a function that makes it.
+
+    The function is called only where the records do not know the configuration. `tag` is the
+    caller's own and comes back with the outcome.
+    """
 
     configuration: Json
-    candidate: Candidate
+    candidate: Candidate | Callable[[], Candidate]
+    tag: Any = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Outcome:
 
 def measure_recorded(
     trials: Iterable[Trial],
-    records: Records,
+    records: Records | None,
     *,
     problem: str,
     machine: Json,
@@ -47,7 +52,8 @@ def measure_recorded(
     `measure_all`) and is on the disk before it is yielded, so a run that is killed and begun
     again continues where it was. A failure counts as known, except a time-out or a want of
     memory under tighter limits than these, and the loss of a worker that was none of its
-    doing. With `remeasure` everything is measured again.
+    doing; what was not verified does not where it is to be now. Without `records` everything
+    is measured. With `remeasure` everything is measured again.
     Measurements that were cut short under a time budget smaller than this one's stand.
     """
     limits, timing = limits or Limits(), timing or Timing()
@@ -58,30 +64,36 @@ def measure_recorded(
     def unknown() -> Iterator[Candidate]:
         for trial in trials:
             found = None
-            if not remeasure:
+            if records is not None and not remeasure:
                 found = records.lookup(problem, trial.configuration, machine, versions)
-            if found is not None and not _open(found, limits):
+            if found is not None and not _open(found, limits, timing):
                 known.append(Outcome(trial, found.measurement, recorded=True))
             else:
-                trials_of.setdefault(id(trial.candidate), []).append(trial)
-                yield trial.candidate
+                made = trial.candidate
+                candidate = made if isinstance(made, Candidate) else made()
+                trials_of.setdefault(id(candidate), []).append(trial)
+                yield candidate
 
     for candidate, measurement in measure_all(unknown(), limits=limits, timing=timing, **how):
         trial = trials_of[id(candidate)].pop(0)
-        records.add(Record(problem, trial.configuration, machine, versions, measurement, kept))
+        if records is not None:
+            records.add(Record(problem, trial.configuration, machine, versions, measurement, kept))
         yield from known
         known.clear()
         yield Outcome(trial, measurement, recorded=False)
     yield from known
 
 
-def _open(record: Record, limits: Limits) -> bool:
-    """Whether a recorded failure may be due to tighter limits, or to the death of the server."""
-    if record.measurement.details.get("lost"):
+def _open(record: Record, limits: Limits, timing: Timing) -> bool:
+    """Whether a record leaves open how the configuration would do now."""
+    measurement, context = record.measurement, record.context
+    if measurement.details.get("lost"):
         return True
-    if record.measurement.status not in ("timeout", "out_of_memory"):
+    if measurement.ok and timing.verify and not context.get("timing", {}).get("verify", True):
+        return True
+    if measurement.status not in ("timeout", "out_of_memory"):
         return False
-    before = record.context.get("limits", {})
-    timed_out = record.measurement.status == "timeout"
+    timed_out = measurement.status == "timeout"
     names = ["build_seconds", "run_seconds"] if timed_out else ["memory_bytes"]
+    before = context.get("limits", {})
     return any(before.get(name, 0) < getattr(limits, name) for name in names)
