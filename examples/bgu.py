@@ -325,7 +325,7 @@ def _schedule_gpu(f: SimpleNamespace, target: hl.Target) -> None:
     f.gray_slice_loc.compute_at(f.output, xi)
 
 
-def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
+def random_inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
     """Random images by name; the low-resolution result is a noisy transform of its source."""
     rng = np.random.default_rng(seed)
     low = rng.random((width // FACTOR, height // FACTOR, 3), dtype=np.float32)
@@ -340,11 +340,11 @@ def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, An
     }
 
 
-def reference(inputs: dict[str, Any], width: int, height: int) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y, c), with a general solver in double precision."""
     s, bins = inputs["s_sigma"], round(1 / inputs["r_sigma"])
     low, values, high = (inputs[k].astype(np.float64) for k in ("splat_loc", "values", "slice_loc"))
-    w, h = low.shape[:2]
+    (w, h), (width, height) = low.shape[:2], high.shape[:2]
     factor = max(-(-width // w), -(-height // h))
     cell = s * factor
     # Cells 0 to n are sampled; three more on each side feed the blur.

@@ -175,7 +175,7 @@ def _schedule_gpu(f: SimpleNamespace) -> None:
     )
 
 
-def inputs(
+def random_inputs(
     width: int = 128, height: int = 128, channels: int = 64, batch: int = 4, seed: int = 0
 ) -> dict[str, Any]:
     """Random inputs by name; arrays have the channel as their first axis."""
@@ -190,12 +190,12 @@ def inputs(
     }
 
 
-def reference(
-    inputs: dict[str, Any], width: int, height: int, channels: int, batch: int
-) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (c, x, y, n), summed in double precision."""
     image = inputs["input"].astype(np.float64)
     weights = inputs["filter"].astype(np.float64)
+    channels, width, height, batch = image.shape
+    width, height = width - 2, height - 2
     total = np.zeros((channels, width, height, batch))
     for i in range(3):
         for j in range(3):

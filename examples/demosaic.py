@@ -104,7 +104,7 @@ def hand(target: hl.Target, width: int = 1536, height: int = 2560) -> hl.Pipelin
     return None
 
 
-def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
+def random_inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
     """A random mosaic and random filters by name; arrays have x as their first axis."""
     rng = np.random.default_rng(seed)
 
@@ -122,7 +122,7 @@ def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, An
     }
 
 
-def reference(inputs: dict[str, Any], width: int, height: int) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y, c)."""
     half = SIZE // 2
 

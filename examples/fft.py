@@ -107,15 +107,15 @@ def hand(target: hl.Target, size: int = 64, sign: int = -1) -> hl.Pipeline | Non
     return hl.Pipeline(f.output)
 
 
-def inputs(size: int = 64, sign: int = -1, seed: int = 0) -> dict[str, Any]:
+def random_inputs(size: int = 64, sign: int = -1, seed: int = 0) -> dict[str, Any]:
     """A random complex image, axes (x, y, part)."""
     rng = np.random.default_rng(seed)
     image = rng.random((size, size, 2), dtype=np.float32) - np.float32(0.5)
     return {"input": np.asfortranarray(image)}
 
 
-def reference(inputs: dict[str, Any], size: int, sign: int = -1) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any], sign: int = -1) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y, part)."""
     image = inputs["input"][..., 0] + 1j * inputs["input"][..., 1]
-    result = np.fft.fft2(image) if sign < 0 else np.fft.ifft2(image) * size * size
+    result = np.fft.fft2(image) if sign < 0 else np.fft.ifft2(image) * image.size
     return (np.stack([result.real, result.imag], axis=2).astype(np.float32),)

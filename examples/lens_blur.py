@@ -273,7 +273,7 @@ def _schedule_gpu(f: SimpleNamespace) -> None:
     f.sample_locations.compute_at(f.blurred, x)
 
 
-def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
+def random_inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
     """A random left image, and a right one that is the left one moved, plus noise."""
     rng = np.random.default_rng(seed)
     left = rng.integers(0, 256, (width, height, 3), dtype=np.uint8)
@@ -304,7 +304,7 @@ def _hash(x: np.ndarray, y: np.ndarray, z: int, seed: int) -> np.ndarray:
     return (h >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)
 
 
-def reference(inputs: dict[str, Any], width: int, height: int) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y, c).
 
     Levels of the pyramid are computed on a grid with a generous margin, so that no care is
@@ -312,6 +312,7 @@ def reference(inputs: dict[str, Any], width: int, height: int) -> tuple[np.ndarr
     """
     slices, focus, samples = (inputs[k] for k in ("slices", "focus_depth", "aperture_samples"))
     scale = inputs["blur_radius_scale"]
+    width, height = inputs["left_im"].shape[:2]
     most = int(max(slices - focus, focus) * scale)
     # Level l is known at indices lo[l] to hi[l] - 1.
     lo, hi = [-most - 2], [(width + most + 2, height + most + 2)]

@@ -143,7 +143,7 @@ def _schedule_gpu(f: SimpleNamespace, width: int, height: int, depth: int) -> No
         parameter.dim(1).set_stride(row)
 
 
-def inputs(
+def random_inputs(
     width: int = 1536, height: int = 2560, depth: int = 1536, seed: int = 0
 ) -> dict[str, Any]:
     """Random inputs by name; arrays have x as their first axis."""
@@ -154,7 +154,7 @@ def inputs(
     }
 
 
-def reference(inputs: dict[str, Any], **sizes: int) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y), summed in double precision."""
     product = inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64)
     return (product.astype(np.float32),)

@@ -150,7 +150,7 @@ def _schedule_gpu(f: SimpleNamespace) -> None:
         producer.compute_at(f.blur_d, x).tile(x, y, xi, yi, 32, 16).gpu_threads(xi, yi)
 
 
-def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
+def random_inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, Any]:
     """Random inputs by name; arrays have x as their first axis."""
     rng = np.random.default_rng(seed)
     image = rng.random((width, height, 3), dtype=np.float32)
@@ -162,9 +162,10 @@ def inputs(width: int = 1536, height: int = 2560, seed: int = 0) -> dict[str, An
     }
 
 
-def reference(inputs: dict[str, Any], width: int, height: int) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y, c)."""
     patch, search, sigma = inputs["patch_size"], inputs["search_area"], inputs["sigma"]
+    width, height = inputs["input"].shape[:2]
     p_low, s_low = -(patch // 2), -(search // 2)
     margin = patch + search
     padded = np.pad(

@@ -108,7 +108,7 @@ def _schedule_gpu(f: SimpleNamespace) -> None:
         (previous.in_().in_().compute_at(stage, xi).vectorize(px, 2).unroll(px).unroll(py))
 
 
-def inputs(
+def random_inputs(
     width: int = 1536, height: int = 2560, stencils: int = 32, seed: int = 0
 ) -> dict[str, Any]:
     """Random inputs by name; arrays have x as their first axis."""
@@ -117,9 +117,7 @@ def inputs(
     return {"input": np.asfortranarray(pixels)}
 
 
-def reference(
-    inputs: dict[str, Any], width: int, height: int, stencils: int = 32
-) -> tuple[np.ndarray, ...]:
+def reference(inputs: dict[str, Any], stencils: int = 32) -> tuple[np.ndarray, ...]:
     """The result by NumPy, axes (x, y); arithmetic wraps at 16 bits."""
     halo = 2 * stencils
     image = np.pad(inputs["input"], halo, mode="edge")
