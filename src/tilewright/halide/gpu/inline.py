@@ -1,0 +1,180 @@
+"""Which Funcs are inlined before grouping: the trivial ones, then greedily.
+
+Trivial are Funcs that are consumed pointwise or cost next to nothing (Sioutas 2020, Section
+4.1). What is left is inlined greedily as long as the summed cost of arithmetic and loads goes
+down (Mullapudi 2016, Section 4), counted on the expressions that inlining really gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.halide.algorithm import Algorithm, Func
+from tilewright.halide.analysis import Analysis, StageSummary
+from tilewright.halide.bounds import Box, stage_env
+from tilewright.halide.inlining import TooLarge, View
+
+# An operation that picks or converts costs less than one that computes.
+CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret".split())
+# Operations of a Func with one load that are no reason to store it.
+TRIVIAL_OPS = 3.0
+LOAD_COST = 1.0
+STORE_COST = 1.0
+# Stages are not inlined into beyond so many operations an iteration.
+MAX_OPERATIONS = 3000.0
+
+
+def choose_inlined(
+    algorithm: Algorithm,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    *,
+    load_cost: float = LOAD_COST,
+) -> frozenset[str]:
+    """The Funcs to inline."""
+    inliner = _Inliner(algorithm, boxes, scalars, load_cost)
+    inliner.trivial()
+    inliner.greedy()
+    return frozenset(inliner.inlined)
+
+
+def may_inline(algorithm: Algorithm, func: Func) -> bool:
+    """Whether a Func can be inlined at all: pure, no output, read by no extern stage."""
+    if not func.pure or func.fixed or func.scheduled or func.name in algorithm.outputs:
+        return False
+    readers = (algorithm.by_name[name] for name in algorithm.consumers[func.name])
+    return all(not r.extern and not r.memoized and not r.scheduled for r in readers)
+
+
+class _Inliner:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        load_cost: float,
+    ) -> None:
+        self.algorithm = algorithm
+        self.boxes = boxes
+        self.scalars = scalars
+        self.load_cost = load_cost
+        self.inlined: set[str] = set()
+        self.analysis = self._analysis()
+        self.regions = self.analysis.regions
+        self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
+
+    def _analysis(self, more: str | None = None) -> Analysis:
+        names = frozenset(self.inlined if more is None else self.inlined | {more})
+        return Analysis(View(self.algorithm, names), self.boxes, self.scalars)
+
+    def trivial(self) -> None:
+        """Inline what is consumed pointwise or costs next to nothing, producers first.
+
+        Each is judged with its own producers already inlined, so that a chain of trivial Funcs
+        stops where it has become costly.
+        """
+        for name in self.allowed:
+            if name not in self.regions:
+                continue
+            try:
+                summary = self.analysis.summaries(name)[0]
+                if not (_next_to_nothing(summary) or self._pointwise(name)):
+                    continue
+                trial = self._analysis(name)
+                for reader in self.analysis.view.consumers[name]:
+                    self._cost(trial, reader)
+            except TooLarge:
+                continue
+            self.inlined.add(name)
+            self.analysis = trial
+
+    def _pointwise(self, name: str) -> bool:
+        """Whether inlining computes no value twice."""
+        uses = 0.0
+        for reader in self.analysis.view.consumers[name]:
+            for stage, summary in enumerate(self.analysis.summaries(reader)):
+                for access in summary.reads(name):
+                    uses += access.count * self._points(self.analysis, reader, stage)
+        return uses <= 1.02 * self._points(self.analysis, name, 0)
+
+    def greedy(self) -> None:
+        """Inline the Func that gains most, again and again."""
+        gains: dict[str, float] = {}
+        waiting = [n for n in self.allowed if n not in self.inlined and n in self.regions]
+        stale = set(waiting)
+        while waiting:
+            for name in stale & set(waiting):
+                gains[name] = self._gain(name)
+            best = max(waiting, key=lambda n: (gains[n], -self.algorithm.order[n]))
+            if gains[best] <= 0.0:
+                return
+            view = self.analysis.view
+            near = {*view.producers[best], *view.consumers[best]}
+            for reader in view.consumers[best]:
+                near.update(view.producers[reader])
+            self.inlined.add(best)
+            self.analysis = self._analysis()
+            waiting.remove(best)
+            stale = near
+
+    def _gain(self, name: str) -> float:
+        readers = self.analysis.view.consumers[name]
+        if self._hopeless(name, readers):
+            return -np.inf
+        after = self._analysis(name)
+        before = self._cost(self.analysis, name) + STORE_COST * self._points(self.analysis, name, 0)
+        try:
+            for reader in readers:
+                before += self._cost(self.analysis, reader)
+                before -= self._cost(after, reader)
+        except TooLarge:
+            return -np.inf
+        return before
+
+    def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
+        """Whether the arithmetic done anew at each access clearly costs more than it saves.
+
+        Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
+        """
+        own = self.analysis.summaries(name)[0]
+        saved = self._cost(self.analysis, name) + STORE_COST * self._points(self.analysis, name, 0)
+        added = 0.0
+        for reader in readers:
+            for stage, summary in enumerate(self.analysis.summaries(reader)):
+                uses = sum(access.count for access in summary.reads(name))
+                points = self._points(self.analysis, reader, stage)
+                saved += points * uses * self.load_cost
+                added += points * uses * own.arithmetic * 0.5
+        return added > saved
+
+    def _cost(self, analysis: Analysis, name: str) -> float:
+        total = 0.0
+        for stage, summary in enumerate(analysis.summaries(name)):
+            if summary.arithmetic > MAX_OPERATIONS:
+                raise TooLarge
+            each = summary.arithmetic + self.load_cost * len(summary.loads)
+            total += each * self._points(analysis, name, stage)
+        return total
+
+    def _points(self, analysis: Analysis, name: str, stage: int) -> float:
+        """Iterations of a stage over the whole region; the same however much is inlined."""
+        if name not in self.regions:
+            return 0.0
+        definition = self.algorithm.by_name[name].stages[stage]
+        env = stage_env(
+            self.algorithm.by_name[name], definition, self.regions[name], analysis.bounder
+        )
+        total = 1.0
+        for loop in definition.loops:
+            extent = float(np.max(env[loop.name].extent))
+            total *= extent if np.isfinite(extent) else 1024.0
+        return total
+
+
+def _next_to_nothing(summary: StageSummary) -> bool:
+    costly = sum(op.count for op in summary.ops if op.name not in CHEAP)
+    if len(summary.loads) <= 1:
+        return costly <= TRIVIAL_OPS and summary.arithmetic <= 12.0
+    return len(summary.loads) == 2 and summary.arithmetic <= 2.0

@@ -1,0 +1,80 @@
+"""The launch of a planned kernel as Halide will make it: blocks, threads, shared bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.bounds import Box, Interval
+from tilewright.halide.gpu.kernel import Array, sizes
+from tilewright.halide.gpu.loops import MAX_BLOCK_DIMS
+from tilewright.halide.gpu.packing import pack
+from tilewright.halide.gpu.plan import KernelPlan
+from tilewright.halide.gpu.tiling import MAX_THREAD_DIMS
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: extents in x, y, z, and bytes of shared memory a block."""
+
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared_bytes: int
+
+
+def predicted_launch(plan: KernelPlan) -> Launch:
+    """The launch at the estimated sizes.
+
+    Regions that depend on where a block lies (at borders, or where a coordinate is divided)
+    are the largest over all blocks, as Halide's are.
+    """
+    kernel = plan.kernel
+    tile = np.array(plan.tile, dtype=np.float64)
+    counts = [int(np.ceil(e / t)) for e, t in zip(kernel.extents, plan.tile, strict=True)]
+    threads = [1] * MAX_THREAD_DIMS
+    for place, i in enumerate(kernel.roles.threads):
+        threads[place] = plan.tile[i] // plan.registers[i]
+    boxes = _largest(plan, tile, counts)
+    for name in kernel.members:
+        if name in plan.nested or name not in boxes:
+            continue
+        spans = [int(part.extent) for part in boxes[name]]
+        for stage in kernel.analysis.view.stages(name):
+            for place, d in enumerate(kernel.stage_threads(name, stage)):
+                threads[place] = max(threads[place], spans[d])
+    shared, _ = pack(kernel, boxes, plan.nested, 1)
+    order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
+    blocks = [counts[i] for i in order]
+    while len(blocks) > MAX_BLOCK_DIMS:
+        outer = blocks.pop()
+        blocks[-1] *= outer
+    blocks += [1] * (MAX_BLOCK_DIMS - len(blocks))
+    return Launch(tuple(blocks), tuple(threads), int(shared[0]))
+
+
+def _largest(plan: KernelPlan, tile: Array, counts: list[int]) -> dict[str, Box]:
+    """For each member a box with its largest extents over all blocks."""
+    kernel = plan.kernel
+    if not kernel.members:
+        return {}
+    rows = [[(count - 1) // 2 for count in counts]]
+    for i, count in enumerate(counts):
+        rows += [
+            [block if j == i else (c - 1) // 2 for j, c in enumerate(counts)]
+            for block in range(count)
+        ]
+    at = np.array(rows, dtype=np.float64)
+    env = dict(kernel.serial_env)
+    for i, loop in enumerate(kernel.loops):
+        lo = loop.lo + tile[i] * at[:, i]
+        hi = np.minimum(lo + tile[i] - 1.0, loop.lo + loop.extent - 1.0)
+        env[loop.loop.name] = Interval(lo, hi)
+    boxes = kernel.regions(env)
+    return {
+        name: tuple(
+            Interval(0.0, float(np.max(size)) - 1.0) for size in sizes(boxes[name], len(rows))
+        )
+        for name in kernel.members
+        if name in boxes
+    }

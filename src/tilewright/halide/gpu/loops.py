@@ -1,0 +1,226 @@
+"""From a planned kernel to loop nests (Sioutas 2020, Section 4.3).
+
+Innermost come loops that are not threads (small ones unrolled), then threads, then blocks.
+Every split guards its tail, so that the schedule is right at every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.algorithm import Algorithm, Func, Stage
+from tilewright.halide.gpu.kernel import Kernel
+from tilewright.halide.gpu.plan import KernelPlan
+from tilewright.halide.nest import NestLoop, default_stage, original_loops
+from tilewright.halide.schedule import (
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    MemoryType,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+
+MAX_BLOCK_DIMS = 3
+# A loop with more iterations is not unrolled, nor a nest of unrolled loops with more together.
+MAX_UNROLL = 8
+MAX_UNROLL_TOGETHER = 32
+# Unrolling stops before a thread's body has more operations than this.
+MAX_BODY = 1200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A stage's schedule and the loops that producers can be computed at."""
+
+    schedule: StageSchedule
+    block_loop: str = ""
+    thread_loop: str = ""
+
+
+class _Budget:
+    """How much of a stage may still be unrolled."""
+
+    def __init__(self, body: float, enabled: bool) -> None:
+        self.left = min(MAX_UNROLL_TOGETHER, MAX_BODY / max(body, 1.0)) if enabled else 1.0
+
+    def take(self, extent: int, most: int = MAX_UNROLL) -> bool:
+        if not 1 < extent <= min(most, self.left):
+            return False
+        self.left /= extent
+        return True
+
+
+def output_nest(plan: KernelPlan, *, unroll: bool = True) -> Nest:
+    """The nest of the stage that a kernel is made of."""
+    kernel = plan.kernel
+    names = _canonical(kernel.func, kernel.stage)
+    if plan.kind == "host":
+        return Nest(_host_stage(kernel.func, kernel.stage))
+    if plan.kind == "single_thread":
+        nest = default_stage(kernel.func, kernel.stage)
+        return Nest(StageSchedule(nest.splits, nest.loops, single_thread=True))
+    splits: list[Split | Fuse] = []
+    unrolled: list[str] = []
+    serial: list[str] = []
+    threads: list[str] = []
+    blocks: list[str] = []
+    budget = _Budget(max(kernel.summary.arithmetic, 1.0), unroll)
+    for i in kernel.roles.threads:
+        loop = names[kernel.loops[i].loop.name]
+        tile, each = plan.tile[i], plan.registers[i]
+        if each > 1:
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_i", tile, "guard_with_if"))
+            splits.append(Split(f"{loop}_i", f"{loop}_t", f"{loop}_r", each, "guard_with_if"))
+            unrolled.append(f"{loop}_r")
+            budget.left /= each
+        else:
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, "guard_with_if"))
+        threads.append(f"{loop}_t")
+        blocks.append(f"{loop}_b")
+    for i in kernel.roles.others:
+        loop = names[kernel.loops[i].loop.name]
+        extent = kernel.extents[i]
+        if plan.tile[i] == 1:
+            blocks.append(loop)
+        elif budget.take(extent):
+            splits.append(Split(loop, f"{loop}_s", f"{loop}_u", extent, "guard_with_if"))
+            unrolled.append(f"{loop}_u")
+            serial.append(f"{loop}_s")
+        else:
+            serial.append(loop)
+    reductions = _reductions(
+        kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
+    )
+    while len(blocks) > MAX_BLOCK_DIMS:
+        outer = blocks.pop()
+        inner = blocks.pop()
+        splits.append(Fuse(inner, outer, f"{inner}_f"))
+        blocks.append(f"{inner}_f")
+    loops = (
+        *(ScheduledLoop(name, "unrolled") for name in unrolled),
+        *reductions,
+        *(ScheduledLoop(name) for name in serial),
+        *(ScheduledLoop(name, "gpu_thread") for name in threads),
+        *(ScheduledLoop(name, "gpu_block") for name in blocks),
+    )
+    schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
+    return Nest(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+
+
+def member_nest(
+    kernel: Kernel,
+    name: str,
+    stage: Stage,
+    extents: Sequence[float],
+    *,
+    inside: bool,
+    unroll: bool = True,
+) -> StageSchedule:
+    """The nest of one stage of a member.
+
+    `extents` are the sizes of its region: a block's, or a thread's where it is `inside` one.
+    """
+    func = kernel.analysis.view.by_name[name]
+    names = _canonical(func, stage)
+    dims = () if inside else kernel.stage_threads(name, stage)
+    threads = [f"v{d}" for d in dims]
+    splits: list[Split | Fuse] = []
+    unrolled: list[str] = []
+    serial: list[str] = []
+    summary = kernel.analysis.summaries(name)[stage.index]
+    budget = _Budget(max(summary.arithmetic, 1.0), unroll)
+    most = MAX_UNROLL_TOGETHER if inside else MAX_UNROLL
+    for loop in stage.loops:
+        if loop.kind != "pure":
+            continue
+        canonical = names[loop.name]
+        if canonical in threads:
+            continue
+        extent = int(extents[func.args.index(loop.name)])
+        if budget.take(extent, most):
+            splits.append(
+                Split(canonical, f"{canonical}_s", f"{canonical}_u", extent, "guard_with_if")
+            )
+            unrolled.append(f"{canonical}_u")
+            serial.append(f"{canonical}_s")
+        else:
+            serial.append(canonical)
+    loops = (
+        *(ScheduledLoop(loop, "unrolled") for loop in unrolled),
+        *_reductions(func, stage, budget, set()),
+        *(ScheduledLoop(loop) for loop in serial),
+        *(ScheduledLoop(loop, "gpu_thread") for loop in threads),
+    )
+    return StageSchedule(tuple(splits), loops)
+
+
+def member_schedule(
+    plan: KernelPlan,
+    name: str,
+    nest: Nest,
+    extents: Sequence[float],
+    algorithm: Algorithm,
+    *,
+    unroll: bool = True,
+) -> FuncSchedule:
+    """Where a member is computed and how, given the nest of the group's output."""
+    kernel = plan.kernel
+    anchor = plan.nested.get(name)
+    order = algorithm.order
+    if anchor is None:
+        level = Level("at", order[kernel.output], kernel.stage.index, nest.block_loop)
+    elif anchor == kernel.output:
+        level = Level("at", order[kernel.output], kernel.stage.index, nest.thread_loop)
+    else:
+        level = Level("at", order[anchor], 0, f"v{kernel.member_threads[anchor][0]}")
+    stages = tuple(
+        member_nest(kernel, name, stage, extents, inside=anchor is not None, unroll=unroll)
+        for stage in algorithm.by_name[name].stages
+    )
+    memory: MemoryType = "gpu_shared" if anchor is None else "auto"
+    return FuncSchedule(order[name], level, level, memory, stages)
+
+
+def output_schedule(
+    plans: Sequence[KernelPlan], algorithm: Algorithm, *, unroll: bool = True
+) -> tuple[FuncSchedule, list[Nest]]:
+    """The schedule of a group's output, one plan a stage."""
+    nests = [output_nest(plan, unroll=unroll) for plan in plans]
+    func = algorithm.order[plans[0].kernel.output]
+    return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
+
+
+def _canonical(func: Func, stage: Stage) -> dict[str, str]:
+    """Canonical names of a stage's loops by their names in the pipeline."""
+    loops = original_loops(func, stage)
+    return {loop.name: nest.name for loop, nest in zip(stage.loops, loops, strict=True)}
+
+
+def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> list[ScheduledLoop]:
+    """Serial reduction loops in their own order; small constant ones unrolled from inside out."""
+    result = []
+    unrolling = True
+    loops: list[tuple[str, NestLoop]] = [
+        (loop.name, nest)
+        for loop, nest in zip(stage.loops, original_loops(func, stage), strict=True)
+        if loop.kind != "pure" and loop.name not in taken
+    ]
+    for _, nest in loops:
+        unrolling = unrolling and nest.extent is not None and budget.take(nest.extent)
+        result.append(ScheduledLoop(nest.name, "unrolled" if unrolling else "serial"))
+    return result
+
+
+def _host_stage(func: Func, stage: Stage) -> StageSchedule:
+    """A stage on the host: its outermost pure loop in parallel."""
+    nest = default_stage(func, stage)
+    originals = original_loops(func, stage)
+    if originals and originals[-1].kind == "pure":
+        outer = nest.loops[-1]
+        loops = (*nest.loops[:-1], ScheduledLoop(outer.name, "parallel"))
+        return StageSchedule(nest.splits, loops)
+    return nest

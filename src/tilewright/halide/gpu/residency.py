@@ -1,0 +1,53 @@
+"""Resident blocks and occupancy for whole arrays of tilings, by table look-up.
+
+`tilewright.machines.occupancy` says what one launch does; here its answer for every block size
+is kept in a table, so that only shared memory is left to be worked out per tiling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.machines.gpu import HALIDE_JIT_MAX_REGISTERS, GpuMachine
+from tilewright.machines.occupancy import block_limits, max_registers
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """What a GPU keeps resident: blocks per SM by threads of a block, and its limits."""
+
+    machine: GpuMachine
+    by_threads: Array
+
+    def blocks_by_shared(self, shared: Array) -> Array:
+        """Blocks an SM holds by shared memory alone, for bytes a block."""
+        machine = self.machine
+        unit = machine.shared_allocation_unit
+        allocated = np.ceil((shared + machine.reserved_shared_per_block) / unit) * unit
+        blocks: Array = np.floor(machine.shared_per_sm / np.maximum(allocated, 1.0))
+        return np.where(shared <= machine.shared_per_block, blocks, 0.0)
+
+    def blocks(self, threads: Array, by_shared: Array) -> Array:
+        """Blocks an SM holds; `threads` beyond the hardware's limit give none."""
+        inside = np.minimum(threads, len(self.by_threads) - 1).astype(np.int64)
+        return np.minimum(self.by_threads[inside], by_shared)
+
+    def warps(self, threads: Array) -> Array:
+        """Warps of a block with so many threads."""
+        return np.ceil(threads / self.machine.warp_size)
+
+
+def residency(machine: GpuMachine) -> Residency:
+    """Tabulate a machine; registers a thread as Sioutas 2020 estimates them, 64 under CUDA."""
+    cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
+    threads = np.arange(machine.max_threads_per_block + 2)
+    registers = max_registers(machine, threads, cap)
+    table = block_limits(machine, threads, registers, 0).blocks.astype(np.float64)
+    table[0] = 0.0
+    table[-1] = 0.0
+    return Residency(machine, table)

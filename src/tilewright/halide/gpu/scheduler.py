@@ -1,0 +1,474 @@
+"""The analytic GPU scheduler (Sioutas 2020): from an algorithm to schedules, nothing compiled.
+
+Inline, group greedily with power-of-two tiles, tile finally in steps of two, nest where it is
+cheaper, then write down the loops. Whatever the model cannot reason about keeps a kernel, or a
+place on the host, of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.algorithm import Algorithm, Func
+from tilewright.halide.analysis import Analysis, estimated_boxes
+from tilewright.halide.bounds import Box
+from tilewright.halide.gpu.capability import can_be_atomic, host_only
+from tilewright.halide.gpu.cost import CostModel, Costs, thread_regions
+from tilewright.halide.gpu.inline import choose_inlined
+from tilewright.halide.gpu.kernel import Kernel, iterations
+from tilewright.halide.gpu.launch import predicted_launch
+from tilewright.halide.gpu.loops import member_schedule, output_nest, output_schedule
+from tilewright.halide.gpu.nested import optimize_granularity
+from tilewright.halide.gpu.plan import GroupPlan, KernelPlan
+from tilewright.halide.gpu.residency import residency
+from tilewright.halide.gpu.tiling import Step, Tiles, candidates
+from tilewright.halide.grouping import Group, greedy_grouping
+from tilewright.halide.inlining import View
+from tilewright.halide.planned import GroupReport, PlannedSchedule
+from tilewright.halide.schedule import INLINE, FuncSchedule, Schedule
+from tilewright.machines.gpu import GpuMachine
+
+Mode = Literal["nested", "overlapped", "none"]
+
+# A stage that one thread runs, or the host, costs so much more an iteration than one of many.
+ALONE_COST = 200.0
+HOST_COST = 20.0
+# A stage of one thread with more iterations is better off on the host.
+MAX_ALONE = 65536.0
+# What each thread of a reduction's consumer may do of the tile in registers.
+REGISTER_TILES = (1, 2, 4, 8)
+MAX_REGISTER_TILE = 32
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices that make one schedule differ from another for the same pipeline."""
+
+    mode: Mode = "nested"
+    unroll: bool = True
+    inline: bool = True
+    max_threads: int | None = None
+    register_tiles: bool = True
+
+
+def schedule_gpu(
+    algorithm: Algorithm,
+    machine: GpuMachine,
+    *,
+    boxes: Mapping[str, Box] | None = None,
+    scalars: Mapping[str, float] | None = None,
+    mode: Mode = "nested",
+    k: int = 1,
+) -> list[PlannedSchedule]:
+    """Up to `k` distinct schedules for a GPU, the one the model likes best first.
+
+    `boxes` is the region wanted of each output (the pipeline's estimates by default) and
+    `scalars` the value expected of each scalar parameter.
+
+    Raises `TilewrightError` where an output's extent is not known.
+    """
+    if boxes is None:
+        boxes = _boxes(algorithm)
+    scalars = scalars or {}
+    searches: dict[bool, Search] = {}
+    found: list[PlannedSchedule] = []
+    for options in _variations(mode, k):
+        search = searches.get(options.inline)
+        if search is None:
+            inlined = (
+                choose_inlined(algorithm, boxes, scalars)
+                if options.inline
+                else choose_inlined(algorithm, boxes, scalars, load_cost=0.25)
+            )
+            search = Search(algorithm, machine, boxes, scalars, inlined)
+            searches[options.inline] = search
+        planned = search.plan(options)
+        if all(planned.schedule.funcs != other.schedule.funcs for other in found):
+            found.append(planned)
+        if len(found) >= k:
+            break
+    return [found[0], *sorted(found[1:], key=lambda p: p.cost)]
+
+
+def _boxes(algorithm: Algorithm) -> dict[str, Box]:
+    missing = [
+        f"{name}.{arg}"
+        for name in algorithm.outputs
+        for arg in algorithm.by_name[name].args
+        if arg not in algorithm.by_name[name].estimates
+    ]
+    if missing:
+        raise TilewrightError(
+            f"no estimate for {', '.join(missing)}: call set_estimates on the output, or give "
+            "the extents as an argument"
+        )
+    return estimated_boxes(View(algorithm))
+
+
+def _variations(mode: Mode, k: int) -> list[Options]:
+    """Options to try in turn until there are `k` distinct schedules."""
+    first = Options(mode)
+    if k <= 1:
+        return [first]
+    others: list[Mode] = [m for m in ("nested", "overlapped", "none") if m != mode]
+    return [
+        first,
+        Options(others[0]),
+        replace(first, max_threads=256),
+        replace(first, inline=False),
+        Options(others[1]),
+        replace(first, max_threads=128),
+        replace(first, unroll=False),
+        replace(first, register_tiles=False),
+        replace(first, inline=False, max_threads=256),
+        Options(others[0], max_threads=256),
+        Options(others[1], max_threads=256),
+        Options(others[1], inline=False),
+    ]
+
+
+class Search:
+    """One pipeline with a set of Funcs inlined; groupings and tilings are looked for in it."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        machine: GpuMachine,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        inlined: frozenset[str],
+    ) -> None:
+        self.algorithm = algorithm
+        self.machine = machine
+        self.view = View(algorithm, inlined)
+        self.analysis = Analysis(self.view, boxes, scalars)
+        self.model = CostModel(residency(machine))
+        self.halve = machine.max_threads_per_block <= 512
+        self._why_host: dict[tuple[str, int], str | None] = {}
+        self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
+        self.tilings_costed = 0
+
+    def plan(self, options: Options) -> PlannedSchedule:
+        """The best schedule under the given options."""
+        groups = self._groups(options)
+        plans = [self.final_plan(group, options) for group in groups]
+        return self._write(groups, plans, options)
+
+    # --- grouping ------------------------------------------------------------------------
+
+    def _groups(self, options: Options) -> tuple[Group, ...]:
+        fuse = options.mode != "none"
+        key = (fuse, options.max_threads)
+        known = self._groupings.get(key)
+        if known is None:
+            if not fuse:
+                known = tuple(Group((f.name,)) for f in self._scheduled())
+            else:
+                grouping = greedy_grouping(
+                    self.view,
+                    lambda group: self.group_plan(group, "powers", options),
+                    lambda producer, consumer: True,
+                )
+                scheduled = {f.name for f in self._scheduled()}
+                known = tuple(g for g in grouping.groups if g.output in scheduled)
+            self._groupings[key] = known
+        return known
+
+    def _scheduled(self) -> list[Func]:
+        return [
+            f
+            for f in self.view.funcs
+            if not f.fixed and not f.scheduled and f.name in self.analysis.regions
+        ]
+
+    def group_plan(self, group: Group, step: Step, options: Options) -> GroupPlan:
+        """The best tiling of each stage of a group with its members at the block's level."""
+        func = self.view.by_name[group.output]
+        if func.fixed or func.scheduled or group.output not in self.analysis.regions:
+            return GroupPlan((), 0.0)
+        why_not = self._unfusable(group)
+        if why_not:
+            return GroupPlan((), np.inf, why_not)
+        plans = []
+        for stage in self.view.stages(group.output):
+            plan = self._stage_plan(group, stage.index, step, options)
+            if plan is None:
+                return GroupPlan((), np.inf, "no tiling fits the hardware")
+            plans.append(plan)
+        if len(group.members) > 1 and not self._one_block_loop(plans):
+            return GroupPlan((), np.inf, "its stages have different loops")
+        relaxed = max(plan.relaxed for plan in plans)
+        if len(group.members) > 1 and relaxed > self._relaxed_alone(group, step, options):
+            return GroupPlan((), np.inf, "too little parallelism together")
+        return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
+
+    def _unfusable(self, group: Group) -> str:
+        """Why the members of a group cannot be computed in the blocks of its output."""
+        for name in group.members[:-1]:
+            for stage in self.view.stages(name):
+                if self.why_host(name, stage.index):
+                    return f"{name} stays on the host"
+                if not any(loop.kind == "pure" for loop in stage.loops):
+                    return f"{name} has a stage without parallel loops"
+                if self.analysis.summaries(name)[stage.index].scatter:
+                    return f"{name} scatters"
+        return ""
+
+    def why_host(self, name: str, stage: int) -> str | None:
+        """Why a stage cannot run on the GPU."""
+        key = (name, stage)
+        if key not in self._why_host:
+            definition = self.view.stages(name)[stage]
+            func = self.view.by_name[name]
+            self._why_host[key] = host_only(definition, func, self.machine)
+        return self._why_host[key]
+
+    def _one_block_loop(self, plans: list[KernelPlan]) -> bool:
+        loops = {
+            output_nest(p).block_loop if p.kind == "parallel" else ""
+            for p in plans
+            if p.kernel.members
+        }
+        return len(loops) <= 1 and "" not in loops
+
+    def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
+        alone = [self._alone(name, step, options).relaxed for name in group.members]
+        return max(2 if step == "powers" else 1, *alone)
+
+    def _alone(self, name: str, step: Step, options: Options) -> GroupPlan:
+        return self.group_plan(Group((name,)), step, options)
+
+    # --- one stage of a group's output ---------------------------------------------------
+
+    def _stage_plan(
+        self, group: Group, index: int, step: Step, options: Options
+    ) -> KernelPlan | None:
+        kernel, kind, reason = self._kernel(group, index)
+        if kind != "parallel":
+            return self._alone_plan(kernel, kind, reason) if not kernel.members else None
+        tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
+        return self._best(kernel, tiles, None, {}, step == "two", options)
+
+    def _kernel(self, group: Group, index: int) -> tuple[Kernel, str, str]:
+        name = group.output
+        func = self.view.by_name[name]
+        kernel = Kernel(self.analysis, name, index, group.members)
+        why = self.why_host(name, index)
+        if why:
+            return kernel, "host", why
+        if kernel.loops:
+            return kernel, "parallel", ""
+        stage = self.view.stages(name)[index]
+        if can_be_atomic(func, stage, self.machine):
+            atomic = Kernel(self.analysis, name, index, group.members, atomic=True)
+            if atomic.loops:
+                return atomic, "parallel", ""
+        iterations = self._iterations(kernel)
+        if iterations > MAX_ALONE:
+            return kernel, "host", "its iterations depend on one another, and are many"
+        return kernel, "single_thread", "its iterations depend on one another"
+
+    def _iterations(self, kernel: Kernel) -> float:
+        total = 1.0
+        for span in kernel.serial_env.values():
+            total *= iterations(span)
+        for extent in kernel.extents:
+            total *= extent
+        return total
+
+    def _alone_plan(self, kernel: Kernel, kind: str, reason: str) -> KernelPlan:
+        each = kernel.summary.arithmetic + len(kernel.summary.loads)
+        weight = HOST_COST if kind == "host" else ALONE_COST
+        return KernelPlan(
+            kernel,
+            kind,  # type: ignore[arg-type]
+            cost=self._iterations(kernel) * each * weight,
+            threads=(1, 1, 1) if kind == "single_thread" else (),
+            reason=reason,
+        )
+
+    def _best(
+        self,
+        kernel: Kernel,
+        tiles: Tiles,
+        registers: Tiles | None,
+        nested: Mapping[str, str],
+        final: bool,
+        options: Options,
+    ) -> KernelPlan | None:
+        costs = self.model.costs(kernel, tiles, registers, nested)
+        self.tilings_costed += len(tiles)
+        legal = costs.legal
+        if options.max_threads is not None:
+            fewer = legal & (costs.thread_count <= options.max_threads)
+            legal = fewer if fewer.any() else legal
+        if not legal.any():
+            return None
+        level, chosen = _pick(costs, legal, final, self.machine.sms)
+        return KernelPlan(
+            kernel,
+            "parallel",
+            tuple(int(t) for t in costs.tiles[chosen]),
+            tuple(int(r) for r in costs.registers[chosen]),
+            dict(nested),
+            float(costs.total(final)[chosen]) * _idle(costs, self.machine.sms)[chosen],
+            float(costs.blocks[chosen]),
+            tuple(int(t[chosen]) for t in costs.threads),
+            int(costs.shared[chosen]),
+            float(costs.occupancy[chosen]),
+            level,
+        )
+
+    # --- the final pass ------------------------------------------------------------------
+
+    def final_plan(self, group: Group, options: Options) -> GroupPlan:
+        """Tiles in steps of two, and members inside threads where that is cheaper."""
+        plan = self.group_plan(group, "two", options)
+        if not plan.kernels:
+            plan = self.group_plan(group, "powers", options)
+        if options.mode != "nested" or not plan.kernels:
+            return plan
+        reading = [p for p in plan.kernels if p.kernel.members]
+        if len(reading) != 1:
+            return plan
+        best = reading[0]
+        kernel = best.kernel
+        nested = optimize_granularity(kernel)
+        if not nested:
+            return plan
+        tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
+        registers: Tiles | None = None
+        if options.register_tiles and self._has_reduction(nested):
+            tiles, registers = self._register_tiles(kernel)
+        tighter = self._best(kernel, tiles, registers, nested, True, options)
+        if tighter is None or (tighter.relaxed, tighter.cost) >= (best.relaxed, best.cost):
+            return plan
+        kernels = tuple(tighter if p is best else p for p in plan.kernels)
+        return GroupPlan(kernels, sum(p.cost for p in kernels))
+
+    def _has_reduction(self, nested: Mapping[str, str]) -> bool:
+        return any(stage.rvars for name in nested for stage in self.view.stages(name))
+
+    def _register_tiles(self, kernel: Kernel) -> tuple[Tiles, Tiles]:
+        """Power-of-two threads times what each does in registers, for reductions."""
+        threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
+        rows = []
+        shares = []
+        inner = kernel.roles.threads[:2]
+        for x in REGISTER_TILES:
+            for y in REGISTER_TILES if len(inner) > 1 else (1,):
+                if x * y > MAX_REGISTER_TILE:
+                    continue
+                each = np.ones(len(kernel.extents))
+                for i, share in zip(inner, (x, y), strict=False):
+                    each[i] = share
+                rows.append(threads * each)
+                shares.append(np.broadcast_to(each, threads.shape))
+        tiles = np.concatenate(rows)
+        registers = np.concatenate(shares)
+        inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
+        return tiles[inside], registers[inside]
+
+    # --- writing the schedule down -------------------------------------------------------
+
+    def _write(
+        self, groups: tuple[Group, ...], plans: list[GroupPlan], options: Options
+    ) -> PlannedSchedule:
+        algorithm = self.algorithm
+        entries = [
+            FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in self.view.inlined
+        ]
+        reports: list[GroupReport] = []
+        for _group, plan in zip(groups, plans, strict=True):
+            kernels = plan.kernels
+            entry, nests = output_schedule(kernels, algorithm, unroll=options.unroll)
+            entries.append(entry)
+            done: set[str] = set()
+            for stage, nest in zip(kernels, nests, strict=True):
+                extents = _member_extents(stage)
+                for name in stage.kernel.members:
+                    if name in extents and name not in done:
+                        done.add(name)
+                        entries.append(
+                            member_schedule(
+                                stage, name, nest, extents[name], algorithm, unroll=options.unroll
+                            )
+                        )
+                reports.append(_report(stage))
+        entries.sort(key=lambda e: e.func)
+        target = self.machine.halide_target
+        schedule = Schedule(algorithm.digest, target, tuple(entries))
+        return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
+
+
+def _idle(costs: Costs, sms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """What SMs without a block cost: the others take as much longer."""
+    idle: np.ndarray[tuple[int], np.dtype[np.float64]] = sms / costs.active_sms
+    return idle
+
+
+def _pick(costs: Costs, legal: object, final: bool, sms: int) -> tuple[int, int]:
+    """The cheapest tiling that nothing rejects; rejections are waived one by one."""
+    total = costs.total(final) * _idle(costs, sms)
+    wanted = [costs.all_sms, costs.occupied]
+    if final:
+        wanted.append(costs.warps_full)
+    for level in range(4):
+        mask = np.asarray(legal)
+        keep = len(wanted) - level + (0 if final else 1)
+        for condition in wanted[: max(min(keep, len(wanted)), 0)]:
+            mask = mask & condition
+        if mask.any():
+            return level, int(np.argmin(np.where(mask, total, np.inf)))
+    raise AssertionError("a legal tiling passes when everything is waived")
+
+
+def _member_extents(plan: KernelPlan) -> dict[str, list[float]]:
+    """The size of each member's region: a block's, or a thread's where it is nested."""
+    kernel = plan.kernel
+    if not kernel.members:
+        return {}
+    tiles = np.array([plan.tile], dtype=np.float64)
+    registers = np.array([plan.registers], dtype=np.float64)
+    env = kernel.block_env(tiles)
+    boxes = kernel.regions(env)
+    inside = thread_regions(kernel, env, boxes, registers, plan.nested)
+    return {
+        name: [float(np.max(part.extent)) for part in inside.get(name, boxes[name])]
+        for name in kernel.members
+        if name in boxes
+    }
+
+
+def _report(plan: KernelPlan) -> GroupReport:
+    kernel = plan.kernel
+    notes = []
+    if plan.kind == "host":
+        notes.append(f"on the host: {plan.reason}")
+    if plan.kind == "single_thread":
+        notes.append(f"one thread: {plan.reason}")
+    if kernel.atomic:
+        notes.append("reduced in parallel with atomic additions")
+    if plan.nested:
+        notes.append("inside threads: " + ", ".join(plan.nested))
+    waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
+    if plan.relaxed:
+        notes.append(waived[plan.relaxed])
+    launch = predicted_launch(plan) if plan.kind == "parallel" else None
+    return GroupReport(
+        funcs=(*kernel.members, kernel.output),
+        output=kernel.output,
+        stage=kernel.stage.index,
+        tile=plan.tile,
+        blocks=launch.blocks if launch else (),
+        threads=launch.threads if launch else plan.threads,
+        shared_bytes=launch.shared_bytes if launch else 0,
+        occupancy=plan.occupancy,
+        cost=plan.cost,
+        notes=tuple(notes),
+    )

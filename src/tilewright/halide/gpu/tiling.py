@@ -1,0 +1,136 @@
+"""Which loops are tiled, and the tile sizes that are tried (Sioutas 2020, Section 4.2)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+# A dimension with fewer iterations is not tiled, unless no other has more.
+TILED_FROM = 64
+# CUDA and OpenCL have three dimensions of threads.
+MAX_THREAD_DIMS = 3
+# Beyond so many tilings of one kernel the final pass takes larger steps.
+MAX_TILINGS = 6000
+
+Tiles = npt.NDArray[np.float64]
+Step = Literal["powers", "two"]
+
+
+def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions to tile: all of extent 64 or more, else the largest alone.
+
+    >>> tiled_dims([1536, 2560, 3])
+    (0, 1)
+    >>> tiled_dims([24, 40, 3])
+    (1,)
+    """
+    large = tuple(i for i, extent in enumerate(extents) if extent >= TILED_FROM)
+    if large or not extents:
+        return large
+    return (max(range(len(extents)), key=lambda i: (extents[i], -i)),)
+
+
+def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, int]:
+    """T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
+
+    `halve` halves T_max, for OpenCL devices with 512 threads a group.
+
+    >>> tile_bounds(2560, 2)
+    (8, 80)
+    >>> tile_bounds(2560, 1)
+    (8, 20)
+    >>> tile_bounds(40, 1)
+    (2, 20)
+    """
+    most = (extent // 128 if tiled == 1 else extent // 32) if extent >= 1024 else extent // 2
+    if halve:
+        most //= 2
+    least = 8 if extent >= TILED_FROM else 2
+    return least, max(most, least)
+
+
+def tile_sizes(extent: int, tiled: int, step: Step, *, halve: bool = False) -> list[int]:
+    """The sizes to try, none larger than the extent itself.
+
+    >>> tile_sizes(1536, 2, "powers")
+    [8, 16, 32]
+    >>> tile_sizes(64, 2, "two")
+    [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32]
+    """
+    least, most = tile_bounds(extent, tiled, halve=halve)
+    sizes = range(least, most + 1, 2)
+    chosen = [size for size in sizes if size & size - 1 == 0] if step == "powers" else list(sizes)
+    return [size for size in chosen if size <= extent] or [extent]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRoles:
+    """How the parallel loops of a stage are used, by their place among those loops.
+
+    `threads` are tiled and their tiles spread over threads, innermost first. `others` run
+    whole inside a thread, or one iteration a block.
+    """
+
+    threads: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+def loop_roles(extents: Sequence[int]) -> LoopRoles:
+    """Roles of parallel loops with the given extents, innermost storage dimension first.
+
+    Of more than three tiled dimensions the innermost and the two largest others keep their
+    threads. Where no dimension has 64 iterations (the top of a pyramid) tiling the largest
+    alone would leave most of a warp idle and the accesses scattered, so up to three
+    dimensions of at least four iterations become threads.
+    """
+    tiled = list(tiled_dims(extents))
+    if len(tiled) > MAX_THREAD_DIMS:
+        rest = sorted(tiled[1:], key=lambda i: -extents[i])[: MAX_THREAD_DIMS - 1]
+        tiled = sorted([tiled[0], *rest])
+    elif tiled and extents[tiled[0]] < TILED_FROM:
+        small = [i for i in range(len(extents)) if extents[i] >= 4 and i not in tiled]
+        small.sort(key=lambda i: -extents[i])
+        tiled = sorted([*tiled, *small[: MAX_THREAD_DIMS - 1]])
+    others = tuple(i for i in range(len(extents)) if i not in tiled)
+    return LoopRoles(tuple(tiled), others)
+
+
+def candidates(
+    extents: Sequence[int], roles: LoopRoles, step: Step, *, halve: bool = False
+) -> Tiles:
+    """Every tiling to try, as an array of tilings by loops.
+
+    A loop that is no thread has its whole extent or 1.
+    """
+    choices: list[list[int]] = [[] for _ in extents]
+    large = [i for i in roles.threads if extents[i] >= TILED_FROM]
+    alone = max(roles.threads, key=lambda i: (extents[i], -i), default=-1)
+    for i in roles.threads:
+        if large or i == alone:
+            choices[i] = tile_sizes(extents[i], max(len(large), 1), step, halve=halve)
+        else:
+            powers = [2**p for p in range(extents[i].bit_length()) if 2**p < extents[i]]
+            choices[i] = sorted({*powers, extents[i]})
+    for i in roles.others:
+        choices[i] = sorted({1, extents[i]}) if extents[i] <= TILED_FROM else [1]
+    choices = _thinned(choices)
+    return np.array(list(itertools.product(*choices)), dtype=np.float64).reshape(-1, len(extents))
+
+
+def _thinned(choices: list[list[int]]) -> list[list[int]]:
+    """Every other size of the dimension with most sizes, until there are few enough tilings."""
+    while True:
+        total = 1
+        for sizes in choices:
+            total *= len(sizes)
+        longest = max(range(len(choices)), key=lambda i: len(choices[i]), default=-1)
+        if total <= MAX_TILINGS or longest < 0 or len(choices[longest]) <= 4:
+            return choices
+        # The first and the multiples of larger powers of two are kept.
+        sizes = choices[longest]
+        choices[longest] = [s for i, s in enumerate(sizes) if i % 2 == 0]
