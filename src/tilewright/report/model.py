@@ -66,7 +66,8 @@ class GroupRow:
 class NestLine:
     """One line of a loop nest, indented by `depth`.
 
-    `mapping` is what a loop is mapped to (``serial``, ``parallel``, ``gpu_block`` …), `memory`
+    `mapping` is what a loop is mapped to (``serial``, ``parallel``, ``gpu_block`` …), or a remark
+    on a line of another kind; `memory`
     where an allocation lives (``heap``, ``stack``, ``gpu_shared``, ``register`` …), `bytes` its
     size where known, `extent` a loop's iterations where known.
     """

@@ -32,5 +32,11 @@ def _line(line: NestLine) -> Html:
         shown = tag("span", memory, class_="tag memory") if memory else None
         return join(tag("span", "allocate ", class_="word"), line.name, shown, size)
     if line.kind == "compute":
-        return join(line.name, tag("span", " = …", class_="word"))
-    return join(tag("span", f"{line.kind} ", class_="word"), tag("b", line.name))
+        return join(line.name, tag("span", " = …", class_="word"), _note(line.mapping))
+    return join(
+        tag("span", f"{line.kind} ", class_="word"), tag("b", line.name), _note(line.mapping)
+    )
+
+
+def _note(words: str) -> Html | None:
+    return tag("span", words, class_="tag") if words else None

@@ -100,7 +100,7 @@ def funcs(group: GroupRow, most: int = 6) -> str:
 
 def tile(group: GroupRow) -> str:
     """The group's tile, e.g. ``x 32, y 8``."""
-    return ", ".join(f"{loop} {size}" for loop, size in group.tile) or units.NONE
+    return ", ".join(f"{loop} {size}".strip() for loop, size in group.tile) or units.NONE
 
 
 def attempt_table(report: ScheduleReport) -> Table:

@@ -59,5 +59,5 @@ def nest_line(line: NestLine) -> str:
             details.append(units.size(line.bytes))
         return f"allocate {line.name}" + (f" ({', '.join(details)})" if details else "")
     if line.kind == "compute":
-        return f"{line.name} = …"
-    return f"{line.kind} {line.name}"
+        return f"{line.name} = …" + (f" ({line.mapping})" if line.mapping else "")
+    return f"{line.kind} {line.name}" + (f" ({line.mapping})" if line.mapping else "")
