@@ -39,7 +39,9 @@ def store(kind, value):
     if kind.bits == 1:
         return bool(value)
     wrapped = int(value) & ((1 << kind.bits) - 1)
-    return wrapped - (1 << kind.bits) if kind.code == "int" and wrapped >> kind.bits - 1 else wrapped
+    return (
+        wrapped - (1 << kind.bits) if kind.code == "int" and wrapped >> kind.bits - 1 else wrapped
+    )
 
 
 def divide(a, b):

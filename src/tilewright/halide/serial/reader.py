@@ -185,6 +185,8 @@ class _Reader:
     def string(self, position: int) -> str:
         length = self.length(position, 1)
         raw = self.data[position + 4 : position + 4 + length]
+        if self.data[position + 4 + length : position + 5 + length] != b"\0":
+            raise MalformedError(f"the string at {position} does not end in a zero")
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
