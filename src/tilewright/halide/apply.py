@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.directives import Argument, EnumRef, FuncRef, LoopRef, directives
 from tilewright.halide.importer import import_pipeline
+from tilewright.halide.live import live_funcs
 from tilewright.halide.names import FuncNames, LoopNames, loop_names
 from tilewright.halide.schedule import Schedule, ScheduleError
 
@@ -33,7 +34,7 @@ def apply(
             f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
             "schedule it anew"
         )
-    funcs = _live_funcs(live, pipeline)
+    funcs = live_funcs(live, pipeline)
     names = loop_names(schedule, algorithm, [_names(func) for func in funcs])
     for directive in directives(schedule, algorithm):
         target = funcs[directive.func]
@@ -82,18 +83,6 @@ def _imported(pipeline: Any) -> Algorithm:
     import halide as hl
 
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
-
-
-def _live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
-    """The pipeline's Funcs in the algorithm's order."""
-    found = {}
-    for i in range(len(algorithm.funcs)):
-        func = pipeline.get_func(i)
-        found[func.name()] = func
-    missing = [func.name for func in algorithm.funcs if func.name not in found]
-    if missing:
-        raise ScheduleError(f"the pipeline has no Func called {', '.join(missing)}")
-    return [found[func.name] for func in algorithm.funcs]
 
 
 def _names(func: Any) -> FuncNames:
