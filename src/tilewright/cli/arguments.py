@@ -134,8 +134,8 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inputs",
         metavar="FILE",
-        help="inputs to run with: an .npz file with an array an input, or file.py:function "
-        "(default: random)",
+        help="inputs to run with: an .npz file with an array an input, or file.py:function that "
+        "returns a dict of arrays, whose axis d is dimension d (default: random)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
 
@@ -171,6 +171,26 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def common(args: argparse.Namespace) -> dict[str, Any]:
+    """What `schedule` and `compare` are both called with, from the parsed arguments."""
+    from tilewright.cli.pipeline import load_inputs
+
+    return {
+        "target": args.target,
+        "machine": named_machine(args.machine),
+        "k": args.k,
+        "estimates": {**dict(args.estimates), **dict(args.params)},
+        "inputs": load_inputs(args.inputs),
+        "seed": args.seed,
+        "time_limit": args.time_limit,
+        "jobs": args.jobs,
+        "candidate_time": args.candidate_time,
+        "candidate_memory": args.candidate_memory,
+        "records": args.records,
+        "remeasure": args.remeasure,
+    }
 
 
 def named_machine(name: str | None) -> Any:

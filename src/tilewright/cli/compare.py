@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tilewright.cli import arguments
+from tilewright.cli.halide_errors import with_flags
 
 
 def add_parser(commands: Any) -> None:
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.writable(args.report)
-    machine = arguments.named_machine(args.machine)
+    options = arguments.common(args)
 
     import json
 
@@ -53,25 +54,15 @@ def run(args: argparse.Namespace) -> int:
     pipeline = load_pipeline(args.pipeline, dict(args.arguments))
     from tilewright.halide import compare
 
-    with show_progress(args.quiet) as progress:
+    with show_progress(args.quiet) as progress, with_flags():
         result = compare.compare(
-            pipeline,
-            target=args.target,
-            machine=machine,
-            k=args.k,
+            pipeline.pipeline,
+            name=pipeline.name,
+            hand=pipeline.hand,
             peer_time=args.peer_time,
             peer_memory=args.peer_memory,
-            estimates=dict(args.estimates),
-            params=dict(args.params),
-            inputs=args.inputs,
-            seed=args.seed,
-            time_limit=args.time_limit,
-            jobs=args.jobs,
-            candidate_time=args.candidate_time,
-            candidate_memory=args.candidate_memory,
-            records=args.records,
-            remeasure=args.remeasure,
             progress=progress,
+            **options,
         )
     report = result.report()
     if args.report:

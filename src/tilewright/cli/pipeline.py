@@ -151,3 +151,33 @@ def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: An
         if lines:
             where += f", line {lines[-1]}"
         raise TilewrightError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def load_inputs(text: str | None) -> dict[str, Any] | None:
+    """Inputs by name: the arrays of an ``.npz`` file, or what ``file.py:function`` returns.
+
+    None for None. Raises `TilewrightError` where there is no such thing.
+    """
+    if text is None:
+        return None
+    path_text, _, function = text.partition(":") if ".py:" in text else (text, "", "")
+    path = Path(path_text)
+    if not path.is_file():
+        raise TilewrightError(f"there is no file {path_text} to take inputs from")
+    if function:
+        found = getattr(load_module(path), function, None)
+        if not callable(found):
+            raise TilewrightError(f"{path} has no function {function!r}")
+        inputs = call_user(path, found)
+        if not isinstance(inputs, Mapping):
+            raise TilewrightError(
+                f"{text} returned {type(inputs).__name__}: return a dict of arrays by input name"
+            )
+        return dict(inputs)
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, AttributeError, EOFError) as error:
+        raise TilewrightError(f"{path_text} is no .npz file of arrays: {error}") from error

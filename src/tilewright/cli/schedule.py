@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.cli import arguments
+from tilewright.cli.halide_errors import with_flags
 from tilewright.errors import TilewrightError
 
 _WRITERS = {".json": "to_json", ".py": "to_python", ".h": "to_cpp"}
@@ -47,7 +48,7 @@ def add_parser(commands: Any) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write the schedule: .json, .py (Python) or .h (C++), or - for JSON to standard output",
+        help="write the schedule: .json, .py (Python) or .h (C++); - prints JSON",
     )
     arguments.add_output(parser)
     parser.set_defaults(run=run)
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     writer = _writer(args.output)
     arguments.writable(args.output)
     arguments.writable(args.report)
-    machine = arguments.named_machine(args.machine)
+    options = arguments.common(args)
 
     import json
 
@@ -69,27 +70,16 @@ def run(args: argparse.Namespace) -> int:
     pipeline = load_pipeline(args.pipeline, dict(args.arguments))
     from tilewright.halide import session
 
-    with show_progress(args.quiet) as progress:
+    with show_progress(args.quiet) as progress, with_flags():
         result = session.schedule(
-            pipeline,
-            target=args.target,
-            machine=machine,
+            pipeline.pipeline,
+            name=pipeline.name,
             mode=args.mode,
-            k=args.k,
             fusion=args.fusion,
             verify=args.verify,
-            keep=args.keep,
-            estimates=dict(args.estimates),
-            params=dict(args.params),
-            inputs=args.inputs,
-            seed=args.seed,
-            time_limit=args.time_limit,
-            jobs=args.jobs,
-            candidate_time=args.candidate_time,
-            candidate_memory=args.candidate_memory,
-            records=args.records,
-            remeasure=args.remeasure,
+            keep_schedule=args.keep,
             progress=progress,
+            **options,
         )
     report = result.report()
     if args.output:

@@ -1,0 +1,36 @@
+"""Errors of the Halide room in terms of the command line's flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilewright.errors import TilewrightError
+
+
+@contextmanager
+def with_flags() -> Iterator[None]:
+    """Turn errors whose cure is an argument into ones that name the flag."""
+    from tilewright.halide.estimates import MissingEstimatesError
+    from tilewright.halide.source import ScheduledError
+
+    try:
+        yield
+    except MissingEstimatesError as error:
+        flags, names = [], []
+        for name, dims in error.missing.items():
+            if dims:
+                flags.append(f"--estimate '{name}={'x'.join(['1024'] * len(dims))}'")
+                names.append(f"{name} ({', '.join(dims)})")
+            else:
+                flags.append(f"--set '{name}=1'")
+                names.append(f"{name} (a value)")
+        raise TilewrightError(
+            f"the pipeline does not say its sizes: estimates are missing of {'; '.join(names)}. "
+            f"Set them in the pipeline, or give them, as in {' '.join(flags)}"
+        ) from error
+    except ScheduledError as error:
+        raise TilewrightError(
+            f"the pipeline has been scheduled already: {', '.join(error.funcs)}. Give it without "
+            "its schedule, or with --keep to leave these Funcs as they are"
+        ) from error

@@ -1,0 +1,99 @@
+import argparse
+import json
+
+import pytest
+
+from tilewright.cli.arguments import (
+    assignment,
+    duration,
+    estimate,
+    memory,
+    named_machine,
+    positive,
+    writable,
+)
+from tilewright.errors import TilewrightError
+from tilewright.machines import detect_cpu, gpu, machine_to_dict
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (duration, "90", 90.0),
+        (duration, "1.5m", 90.0),
+        (duration, "2 min", 120.0),
+        (duration, "300ms", 0.3),
+        (duration, "2h", 7200.0),
+        (memory, "8G", 8 << 30),
+        (memory, "512MiB", 512 << 20),
+        (memory, "1.5k", 1536),
+        (memory, "100", 100),
+        (positive, "5", 5),
+        (estimate, "out=1536x2560x3", ("out", ((0, 1536), (0, 2560), (0, 3)))),
+        (estimate, "in=-3:100, 7:20", ("in", ((-3, 100), (7, 20)))),
+        (assignment, "levels=8", ("levels", 8)),
+        (assignment, "r_sigma=0.1", ("r_sigma", 0.1)),
+        (assignment, "e=1e-3", ("e", 0.001)),
+        (assignment, "name=a=b", ("name", "a=b")),
+        (assignment, "flag=False", ("flag", False)),
+    ],
+)
+def test_texts_are_read(read, text, value):
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (duration, "0"),
+        (duration, "-3s"),
+        (duration, "soon"),
+        (duration, ""),
+        (memory, "0"),
+        (memory, "8T"),
+        (memory, "much"),
+        (positive, "0"),
+        (positive, "-1"),
+        (positive, "x"),
+        (estimate, "1536x2560"),
+        (estimate, "out="),
+        (estimate, "out=axb"),
+        (estimate, "=3x4"),
+        (estimate, "out=3x-4"),
+        (assignment, "levels"),
+        (assignment, "=3"),
+    ],
+)
+def test_wrong_texts_are_refused_by_quoting_them(read, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not"):
+        read(text)
+
+
+def test_machines_by_name_and_from_files(tmp_path):
+    assert named_machine(None) is None
+    assert named_machine("h100") == gpu("h100")
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps(machine_to_dict(gpu("v100"))))
+    assert named_machine(str(one)) == gpu("v100")
+    here = tmp_path / "here.json"
+    here.write_text(json.dumps({"cpu": machine_to_dict(detect_cpu()), "gpus": []}))
+    assert named_machine(str(here)) == detect_cpu()
+
+
+def test_machines_that_are_not_there(tmp_path):
+    with pytest.raises(TilewrightError, match="cannot read"):
+        named_machine(str(tmp_path / "none.json"))
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(TilewrightError, match="not JSON"):
+        named_machine(str(broken))
+
+
+def test_outputs_that_cannot_be_written_are_refused_early(tmp_path):
+    writable(str(tmp_path / "new.html"))
+    writable("-")
+    writable(None)
+    with pytest.raises(TilewrightError, match="is a folder"):
+        writable(str(tmp_path))
+    with pytest.raises(TilewrightError, match="there is no folder"):
+        writable(str(tmp_path / "no" / "page.html"))

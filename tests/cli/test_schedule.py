@@ -1,0 +1,214 @@
+"""The commands' own part: arguments in, files and texts out. What they call is stood in for."""
+
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import tilewright.halide
+from tilewright.cli import main
+from tilewright.errors import TilewrightError
+from tilewright.halide.estimates import MissingEstimatesError
+from tilewright.halide.source import ScheduledError
+from tilewright.machines import gpu
+from tilewright.report.model import Bar, GroupRow, Progress, ScheduleReport
+
+REPORT = ScheduleReport(
+    pipeline="p",
+    target="host",
+    verified=True,
+    seconds=0.002,
+    naive_seconds=0.02,
+    groups=(GroupRow("out", ("f", "out"), (("x", 32),), parallel=8, vector=16, predicted=0.001),),
+)
+COMPARED = ScheduleReport(
+    pipeline="p",
+    target="host",
+    verified=True,
+    comparison=(
+        Bar("Adams2019", status="timeout", message="120 s"),
+        Bar("Tilewright", 0.002, ours=True),
+    ),
+)
+
+
+class Stand:
+    """Stands in for a module's function and keeps what it was called with."""
+
+    def __init__(self, report):
+        self.report, self.error, self.called = report, None, None
+
+    def __call__(self, pipeline, **options):
+        self.called = (pipeline, options)
+        options["progress"](Progress("searching", 1, 1))
+        if self.error:
+            raise self.error
+        return SimpleNamespace(
+            report=lambda: self.report,
+            to_json=lambda: '{"schema": 1}',
+            to_python=lambda: "# python",
+            to_cpp=lambda: "// c++",
+        )
+
+
+def _install(monkeypatch, name, function):
+    module = ModuleType(f"tilewright.halide.{name}")
+    setattr(module, {"session": "schedule"}.get(name, name), function)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(tilewright.halide, name, module, raising=False)
+
+
+@pytest.fixture
+def schedule(monkeypatch):
+    stand = Stand(REPORT)
+    _install(monkeypatch, "session", stand)
+    return stand
+
+
+@pytest.fixture
+def compare(monkeypatch):
+    stand = Stand(COMPARED)
+    _install(monkeypatch, "compare", stand)
+    return stand
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "p.hlpipe"
+    path.write_bytes(b"bytes")
+    return str(path)
+
+
+def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
+    assert main(["schedule", pipe]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("p for host, 2 ms, 10× faster than the naive schedule")
+    assert "x 32" in captured.out
+    assert "\x1b" not in captured.out
+    assert captured.err == "searching 1/1\n"
+
+
+def test_arguments_arrive(schedule, pipe):
+    arguments = (
+        "--target cuda --machine h100 --mode top --k 3 --fusion overlap --keep -q --seed 7 "
+        "--estimate out=10x20 --set sigma=0.5 --time-limit 2m --jobs 2 --candidate-memory 1G "
+        "--candidate-time 10s --records r.db --remeasure"
+    )
+    assert main(["schedule", pipe, *arguments.split()]) == 0
+    pipeline, options = schedule.called
+    del options["progress"]
+    assert pipeline == b"bytes"
+    assert options == {
+        "name": "p",
+        "target": "cuda",
+        "machine": gpu("h100"),
+        "mode": "top",
+        "k": 3,
+        "fusion": "overlap",
+        "verify": False,
+        "keep_schedule": True,
+        "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},
+        "inputs": None,
+        "seed": 7,
+        "time_limit": 120.0,
+        "jobs": 2,
+        "candidate_time": 10.0,
+        "candidate_memory": 1 << 30,
+        "records": "r.db",
+        "remeasure": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"), [("json", '{"schema": 1}'), ("py", "# python"), ("h", "// c++")]
+)
+def test_the_schedule_is_written_as_its_name_says(schedule, pipe, tmp_path, suffix, text):
+    target = tmp_path / f"s.{suffix}"
+    assert main(["schedule", pipe, "-q", "-o", str(target)]) == 0
+    assert target.read_text() == text
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+
+
+def test_the_schedule_on_standard_output(schedule, pipe, capsys):
+    assert main(["schedule", pipe, "-q", "-o", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1}
+
+
+def test_the_result_as_json(schedule, pipe, capsys):
+    assert main(["schedule", pipe, "-q", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["speedup"] == pytest.approx(10)
+    assert data["groups"][0]["vector"] == 16
+
+
+def test_the_page(schedule, pipe, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["schedule", pipe, "-q", "--report", str(page)]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_wrong_answer_is_a_failure(schedule, pipe, capsys):
+    schedule.report = ScheduleReport("p", "host", verified=False)
+    assert main(["schedule", pipe, "-q"]) == 1
+    assert "WRONG ANSWER" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "s.txt"], "name a .json, .py or .h file"),
+        (["-o", "/no/such/folder/s.json"], "there is no folder"),
+        (["--report", "/no/such/folder/p.html"], "there is no folder"),
+        (["--machine", "h10O"], "Did you mean"),
+        (["--inputs", "none.npz"], "there is no file none.npz"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(schedule, pipe, capsys, arguments, message):
+    assert main(["schedule", pipe, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert schedule.called is None
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TilewrightError("no schedule"), "no schedule"),
+        (
+            MissingEstimatesError({"out": ("x", "y"), "sigma": ()}),
+            "--estimate 'out=1024x1024' --set 'sigma=1'",
+        ),
+        (ScheduledError(("blur",)), "scheduled already: blur. .*--keep"),
+    ],
+)
+def test_errors_name_the_flag_that_cures_them(schedule, pipe, capsys, error, message):
+    schedule.error = error
+    assert main(["schedule", pipe, "-q"]) == 2
+    text = capsys.readouterr().err
+    assert all(part in text for part in message.split(".*"))
+
+
+def test_compare(compare, pipe, capsys, tmp_path):
+    page = tmp_path / "page.html"
+    assert main(["compare", pipe, "-q", "--peer-time", "5s", "--report", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "Adams2019" in out
+    assert "timeout" in out
+    assert "timeout: 120 s" in page.read_text()
+    assert compare.called[1]["peer_time"] == 5.0
+    assert compare.called[1]["hand"] is None
+
+
+def test_compare_finds_the_hand_written_schedule(compare, tmp_path):
+    path = tmp_path / "f.py"
+    path.write_text("def f():\n    return b'x'\ndef hand(target):\n    return b'y'\n")
+    assert main(["compare", str(path), "-q", "--json"]) == 0
+    assert compare.called[1]["hand"](None) == b"y"
+
+
+def test_a_terminal_gets_tables(schedule, pipe, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["schedule", pipe, "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "10× faster" in out
+    assert "─" in out
