@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tilewright.halide.algorithm import Span, Type
 from tilewright.halide.contents import fill, numpy_type
-from tilewright.halide.inputs import InputError, Inputs
+from tilewright.halide.inputs import InputError, Inputs, ScalarInput
 
 # Of a buffer's first element, in bytes: as Halide aligns its own.
 _ALIGNMENT = 128
@@ -22,13 +22,15 @@ _HOST_OFFSET = 16  # of the host pointer in a halide_buffer_t
 class LivePipeline:
     """A fresh ``halide.Pipeline`` and its rebuilt parameters, by name.
 
-    `arrays` keeps the inputs' memory: Halide only points to it.
+    `arrays` keeps the inputs' memory: Halide only points to it. `boxes` are the inputs' boxes
+    as they were allocated, at least what the scheduled pipeline asks for.
     """
 
     pipeline: Any
     images: dict[str, Any]
     scalars: dict[str, Any]
     arrays: list[npt.NDArray[Any]] = field(default_factory=list)
+    boxes: dict[str, tuple[Span, ...]] = field(default_factory=dict)
 
 
 def halide_type(kind: Type) -> Any:
@@ -59,14 +61,19 @@ def deserialize(serialized: bytes, inputs: Inputs) -> LivePipeline:
         if buffer.strides and buffer.strides[0] is None and 1 in buffer.strides:
             image.dim(0).set_stride(hl.Expr())
         images[buffer.name] = image
-    scalars = {}
-    for scalar in inputs.scalars:
-        param = hl.Param(halide_type(scalar.type), scalar.name)
-        if scalar.type.code != "handle":
-            _set(param.set, scalar.name, scalar.type, scalar.value)
-        scalars[scalar.name] = param
+    scalars = {scalar.name: scalar_param(scalar) for scalar in inputs.scalars}
     parameters = {name: p.parameter() for name, p in {**images, **scalars}.items()}
     return LivePipeline(hl.deserialize_pipeline(serialized, parameters), images, scalars)
+
+
+def scalar_param(scalar: ScalarInput) -> Any:
+    """A fresh ``halide.Param`` with the scalar's name, type and value."""
+    import halide as hl
+
+    param = hl.Param(halide_type(scalar.type), scalar.name)
+    if scalar.type.code != "handle":
+        _set(param.set, scalar.name, scalar.type, scalar.value)
+    return param
 
 
 def _set(setter: Any, name: str, kind: Type, value: int | float) -> None:
@@ -107,7 +114,7 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
         for output in inputs.outputs
         for kind in output.types
     ]
-    boxes = _input_boxes(live, inputs, outputs, target)
+    boxes = live.boxes = _input_boxes(live, inputs, outputs, target)
     live.arrays.clear()
     for index, buffer in enumerate(inputs.buffers):
         box = boxes[buffer.name]
@@ -124,40 +131,39 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
 def _input_boxes(
     live: LivePipeline, inputs: Inputs, outputs: list[Any], target: Any
 ) -> dict[str, tuple[Span, ...]]:
-    """Every input's box: what is described, and what the pipeline asks for around it."""
+    """Every input's box: what is described, and what the pipeline asks for around it.
+
+    Halide answers a call with inputs that have a size but no memory by setting their bounds to
+    what it would read. (`infer_input_bounds` would start from empty inputs, and a pipeline that
+    divides by the size of one, say, has no answer then.)
+    """
+    import halide as hl
+
     boxes = {buffer.name: buffer.dims for buffer in inputs.buffers}
-    settled: set[str] = set()
-    for image in live.images.values():
-        image.reset()
-    # An input whose own bounds matter must be there before the others' needs are known. One
-    # that is pinned in some dimensions only is asked for what it needs in the rest first.
+    if all(all(buffer.pinned) for buffer in inputs.buffers):
+        return boxes
+    queries = {}
     for buffer in inputs.buffers:
-        if buffer.pinned and all(buffer.pinned):
-            settled.add(buffer.name)
-    mixed = [b for b in inputs.buffers if any(b.pinned) and not all(b.pinned)]
-    for _ in range(2 if mixed else 1):
-        for name in settled:
-            kind = next(b.type for b in inputs.buffers if b.name == name)
-            strides = next(b.strides for b in inputs.buffers if b.name == name)
-            live.images[name].set(_allocate(kind, boxes[name], strides, name)[0])
-        if len(settled) == len(inputs.buffers):
-            break
-        live.pipeline.infer_input_bounds(outputs if len(outputs) > 1 else outputs[0], target)
-        for buffer in inputs.buffers:
-            if buffer.name in settled:
-                continue
-            found = live.images[buffer.name].get()
-            if found.defined():
-                boxes[buffer.name] = tuple(
-                    span if pinned else _hull(span, found.dim(d))
-                    for d, (span, pinned) in enumerate(zip(buffer.dims, buffer.pinned, strict=True))
-                )
-            live.images[buffer.name].reset()
-        settled.update(buffer.name for buffer in mixed)
+        extents = [span.extent for span in buffer.dims]
+        query = hl.Buffer.make_bounds_query(halide_type(buffer.type), extents)
+        if buffer.dims:
+            query.set_min([span.min for span in buffer.dims])
+        live.images[buffer.name].set(query)
+        queries[buffer.name] = query
+    live.pipeline.realize(outputs, target)
+    for buffer in inputs.buffers:
+        query = queries[buffer.name]
+        boxes[buffer.name] = tuple(
+            span if pinned else _hull(span, query.dim(d))
+            for d, (span, pinned) in enumerate(zip(buffer.dims, buffer.pinned, strict=True))
+        )
+        live.images[buffer.name].reset()
     return boxes
 
 
 def _hull(span: Span, dim: Any) -> Span:
+    if dim.extent() < 1:  # it is not read
+        return span
     low = min(span.min, dim.min())
     high = max(span.max, dim.min() + dim.extent() - 1)
     return Span(low, high - low + 1)

@@ -26,6 +26,8 @@ class Candidate:
 
     - ``run()``: the work to time;
     - ``verify() -> VerifyResult``, optional: runs and checks the answer;
+    - ``recheck() -> VerifyResult``, optional: asked when ``verify`` says no, and has the last
+      word; it may build something, and has the time that a build has;
     - ``sync()``, optional: waits until a device has finished what ``run`` started;
     - ``details() -> dict``, optional: JSON data for the measurement, asked for at the end.
 

@@ -110,6 +110,8 @@ class Server:
                 job.outcome["build_seconds"] = report["seconds"]
                 job.enter("verifying")
                 self._tell(job, "built", seconds=report["seconds"])
+            elif event == "rechecking":
+                job.enter("building")
             elif event == "ready":
                 job.outcome["verified"] = report["verified"]
                 if report.get("max_error") is not None:

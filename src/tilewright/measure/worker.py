@@ -112,6 +112,9 @@ def run_worker(
         phase = "run_failed"
         if verify and hasattr(candidate, "verify"):
             result = candidate.verify()
+            if not result.ok and hasattr(candidate, "recheck"):
+                reports.send("rechecking")
+                result = candidate.recheck()
             if not result.ok:
                 reports.send(
                     "failed",
