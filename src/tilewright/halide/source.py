@@ -6,7 +6,8 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -180,13 +181,29 @@ def _run(path: str) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with _own_generators():
+            spec.loader.exec_module(module)
     except Exception as error:
         raise TilewrightError(f"{path} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(file.parent))
         del sys.modules[spec.name]
     return module
+
+
+@contextmanager
+def _own_generators() -> Iterator[None]:
+    """Set the names of registered Generators aside: a file that is run again registers anew."""
+    from halide import _generator_helpers
+
+    registry: dict[str, Any] = _generator_helpers._python_generators
+    before = dict(registry)
+    registry.clear()
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)
 
 
 def _find(module: ModuleType, path: str, name: str) -> Any:
