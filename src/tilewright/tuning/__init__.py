@@ -2,19 +2,35 @@
 
 from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError
 from tilewright.tuning.parameters import Categorical, Integer, Ordinal, Permutation, Real
+from tilewright.tuning.prior import OptimumPrior
+from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
 from tilewright.tuning.space_json import space_from_dict, space_to_dict
+from tilewright.tuning.trial import Suggestion, Trial
+from tilewright.tuning.tune import FailedError, Journal, Result, tune
+from tilewright.tuning.tuner import Tuner
+from tilewright.tuning.warm import WarmStart
 
 __all__ = [
     "Categorical",
     "ConfigurationError",
     "ConstraintError",
+    "FailedError",
     "Integer",
+    "Journal",
+    "OptimumPrior",
     "Ordinal",
     "Permutation",
     "Real",
+    "Result",
+    "Settings",
     "Space",
     "SpaceError",
+    "Suggestion",
+    "Trial",
+    "Tuner",
+    "WarmStart",
     "space_from_dict",
     "space_to_dict",
+    "tune",
 ]

@@ -21,6 +21,7 @@ from tilewright.tuning.parameters import (
     Categorical,
     Integer,
     Metric,
+    Ordinal,
     Parameter,
     Permutation,
     Real,
@@ -79,13 +80,18 @@ class _Part:
                 out[:, 1] = absent * 0.5
 
 
-def encoder(space: Space, *, logs: bool = True, metric: Metric | None = None) -> Encoder:
+def encoder(
+    space: Space, *, logs: bool = True, metric: Metric | None = None, alignment: bool = True
+) -> Encoder:
     """The embedding of a space.
 
     Args:
         space: the space.
         logs: use logarithmic distances where a parameter's scale asks for them.
         metric: a permutation metric in place of each parameter's own.
+        alignment: give a number that is a power of two in some values and not in others a
+            second distance, between the logarithms of its values' odd parts: hardware likes
+            96 to be far from 64 and 128, however close they are in size.
     """
     labels: list[str] = []
     blocks: list[int] = []
@@ -95,6 +101,11 @@ def encoder(space: Space, *, logs: bool = True, metric: Metric | None = None) ->
         if part is not None:
             blocks += [len(labels)] * (part.columns.stop - part.columns.start)
             labels.append(p.name)
+            parts.append(part)
+        part = _alignment(space, p, len(blocks)) if alignment else None
+        if part is not None:
+            blocks.append(len(labels))
+            labels.append(f"{p.name} (odd part)")
             parts.append(part)
     return Encoder(space, tuple(labels), np.array(blocks, dtype=np.int64), tuple(parts))
 
@@ -138,6 +149,25 @@ def _part(
     return _Part(slice(start, start + table.shape[1]), source, table, p)
 
 
+def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
+    """The odd parts of a parameter's values, on a log scale from 0 to 1, where they differ."""
+    if isinstance(p, Integer):
+        values: Sequence[Any] = range(p.low, p.high + 1) if len(p) <= _LISTED else ()
+    elif isinstance(p, Ordinal):
+        values = p.values
+    else:
+        return None
+    if not values or not all(isinstance(v, int) and v > 0 for v in values):
+        return None
+    odd = np.array([math.log(v // (v & -v)) for v in values])
+    if np.ptp(odd) == 0:
+        return None
+    table = (odd / odd.max())[:, None]
+    if p.when is not None:
+        table = np.append(table, [[float(table.mean())]], axis=0)
+    return _Part(slice(start, start + 1), space.columns[p.name], table, p)
+
+
 def _with_absent(table: Array) -> Array:
     """The table with one row more, for the absent parameter: the middle, and half away."""
     marked = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
@@ -169,7 +199,7 @@ def _permutation_points(places: Array, metric: Metric) -> Array:
         return np.asarray(before / math.sqrt(len(pairs)))
     corners = (places[:, :, None] == np.arange(n)).reshape(len(places), n * n)
     if metric == "hamming":
-        return corners / math.sqrt(2.0 * n)
+        return np.asarray(corners / math.sqrt(2.0 * n))
     return _naive_points(places)
 
 

@@ -20,7 +20,7 @@ _BOUND = (math.log(1e-2), math.log(1e2))
 
 @dataclass(frozen=True)
 class Priors:
-    """Priors of the hyperparameters; the inputs' largest distance is one, the outputs' variance one.
+    """Priors of the hyperparameters, for distances up to one and outputs of variance one.
 
     The length scales and the signal variance have gamma densities (shape, rate); the
     logarithm of the noise variance is normal (mean, standard deviation).
@@ -101,9 +101,10 @@ class Posterior:
         other._norms = np.append(self._norms, norms)
         other.outputs = np.append(self.outputs, outputs)
         below = cross @ self.inverse_factor.T
-        corner = _matern(
-            _squared_distances(scaled, norms, scaled, norms), self.hyper.signal
-        ) - below @ below.T
+        corner = (
+            _matern(_squared_distances(scaled, norms, scaled, norms), self.hyper.signal)
+            - below @ below.T
+        )
         corner.flat[:: len(corner) + 1] += self.hyper.noise + 1e-9 * self.hyper.signal
         small, failed = lapack.dpotrf(corner, lower=1, clean=1)
         if failed:
@@ -136,7 +137,8 @@ def _squared_distances(a: Array, a_norms: Array, b: Array, b_norms: Array) -> Ar
     squared *= -2.0
     squared += a_norms[:, None]
     squared += b_norms
-    return np.maximum(squared, 0.0, out=squared)
+    np.maximum(squared, 0.0, out=squared)
+    return squared
 
 
 def _matern(squared: Array, signal: float) -> Array:
@@ -173,9 +175,11 @@ class MarginalLikelihood:
         self.rows, self.columns = np.tril_indices(self.count, -1)
         difference = (points[self.rows] - points[self.columns]) ** 2
         size = int(blocks.max()) + 1 if len(blocks) else 0
-        self.squared = np.stack(
-            [difference[:, blocks == b].sum(axis=1) for b in range(size)]
-        ) if size else np.zeros((0, len(self.rows)))
+        self.squared = (
+            np.stack([difference[:, blocks == b].sum(axis=1) for b in range(size)])
+            if size
+            else np.zeros((0, len(self.rows)))
+        )
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient at ``theta``, logarithms as in `Hyperparameters`."""
@@ -244,7 +248,7 @@ def fit(
     size = len(likelihood.squared) + 2
     candidates: list[Array] = []
     if draws:
-        scored = []
+        scored: list[tuple[float, int, Array]] = []
         for _ in range(draws):
             theta = np.empty(size)
             theta[:-2] = np.log(10.0) * rng.uniform(-1.0, 1.0, size - 2)

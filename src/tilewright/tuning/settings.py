@@ -19,12 +19,14 @@ class Settings:
             the number of parameters, at most 10.
         log_objective: model the logarithm of the objective where all values are positive.
         log_parameters: measure distances on a log scale where a parameter asks for it.
+        alignment: tell numbers apart also by their odd part (see `encoder`).
         metric: a metric for all permutations in place of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
         feasibility: weigh by the probability that a configuration does not fail.
         feasibility_limit: draw a least probability of feasibility at each decision.
         biased_sampling: sample as ATF does, for comparison.
         local_search: climb from the best sampled configurations.
+        local: the share of decisions that stay within one parameter of the best configuration.
         samples: configurations sampled to start from.
         climbs: how many of them are climbed from.
         repeats: whether a configuration may be asked again.
@@ -34,12 +36,14 @@ class Settings:
     initial: int | None = None
     log_objective: bool = True
     log_parameters: bool = True
+    alignment: bool = True
     metric: Metric | None = None
     priors: Priors = field(default_factory=Priors)
     feasibility: bool = True
     feasibility_limit: bool = True
     biased_sampling: bool = False
     local_search: bool = True
+    local: float = 0.0
     samples: int = 600
     climbs: int = 5
     repeats: bool = False

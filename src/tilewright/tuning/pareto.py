@@ -1,0 +1,43 @@
+"""Several objectives: the Pareto front, and one objective drawn from them a decision."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def front(values: Array) -> list[int]:
+    """The rows, shape (n, objectives), that no other row betters in every objective."""
+    kept = []
+    for i, row in enumerate(values):
+        no_worse = (values <= row).all(axis=1)
+        better = (values < row).any(axis=1)
+        if not (no_worse & better).any():
+            kept.append(i)
+    return kept
+
+
+def scalarise(values: Array, rng: np.random.Generator) -> Array:
+    """One positive value a row by an augmented Chebyshev norm with random weights (ParEGO).
+
+    Each objective is taken by its logarithm where all are positive, then mapped to [0, 1] by
+    what has been seen. Rows with NaN stay NaN.
+
+    Source: Knowles, ParEGO, IEEE Transactions on Evolutionary Computation 10(1), 2006.
+    """
+    valid = ~np.isnan(values).any(axis=1)
+    result = np.full(len(values), np.nan)
+    if not valid.any():
+        return result
+    seen = values[valid]
+    logs = (seen > 0).all(axis=0)
+    seen = np.where(logs, np.log(np.where(logs, seen, 1.0)), seen)
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    unit = (seen - low) / np.where(high > low, high - low, 1.0)
+    weights = rng.dirichlet(np.ones(values.shape[1]))
+    weighted = unit * weights
+    result[valid] = np.exp(weighted.max(axis=1) + 0.05 * weighted.sum(axis=1))
+    return result

@@ -1,0 +1,59 @@
+"""Where the user expects the optimum (PiBO)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.tuning.errors import ConfigurationError
+from tilewright.tuning.parameters import Permutation, Real
+from tilewright.tuning.space import Space
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class OptimumPrior:
+    """Weights of parameters' values: how much likelier than weight 1 the optimum has them.
+
+    ``weights`` maps a discrete parameter's name to its values' weights (1 where left out), or
+    a real parameter's name to (centre, spread): a normal density around the centre. The
+    weights multiply the expected improvement, with an exponent ``strength`` / n that falls
+    with the number n of evaluations, so that a wrong prior is overcome.
+
+    Source: Hvarfner et al., PiBO: Augmenting Acquisition Functions with User Beliefs, 2022.
+    """
+
+    weights: Mapping[str, Mapping[Any, float] | tuple[float, float]]
+    strength: float = 10.0
+
+    def log(self, space: Space, codes: Array) -> Array:
+        """Logarithm of the prior at codes, up to a constant, shape (count,).
+
+        Raises:
+            ConfigurationError: an unknown name, or a weight that is not above zero.
+        """
+        columns = space.value_columns(codes)
+        result = np.zeros(len(codes))
+        for name, weights in self.weights.items():
+            if name not in space.index or isinstance(space[name], Permutation):
+                raise ConfigurationError(f"the prior names {name!r}: not a parameter with values")
+            column = columns[name]
+            if isinstance(weights, tuple):
+                if not isinstance(space[name], Real) or weights[1] <= 0:
+                    raise ConfigurationError(f"the prior of {name} is not (centre, spread > 0)")
+                result -= 0.5 * ((column - weights[0]) / weights[1]) ** 2
+                continue
+            for value, weight in weights.items():
+                if not weight > 0:
+                    raise ConfigurationError(f"the prior of {name}: weight {weight} is not above 0")
+                result[column == value] += np.log(weight)
+        return result
+
+    def tempered(self, space: Space, evaluations: int) -> Callable[[Array], Array]:
+        """What to add to the logarithm of the acquisition after so many evaluations."""
+        power = self.strength / max(1, evaluations)
+        return lambda codes: power * self.log(space, codes)

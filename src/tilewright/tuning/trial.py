@@ -1,0 +1,112 @@
+"""What the tuner asks and what it is told."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.tuning.space import Configuration
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A configuration to evaluate next.
+
+    ``index`` counts decisions from zero. ``origin`` says where it came from: ``queue``,
+    ``random`` or ``model``. ``theta`` are the model's hyperparameters after this decision and
+    ``expected`` the improvement it expects, as a share of the best value.
+    """
+
+    index: int
+    configuration: Configuration
+    origin: str
+    theta: tuple[float, ...] = ()
+    expected: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration with what came of it.
+
+    ``status`` is one of `tilewright.measure.STATUSES`; ``values`` has one entry an objective
+    (smaller is better), empty where it failed. ``lower_bound`` says that the evaluation was
+    cut short, so that the truth is no better than the value.
+    """
+
+    suggestion: Suggestion
+    status: str
+    values: tuple[float, ...] = ()
+    lower_bound: bool = False
+    message: str = ""
+    seconds: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did not fail."""
+        return self.status == "ok"
+
+    @property
+    def value(self) -> float:
+        """The first objective; infinite where it failed."""
+        return self.values[0] if self.ok else math.inf
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that was evaluated."""
+        return self.suggestion.configuration
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` reads it back exactly."""
+        asked = self.suggestion
+        return {
+            "index": asked.index,
+            "configuration": plain(asked.configuration),
+            "origin": asked.origin,
+            "theta": list(asked.theta),
+            "expected": asked.expected,
+            "status": self.status,
+            "values": list(self.values),
+            "lower_bound": self.lower_bound,
+            "message": self.message,
+            "seconds": self.seconds,
+            "details": dict(self.details),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Trial:
+        """Read what `to_json` wrote."""
+        asked = Suggestion(
+            data["index"],
+            unplain(data["configuration"]),
+            data["origin"],
+            tuple(data["theta"]),
+            data["expected"],
+        )
+        return Trial(
+            asked,
+            data["status"],
+            tuple(data["values"]),
+            data["lower_bound"],
+            data["message"],
+            data["seconds"],
+            data["details"],
+        )
+
+
+def plain(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as JSON data: permutations become lists."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in configuration.items()}
+
+
+def unplain(configuration: Mapping[str, Any]) -> Configuration:
+    """A configuration of JSON data: lists become permutations."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in configuration.items()}
+
+
+def middle(values: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """The median of each objective over repeated measurements."""
+    return tuple(statistics.median(column) for column in zip(*values, strict=True))

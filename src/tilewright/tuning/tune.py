@@ -1,0 +1,255 @@
+"""Tune a function: ask, evaluate (one at a time or many), record, tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilewright.measure.candidate import Measurement
+from tilewright.tuning.prior import OptimumPrior
+from tilewright.tuning.settings import Settings
+from tilewright.tuning.space import Configuration, Space
+from tilewright.tuning.trial import Suggestion, Trial, plain
+from tilewright.tuning.tuner import Tuner
+from tilewright.tuning.warm import WarmStart
+
+Outcome: TypeAlias = float | Sequence[float] | Measurement | Mapping[str, Any] | None
+Objective: TypeAlias = Callable[[Configuration], Outcome]
+
+
+class FailedError(Exception):
+    """Raised by an objective to say how a configuration failed.
+
+    ``status`` is one of `tilewright.measure.STATUSES`.
+    """
+
+    def __init__(self, status: str, message: str = "") -> None:
+        super().__init__(status, message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tuning run found.
+
+    ``best`` is None where nothing worked. ``stopped`` says why it ended: ``budget``,
+    ``time``, ``converged``, ``exhausted`` or ``interrupted``.
+    """
+
+    best: Trial | None
+    trials: tuple[Trial, ...]
+    stopped: str
+    tuner: Tuner
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The Pareto front, for several objectives."""
+        return self.tuner.pareto
+
+
+class Journal:
+    """Where trials are kept: `add` returns when a trial is safe, `load` gives earlier ones."""
+
+    def load(self) -> list[Trial]:
+        """The trials of earlier runs, in their order."""
+        return []
+
+    def add(self, trial: Trial) -> None:
+        """Keep a trial; it is safe when this returns."""
+
+
+def tune(
+    objective: Objective,
+    space: Space,
+    budget: int = 50,
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    queue: Sequence[Mapping[str, Any]] = (),
+    objectives: int = 1,
+    prior: OptimumPrior | None = None,
+    warm: WarmStart | None = None,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    journal: Journal | None = None,
+    time_limit: float | None = None,
+    converge: float | None = None,
+    confirm: int = 0,
+    on_trial: Callable[[Trial, Tuner], object] | None = None,
+) -> Result:
+    """Find a configuration of small objective in ``budget`` evaluations.
+
+    Args:
+        objective: called with a configuration, a dictionary. It returns a number, one number
+            an objective, a `Measurement` (its median counts), or the keyword arguments of
+            `Tuner.tell` as a dictionary. It fails by returning None, by raising `FailedError`
+            or any other exception, or with a number that is not finite.
+        space: the search space.
+        budget: evaluations, those of earlier runs in the journal included.
+        seed, settings, queue, objectives, prior, warm: as for `Tuner`.
+        executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
+            Without one, a single job runs in this thread and more in a pool of threads.
+        jobs: evaluations under way at once.
+        journal: keeps every trial before the next decision, and gives those of earlier runs.
+        time_limit: seconds after which no evaluation is started.
+        converge: stop when the model expects to gain less than this share (see
+            `Tuner.exhausted`).
+        confirm: evaluate the best few configurations this many times more at the end, in
+            turns, and compare medians: for noisy objectives. Not counted in the budget.
+        on_trial: called after each trial, with the trial and the tuner.
+
+    Ctrl-C ends the run and returns what was found; a second one is not caught.
+    """
+    tuner = Tuner(
+        space,
+        seed=seed,
+        settings=settings,
+        queue=queue,
+        objectives=objectives,
+        prior=prior,
+        warm=warm,
+    )
+    journal = journal or Journal()
+    tuner.restore(journal.load())
+    run = _Run(tuner, objective, journal, on_trial)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    own: ThreadPoolExecutor | None = None
+    stopped = "interrupted"
+    if executor is None and jobs > 1:
+        executor = own = ThreadPoolExecutor(jobs)
+    try:
+        stopped = run.search(budget, executor, jobs, deadline, converge)
+        if confirm:
+            run.confirm(confirm, deadline)
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+        run.cancel()
+    finally:
+        if own is not None:
+            own.shutdown(wait=stopped != "interrupted", cancel_futures=True)
+    return Result(tuner.best, tuple(tuner.trials), stopped, tuner)
+
+
+class _Run:
+    """The loop's state: the tuner, and the evaluations under way."""
+
+    def __init__(
+        self,
+        tuner: Tuner,
+        objective: Objective,
+        journal: Journal,
+        on_trial: Callable[[Trial, Tuner], object] | None,
+    ) -> None:
+        self.tuner = tuner
+        self.objective = objective
+        self.journal = journal
+        self.on_trial = on_trial
+        self.under_way: dict[Future[dict[str, Any]], Suggestion] = {}
+
+    def search(
+        self,
+        budget: int,
+        executor: Executor | None,
+        jobs: int,
+        deadline: float | None,
+        converge: float | None,
+    ) -> str:
+        while len(self.tuner.trials) < budget:
+            if deadline is not None and time.monotonic() >= deadline:
+                self._drain()
+                return "time"
+            if converge is not None and self.tuner.exhausted(converge):
+                self._drain()
+                return "converged"
+            room = min(jobs, budget - len(self.tuner.trials)) - len(self.under_way)
+            asked = self.tuner.ask() if room > 0 else None
+            if asked is None and not self.under_way:
+                return "exhausted"
+            if asked is not None:
+                if executor is None:
+                    self._tell(asked, evaluate(self.objective, asked.configuration))
+                else:
+                    future = executor.submit(evaluate, self.objective, asked.configuration)
+                    self.under_way[future] = asked
+            if executor is not None and (room <= 1 or asked is None):
+                self._collect()
+        self._drain()
+        return "budget"
+
+    def confirm(self, repeats: int, deadline: float | None) -> None:
+        """Evaluate the leaders again, in turns, so that a drift of the machine hits all."""
+        leaders = self.tuner.leaders(3)
+        for _ in range(repeats):
+            for trial in leaders:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return
+                outcome = evaluate(self.objective, trial.configuration)
+                again = Suggestion(self.tuner.decisions, trial.configuration, "confirm")
+                self._tell(again, outcome)
+
+    def _collect(self) -> None:
+        done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
+        # several may have ended: told in the order they were asked
+        for future in sorted(done, key=lambda f: self.under_way[f].index):
+            asked = self.under_way.pop(future)
+            error = future.exception()
+            if error is not None:
+                outcome = {"status": "crashed", "message": f"the worker was lost: {error}"}
+            else:
+                outcome = future.result()
+            self._tell(asked, outcome)
+
+    def _drain(self) -> None:
+        while self.under_way:
+            self._collect()
+
+    def cancel(self) -> None:
+        for future in self.under_way:
+            future.cancel()
+
+    def _tell(self, asked: Suggestion, outcome: dict[str, Any]) -> None:
+        trial = self.tuner.tell(asked, outcome.pop("value", None), **outcome)
+        self.journal.add(trial)
+        if self.on_trial is not None:
+            self.on_trial(trial, self.tuner)
+
+
+def evaluate(objective: Objective, configuration: Configuration) -> dict[str, Any]:
+    """Call the objective; what came of it as keyword arguments of `Tuner.tell`."""
+    started = time.perf_counter()
+    try:
+        outcome = told(objective(dict(configuration)))
+    except FailedError as failure:
+        outcome = {"status": failure.status, "message": failure.message}
+    except MemoryError:
+        outcome = {"status": "out_of_memory", "message": "MemoryError"}
+    except Exception as error:
+        outcome = {"status": "run_failed", "message": f"{type(error).__name__}: {error}"}
+    outcome.setdefault("seconds", time.perf_counter() - started)
+    return outcome
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What an objective returned as keyword arguments of `Tuner.tell`."""
+    if outcome is None:
+        return {"status": "run_failed", "message": "the objective returned None"}
+    if isinstance(outcome, Measurement):
+        result: dict[str, Any] = {"status": outcome.status, "message": outcome.message}
+        if outcome.ok:
+            result |= {"value": outcome.median, "lower_bound": outcome.lower_bound}
+        return result
+    if isinstance(outcome, Mapping):
+        return dict(outcome)
+    return {"value": outcome}
+
+
+def show(trial: Trial, tuner: Tuner) -> None:
+    """Print a line a trial: an ``on_trial`` for scripts."""
+    best = tuner.best
+    text = f"{trial.values[0]:.6g}" if trial.ok else trial.status
+    so_far = "-" if best is None else f"{best.value:.6g}"
+    print(f"{len(tuner.trials):4d}  {text:>12}  best {so_far}  {plain(trial.configuration)}")

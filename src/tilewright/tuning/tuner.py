@@ -1,0 +1,289 @@
+"""The tuner: ask for a configuration, tell what came of it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from tilewright.measure.candidate import STATUSES
+from tilewright.tuning.encoding import encoder
+from tilewright.tuning.errors import ConfigurationError
+from tilewright.tuning.pareto import front, scalarise
+from tilewright.tuning.prior import OptimumPrior
+from tilewright.tuning.proposal import Observations, Proposal, propose, random_proposal
+from tilewright.tuning.settings import Settings
+from tilewright.tuning.space import Space
+from tilewright.tuning.trial import Suggestion, Trial, middle
+from tilewright.tuning.warm import WarmStart
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Tuner:
+    """Bayesian optimisation over a space, by `ask` and `tell` (smaller is better).
+
+    Every decision is a function of the seed, its index and what had been told before, so a
+    run that is restored from its trials goes on as if it had never stopped.
+
+    Args:
+        space: the search space.
+        seed: the seed of all random choices.
+        settings: the pieces of the search; the defaults are meant for every problem.
+        queue: configurations to ask first, such as a compiler's default or an expert's.
+        objectives: how many values each evaluation is told.
+        prior: where the user expects the optimum, or None.
+        warm: evaluations of a similar problem, or None.
+
+    Raises:
+        ConfigurationError: a queued configuration is not feasible.
+
+    Example:
+        >>> from tilewright.tuning import Integer, Space, Tuner
+        >>> tuner = Tuner(Space([Integer("x", 0, 20)]), seed=1)
+        >>> for _ in range(15):
+        ...     asked = tuner.ask()
+        ...     told = tuner.tell(asked, (asked.configuration["x"] - 13) ** 2)
+        >>> tuner.best.configuration
+        {'x': 13}
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        settings: Settings | None = None,
+        queue: Sequence[Mapping[str, Any]] = (),
+        objectives: int = 1,
+        prior: OptimumPrior | None = None,
+        warm: WarmStart | None = None,
+    ) -> None:
+        self.space = space
+        self.seed = seed
+        self.settings = settings or Settings()
+        self.objectives = objectives
+        self.prior = prior
+        self.warm = warm
+        self.trials: list[Trial] = []
+        self.pending: dict[int, Suggestion] = {}
+        self._encoder = encoder(
+            space,
+            logs=self.settings.log_parameters,
+            metric=self.settings.metric,
+            alignment=self.settings.alignment,
+        )
+        self._queue = [self._checked(configuration) for configuration in queue]
+        if warm is not None:
+            self._queue += warm.leaders(space)
+        self._next = 0
+        self._theta: tuple[float, ...] = ()
+        self._codes: dict[bytes, Array] = {}
+        self._told: dict[bytes, list[Trial]] = {}
+
+    def _checked(self, configuration: Mapping[str, Any]) -> Array:
+        code = self.space.encode(configuration)
+        if not self.space.contains(code[None])[0]:
+            raise ConfigurationError(
+                f"the queued configuration {dict(configuration)} breaks a known constraint"
+            )
+        return code
+
+    # -- asking --------------------------------------------------------------------------
+
+    def ask(self) -> Suggestion | None:
+        """The next configuration to evaluate, or None when every one has been asked.
+
+        Several may be pending at once; the model then expects of those what it predicts.
+        """
+        index = self._next
+        rng = np.random.default_rng([self.seed, index])
+        taken = set(self._told) | {self._key(s.configuration) for s in self.pending.values()}
+        # the matrices are small: more threads would only wait for one another
+        with _threads().limit(limits=1):
+            chosen = self._choose(rng, taken)
+        if chosen is None:
+            return None
+        self._next = index + 1
+        if chosen.theta:
+            self._theta = chosen.theta
+        configuration = self.space.decode(chosen.code)
+        asked = Suggestion(index, configuration, chosen.origin, chosen.theta, chosen.expected)
+        self.pending[index] = asked
+        return asked
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions have been taken: the index of the next one."""
+        return self._next
+
+    def _choose(self, rng: np.random.Generator, taken: set[bytes]) -> Proposal | None:
+        while self._queue:
+            code = self._queue.pop(0)
+            if self.space.key(code) not in taken:
+                return Proposal(code, "queue")
+        if not self.settings.repeats and not self.space.reals and len(taken) >= self.space.count:
+            return None
+        seen = self._observations(rng)
+        enough = len(taken) >= self._initial() and int(seen.valid.sum()) >= 2
+        if not enough:
+            return random_proposal(self.space, self.settings, rng, taken)
+        waiting = [self.space.encode(s.configuration) for s in self.pending.values()]
+        pending = np.array(waiting).reshape(len(waiting), self.space.width)
+        return propose(
+            self.space,
+            self._encoder,
+            seen,
+            pending,
+            self.settings,
+            rng,
+            taken,
+            self._theta,
+            self._bias(),
+        )
+
+    def _initial(self) -> int:
+        if self.settings.initial is not None:
+            return self.settings.initial
+        return min(10, len(self._encoder.labels) + 1)
+
+    def _bias(self) -> Any:
+        """The logarithm of the user's prior at codes, tempered as evidence comes in."""
+        if self.prior is None:
+            return None
+        return self.prior.tempered(self.space, len(self._told))
+
+    def _observations(self, rng: np.random.Generator) -> Observations:
+        codes = np.array(list(self._codes.values())).reshape(len(self._codes), self.space.width)
+        table = np.full((len(self._codes), self.objectives), math.nan)
+        bounded = np.zeros(len(self._codes), dtype=bool)
+        for row, key in enumerate(self._codes):
+            good = [t for t in self._told[key] if t.ok]
+            if good and len(good) * 2 > len(self._told[key]):
+                table[row] = middle([t.values for t in good])
+                bounded[row] = all(t.lower_bound for t in good)
+        values = table[:, 0] if self.objectives == 1 else scalarise(table, rng)
+        return Observations(codes, values, bounded)
+
+    def _key(self, configuration: Mapping[str, Any]) -> bytes:
+        return self.space.key(self.space.encode(configuration))
+
+    # -- telling -------------------------------------------------------------------------
+
+    def tell(
+        self,
+        asked: Suggestion | Mapping[str, Any],
+        value: float | Sequence[float] | None = None,
+        *,
+        status: str = "ok",
+        lower_bound: bool = False,
+        message: str = "",
+        seconds: float | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> Trial:
+        """Tell what came of a suggestion, or of any configuration of the space.
+
+        Args:
+            asked: the suggestion, or a configuration that was not asked for.
+            value: the objective, one number an objective; None where it failed.
+            status: ``ok``, or how it failed (see `tilewright.measure.STATUSES`). A value
+                that is not a finite number counts as ``run_failed``.
+            lower_bound: the evaluation was cut short, the value is no worse than the truth.
+            message: why it failed.
+            seconds: how long the evaluation took.
+            details: JSON data to keep with the trial.
+
+        Raises:
+            ConfigurationError: the configuration is not one of the space's.
+            ValueError: an unknown status, or a wrong number of values.
+        """
+        if status not in STATUSES:
+            raise ValueError(f"unknown status {status!r}; the statuses are {', '.join(STATUSES)}")
+        if not isinstance(asked, Suggestion):
+            code = self.space.encode(asked)
+            asked = Suggestion(self._next, self.space.decode(code), "told")
+            self._next += 1
+        values = () if value is None or status != "ok" else _numbers(value)
+        if status == "ok" and len(values) != self.objectives:
+            raise ValueError(f"{len(values)} values were told for {self.objectives} objectives")
+        if not all(math.isfinite(v) for v in values):
+            message = message or f"the objective is not a finite number: {list(values)}"
+            status, values = "run_failed", ()
+        trial = Trial(asked, status, values, lower_bound, message, seconds, dict(details or {}))
+        self._add(trial)
+        return trial
+
+    def _add(self, trial: Trial) -> None:
+        code = self.space.encode(trial.configuration)
+        key = self.space.key(code)
+        self._codes.setdefault(key, code)
+        self._told.setdefault(key, []).append(trial)
+        self.trials.append(trial)
+        self.pending.pop(trial.suggestion.index, None)
+
+    def restore(self, trials: Iterable[Trial]) -> None:
+        """Take up the trials of an earlier run of the same space and seed, in their order."""
+        for trial in trials:
+            self._add(trial)
+            self._next = max(self._next, trial.suggestion.index + 1)
+            if trial.suggestion.theta:
+                self._theta = trial.suggestion.theta
+        asked = set(self._told)
+        self._queue = [code for code in self._queue if self.space.key(code) not in asked]
+
+    # -- what was found ------------------------------------------------------------------
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial by the first objective, repeated measurements by their median."""
+        best: tuple[float, Trial] | None = None
+        for trials in self._told.values():
+            good = [t for t in trials if t.ok and not t.lower_bound]
+            if good:
+                value = middle([t.values for t in good])[0]
+                if best is None or value < best[0]:
+                    best = (value, good[0])
+        return None if best is None else best[1]
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials that no other betters in every objective, the best first in the first."""
+        good = [t for t in self.trials if t.ok and not t.lower_bound]
+        if not good:
+            return []
+        kept = front(np.array([t.values for t in good]))
+        return sorted((good[i] for i in kept), key=lambda t: t.values)
+
+    def leaders(self, count: int) -> list[Trial]:
+        """The best ``count`` configurations, each once, best first."""
+        scored: list[tuple[float, int, Trial]] = []
+        for trials in self._told.values():
+            good = [t for t in trials if t.ok and not t.lower_bound]
+            if good:
+                scored.append((middle([t.values for t in good])[0], len(scored), good[0]))
+        return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])[:count]]
+
+    def exhausted(self, tolerance: float = 0.005, patience: int = 5) -> bool:
+        """Whether another evaluation is unlikely to pay: the stopping rule.
+
+        True when each of the last ``patience`` decisions of the model expected to better the
+        best value by less than ``tolerance`` of it.
+        """
+        expected = [t.suggestion.expected for t in self.trials if t.suggestion.origin == "model"]
+        recent = expected[-patience:]
+        return len(recent) == patience and all(e is not None and e < tolerance for e in recent)
+
+
+@functools.cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
+    if isinstance(value, Sequence):
+        return tuple(float(v) for v in value)
+    return (float(value),)

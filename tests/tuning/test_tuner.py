@@ -1,0 +1,216 @@
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tilewright.tuning import (
+    Categorical,
+    ConfigurationError,
+    Integer,
+    OptimumPrior,
+    Ordinal,
+    Permutation,
+    Settings,
+    Space,
+    Trial,
+    Tuner,
+    WarmStart,
+)
+
+SPACE = Space(
+    [
+        Ordinal("tile", (1, 2, 4, 8, 16, 32, 64), scale="log"),
+        Integer("unroll", 1, 8),
+        Categorical("schedule", ("static", "dynamic", "guided")),
+        Permutation("order", 3),
+    ],
+    ["unroll <= tile"],
+)
+
+
+def cost(c):
+    """A stand-in for run time with one best configuration."""
+    time = 1 + abs(math.log2(c["tile"]) - 4) + 0.1 * abs(c["unroll"] - 4)
+    time += {"static": 0.0, "dynamic": 0.3, "guided": 0.2}[c["schedule"]]
+    return time + 0.2 * sum((a - b) ** 2 for a, b in zip(c["order"], (2, 0, 1), strict=True))
+
+
+def fails(c):
+    return c["tile"] * c["unroll"] > 96
+
+
+def drive(tuner, count, objective=cost):
+    for _ in range(count):
+        asked = tuner.ask()
+        if fails(asked.configuration):
+            tuner.tell(asked, status="crashed")
+        else:
+            tuner.tell(asked, objective(asked.configuration))
+    return tuner
+
+
+def test_it_finds_the_best_in_a_few_dozen_evaluations():
+    found = [drive(Tuner(SPACE, seed=s), 45).best.value for s in range(3)]
+    assert np.median(found) == pytest.approx(1.0)
+
+
+def test_no_configuration_is_asked_twice_and_all_are_feasible():
+    tuner = drive(Tuner(SPACE, seed=0), 60)
+    keys = {SPACE.key(SPACE.encode(t.configuration)) for t in tuner.trials}
+    assert len(keys) == 60
+    assert all(SPACE.is_feasible(t.configuration) for t in tuner.trials)
+
+
+def test_a_small_space_is_exhausted_and_then_nothing_is_asked():
+    space = Space([Integer("x", 0, 6), Integer("y", 0, 1)], ["x != 3 or y == 0"])
+    tuner = Tuner(space, seed=0)
+    for _ in range(13):
+        asked = tuner.ask()
+        tuner.tell(asked, float(asked.configuration["x"]))
+    assert tuner.ask() is None
+
+
+def test_repeats_are_asked_only_where_allowed():
+    space = Space([Integer("x", 0, 3)])
+    tuner = Tuner(space, settings=Settings(repeats=True))
+    for _ in range(12):
+        asked = tuner.ask()
+        tuner.tell(asked, float(asked.configuration["x"]) + 1)
+    assert len(tuner.trials) == 12
+
+
+def test_a_restored_run_decides_as_the_uninterrupted_one():
+    whole = drive(Tuner(SPACE, seed=5), 26)
+    texts = [json.dumps(t.to_json()) for t in whole.trials[:17]]
+    resumed = Tuner(SPACE, seed=5)
+    resumed.restore(Trial.from_json(json.loads(text)) for text in texts)
+    drive(resumed, 9)
+    assert [t.suggestion for t in resumed.trials] == [t.suggestion for t in whole.trials]
+
+
+def test_other_seeds_decide_otherwise():
+    first, second = (drive(Tuner(SPACE, seed=s), 8) for s in (1, 2))
+    assert [t.configuration for t in first.trials] != [t.configuration for t in second.trials]
+
+
+def test_hidden_constraints_are_learned():
+    share = [
+        np.mean([t.ok for s in (1, 2) for t in drive(Tuner(SPACE, seed=s, settings=c), 35).trials])
+        for c in (Settings(), Settings(feasibility=False, feasibility_limit=False))
+    ]
+    assert share[0] > share[1] + 0.05
+
+
+def test_the_queue_is_asked_first():
+    queue = [
+        {"tile": 8, "unroll": 2, "schedule": "static", "order": (0, 1, 2)},
+        {"tile": 4, "unroll": 4, "schedule": "guided", "order": (2, 1, 0)},
+    ]
+    tuner = Tuner(SPACE, queue=queue)
+    asked = [tuner.ask() for _ in range(3)]
+    assert [a.configuration for a in asked[:2]] == queue
+    assert [a.origin for a in asked] == ["queue", "queue", "random"]
+    with pytest.raises(ConfigurationError, match="breaks a known constraint"):
+        Tuner(SPACE, queue=[{**queue[0], "tile": 1}])
+
+
+def test_pending_suggestions_differ_from_one_another():
+    tuner = drive(Tuner(SPACE, seed=3), 14)
+    asked = [tuner.ask() for _ in range(8)]
+    keys = {SPACE.key(SPACE.encode(a.configuration)) for a in asked}
+    assert len(keys) == 8
+    for a in reversed(asked):
+        tuner.tell(a, cost(a.configuration))
+    assert tuner.pending == {}
+    assert len(tuner.trials) == 22
+
+
+def test_what_is_told_is_checked():
+    tuner = Tuner(SPACE)
+    asked = tuner.ask()
+    with pytest.raises(ValueError, match="unknown status"):
+        tuner.tell(asked, status="slow")
+    with pytest.raises(ValueError, match="2 values"):
+        tuner.tell(asked, (1.0, 2.0))
+    assert tuner.tell(asked, math.nan).status == "run_failed"
+    assert tuner.best is None
+    with pytest.raises(ConfigurationError):
+        tuner.tell({"tile": 3}, 1.0)
+    tuner.tell({"tile": 8, "unroll": 2, "schedule": "static", "order": (0, 1, 2)}, 2.0)
+    assert tuner.best.value == 2.0
+
+
+def test_lower_bounds_and_outliers_are_not_the_best():
+    tuner = Tuner(SPACE)
+    a = {"tile": 8, "unroll": 2, "schedule": "static", "order": (0, 1, 2)}
+    b = {"tile": 4, "unroll": 2, "schedule": "static", "order": (0, 1, 2)}
+    tuner.tell(a, 0.5, lower_bound=True)
+    assert tuner.best is None
+    for value in (0.1, 3.0, 3.1):
+        tuner.tell(b, value)
+    tuner.tell({**a, "unroll": 1}, 2.0)
+    assert tuner.best.configuration == {**a, "unroll": 1}
+    assert [t.configuration for t in tuner.leaders(5)] == [{**a, "unroll": 1}, b]
+
+
+def test_several_objectives_have_a_front():
+    space = Space([Integer("x", 0, 30), Integer("y", 0, 30)])
+    tuner = Tuner(space, seed=0, objectives=2)
+    for _ in range(50):
+        asked = tuner.ask()
+        x, y = asked.configuration["x"], asked.configuration["y"]
+        tuner.tell(asked, (1 + x + 5 * y, 1 + (30 - x) + 5 * y))
+    front = tuner.pareto
+    assert len(front) >= 8
+    assert all(t.configuration["y"] <= 1 for t in front)
+    values = [t.values for t in front]
+    assert all(a[0] < b[0] and a[1] > b[1] for a, b in itertools.pairwise(values))
+
+
+def test_a_prior_leads_early_and_a_wrong_one_is_overcome():
+    right = OptimumPrior({"tile": {16: 10.0}, "schedule": {"static": 5.0}})
+    wrong = OptimumPrior({"tile": {1: 10.0}, "schedule": {"dynamic": 5.0}})
+    plain, led = (
+        np.mean([drive(Tuner(SPACE, seed=s, prior=p), 16).best.value for s in range(4)])
+        for p in (None, right)
+    )
+    assert led <= plain
+    assert drive(Tuner(SPACE, seed=0, prior=wrong), 50).best.value < 1.3
+
+
+def test_a_warm_start_begins_with_the_best_of_a_similar_problem():
+    before = drive(Tuner(SPACE, seed=0), 40)
+    tuner = Tuner(SPACE, seed=1, warm=WarmStart.of(before.trials, queued=3))
+    asked = [tuner.ask() for _ in range(4)]
+    assert [a.origin for a in asked] == ["queue", "queue", "queue", "random"]
+    assert asked[0].configuration == before.best.configuration
+
+
+def test_the_stopping_rule_waits_until_nothing_is_expected():
+    tuner = Tuner(SPACE, seed=2)
+    stopped = None
+    for count in range(150):
+        if tuner.exhausted(0.01):
+            stopped = count
+            break
+        drive(tuner, 1)
+    assert stopped is not None
+    assert stopped > 20
+    assert tuner.best.value < 1.15
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(surrogate="rf"),
+        Settings(metric="kendall"),
+        Settings(metric="naive"),
+        Settings(log_objective=False, log_parameters=False, alignment=False),
+        Settings(feasibility=False, feasibility_limit=False),
+        Settings(biased_sampling=True, local_search=False),
+    ],
+)
+def test_every_piece_can_be_switched(settings):
+    assert drive(Tuner(SPACE, seed=0, settings=settings), 40).best.value < 2.0
