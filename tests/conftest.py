@@ -1,8 +1,13 @@
 """Tests marked ``opencl`` run where an OpenCL driver is at hand; else their number is said."""
 
 import pytest
+from hypothesis import settings
 
 from tilewright.halide.opencl import load_pocl
+
+# How long an example takes depends on who else uses the machine.
+settings.register_profile("tilewright", deadline=None)
+settings.load_profile("tilewright")
 
 NOT_RUN = pytest.StashKey[int]()
 

@@ -68,7 +68,7 @@ def _row(bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: 
         words = bar.status.replace("_", " ")
         if bar.message:
             words = f"{words}: {bar.message}"
-        room = int((WIDTH - scale.start) / 6.7)
+        room = int((scale.stop + 96 - scale.start) / 6.7)
         return join(
             name,
             tag(

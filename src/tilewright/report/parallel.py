@@ -13,6 +13,7 @@ from tilewright.report.scale import scale
 from tilewright.report.svg import WIDTH, picture, shorten
 
 MOST_STRANDS = 1500
+_FEW = 10  # so many different numbers are all written at the axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def parallel_coordinates(
                     "polyline",
                     class_="strand c0 stroke",
                     points=points(*way),
-                    stroke_opacity=round(0.9 * (1 - share) ** 3 + 0.07, 3),
+                    stroke_opacity=round(0.9 * (1 - share) ** 8 + 0.05, 3),
                     stroke_width=2.2 if ranks[i] == 0 else None,
                 )
             )
@@ -95,7 +96,9 @@ def _places(axis: Axis, bottom: float, top: float) -> tuple[list[float], list[tu
     if numbers and not axis.choices:
         log = axis.log and all(v > 0 for v in axis.values)
         s = scale(list(map(float, axis.values)), bottom, top, log=log, margin=0.0)
-        ticks = [(s(v), units.digits(v)) for v in s.ticks(5)]
+        distinct = sorted(set(map(float, axis.values)))
+        shown = distinct if len(distinct) <= _FEW else s.ticks(5)
+        ticks = [(s(v), units.digits(v)) for v in shown]
         return [s(float(v)) for v in axis.values], ticks
     choices = list(axis.choices) or list(dict.fromkeys(axis.values))
     step = (bottom - top) / max(1, len(choices) - 1)
@@ -124,7 +127,7 @@ def _frame(
         ),
     ]
     parts += [
-        tag("text", shorten(words, max(room - 2, 3)), class_="tick", x=x + 5, y=y + 4)
+        tag("text", shorten(words, max(room - 2, 3)), class_="tick halo", x=x + 5, y=y + 4)
         for y, words in marks
     ]
     return tag("g", *parts)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from tilewright.report.html import Html, join, tag
 
+_TINY = 1e-290  # below, arithmetic loses its digits
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -23,7 +25,7 @@ class Scale:
         """The coordinate of a value; values outside the range are clamped to it."""
         value = min(max(value, self.low), self.high)
         if self.log:
-            share = math.log(value / self.low) / math.log(self.high / self.low)
+            share = _decades(self.low, value) / _decades(self.low, self.high)
         else:
             share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.stop - self.start)
@@ -46,17 +48,20 @@ def scale(
 
     On a logarithmic scale values that are not positive are left out.
     """
-    kept = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+    kept = [v for v in values if math.isfinite(v) and (v > _TINY or not log)]
     low, high = (min(kept), max(kept)) if kept else (1.0, 10.0)
     if log:
-        if low == high:
+        if high - low <= 1e-9 * high:
             low, high = low / 2, high * 2
-        stretch = (high / low) ** margin
+        stretch = 10 ** (margin * _decades(low, high))
         return Scale(low / stretch, high * stretch, start, stop, True)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if low == high:
-        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+    # A range that is nothing beside the values themselves, or that underflows, is no range.
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), _TINY):
+        around = max(abs(low), abs(high))
+        around = 1.0 if around <= _TINY else around
+        low, high = low - around / 2, high + around / 2
     stretch = (high - low) * margin
     return Scale(
         low if zero and low == 0 else low - stretch,
@@ -64,6 +69,11 @@ def scale(
         start,
         stop,
     )
+
+
+def _decades(low: float, high: float) -> float:
+    """The logarithm of their ratio, which itself may be too large a number."""
+    return math.log10(high) - math.log10(low)
 
 
 def _linear_ticks(s: Scale, about: int) -> list[float]:
@@ -76,7 +86,7 @@ def _linear_ticks(s: Scale, about: int) -> list[float]:
 
 
 def _log_ticks(s: Scale, about: int) -> list[float]:
-    decades = math.log10(s.high / s.low)
+    decades = _decades(s.low, s.high)
     if decades > about:
         steps: tuple[int, ...] = (1,)
         every = math.ceil(decades / about)

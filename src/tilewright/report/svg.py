@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.report.html import Html, join, tag
 
-WIDTH = 760.0
+WIDTH = 880.0
 COLOURS = 10
 
 # Text is 12 pixels high; a character of the interface font is at most about so wide.
