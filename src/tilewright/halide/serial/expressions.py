@@ -7,13 +7,24 @@ nodes deep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from tilewright.halide.algorithm import Call, CallKind, Const, Expr, Op, Type, Variable
+from tilewright.halide.algorithm import (
+    Call,
+    CallKind,
+    Const,
+    Expr,
+    Op,
+    Type,
+    Variable,
+    VariableKind,
+)
 from tilewright.halide.serial.reader import MalformedError, Record
 from tilewright.halide.serial.schema import BINARY, CALL_TYPES, TYPE_CODES, VECTOR_REDUCTIONS
+
+_Node = TypeVar("_Node", Const, Variable, Op, Call)
 
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _BINARY = frozenset(BINARY)
@@ -49,7 +60,7 @@ class Expressions:
         """Start with no expressions."""
         self.rvars: frozenset[str] = frozenset()
         self.redirected: Mapping[str, str] = {}
-        self._nodes: dict[Any, Expr] = {}
+        self._nodes: dict[object, Any] = {}
         self._types: dict[tuple[str, int, int], Type] = {}
         self._built: dict[tuple[Record, _Scope | None], Expr] = {}
         self._visits = 0
@@ -84,32 +95,29 @@ class Expressions:
     def const(self, value: int | float | str, type: Type) -> Const:
         """The literal `value`."""
         # repr tells 0.0 from -0.0 and makes every NaN equal to itself.
-        key = "const", repr(value), type
-        return self._intern(key, lambda: Const(value, type))
+        return self._intern(("const", repr(value), type), Const, value, type)
 
-    def variable(self, name: str, kind: Any, type: Type) -> Variable:
+    def variable(self, name: str, kind: VariableKind, type: Type) -> Variable:
         """The variable `name`."""
-        return self._intern(("variable", name, kind, type), lambda: Variable(name, kind, type))
+        return self._intern(("variable", name, kind, type), Variable, name, kind, type)
 
     def op(self, name: str, args: tuple[Expr, ...], type: Type) -> Op:
         """The operator `name` applied to `args`."""
-        return self._intern(("op", name, args, type), lambda: Op(name, args, type))
+        return self._intern(("op", name, args, type), Op, name, args, type)
 
     def call(
         self, name: str, kind: CallKind, args: tuple[Expr, ...], type: Type, value_index: int
     ) -> Call:
         """A call of `name`."""
-        return self._intern(
-            ("call", name, kind, args, type, value_index),
-            lambda: Call(name, kind, args, type, value_index),
-        )
+        key = "call", name, kind, args, type, value_index
+        return self._intern(key, Call, name, kind, args, type, value_index)
 
-    def _intern(self, key: Any, make: Any) -> Any:
+    def _intern(self, key: object, make: Callable[..., _Node], *values: object) -> _Node:
         # Expressions hash by identity, and operands are interned before operators: so keys
         # with expressions in them are compared in constant time.
-        found = self._nodes.get(key)
+        found: _Node | None = self._nodes.get(key)
         if found is None:
-            found = self._nodes[key] = make()
+            found = self._nodes[key] = make(*values)
         return found
 
     def build(self, record: Record | None) -> Expr:
@@ -212,6 +220,7 @@ class Expressions:
                 return scope.value
             scope = scope.outer
         domain = node.reduction_domain
+        kind: VariableKind
         if name in self.rvars or (domain is not None and domain.defined):
             kind = "rvar"
         elif node.param_name or node.image_name:

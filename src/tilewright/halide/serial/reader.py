@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from flatbuffers import packer
@@ -77,23 +78,59 @@ def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) 
     return _Reader(data).read(root, check)
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a vtable says of a table: its size, the fields that are there, the others' values.
+
+    Each field that is there comes with its place in the table and that of its union's code.
+    """
+
+    size: int
+    present: tuple[tuple[Field, int, int], ...]
+    absent: dict[str, Any]
+
+
+def _plan(table: str, size: int, slots: tuple[int, ...]) -> _Plan:
+    present = []
+    absent: dict[str, Any] = {}
+    for field in TABLES[table]:
+        slot = field.slot
+        at = slots[slot] if slot < len(slots) else 0
+        tag = slots[slot - 1] if field.kind in UNIONS and slot - 1 < len(slots) else 0
+        if at >= size > 0 or tag >= size > 0:
+            raise MalformedError(f"field {table}.{field.name} lies outside its table")
+        if at:
+            present.append((field, at, tag))
+        elif field.vector:
+            absent[field.name] = ()
+        else:
+            absent[field.name] = 0 if field.kind in SCALARS else None
+        if not at and not field.optional and (field.vector or field.kind not in SCALARS):
+            raise MalformedError(f"{table} has no {field.name}")
+    return _Plan(size, tuple(present), absent)
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.seen: set[int] = set()
         self.pending: list[Record] = []
-        self.vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.plans: dict[tuple[str, int], _Plan] = {}
         self.budget = _COUNTS * len(data) + 64
 
     def read(self, root: str, check: Callable[[Record], None] | None) -> Record:
-        if len(self.data) < 8:
-            raise MalformedError(f"the file has {len(self.data)} bytes, too few for a pipeline")
-        record = self.table(root, self.follow(0))
-        self.fill(self.pending.pop())
-        if check is not None:
-            check(record)
-        while self.pending:
+        # A FlatBuffer is padded to the alignment of its offsets.
+        if len(self.data) % 4:
+            raise MalformedError(f"a length of {len(self.data)} bytes is no multiple of four")
+        try:
+            record = self.table(root, self.follow(0))
             self.fill(self.pending.pop())
+            if check is not None:
+                check(record)
+            while self.pending:
+                self.fill(self.pending.pop())
+        except struct.error:
+            raise MalformedError("something in it lies outside the file") from None
         return record
 
     def claim(self, start: int, size: int) -> None:
@@ -108,7 +145,6 @@ class _Reader:
 
     def follow(self, position: int) -> int:
         """Where the offset at `position` points."""
-        self.claim(position, 4)
         (offset,) = packer.uoffset.unpack_from(self.data, position)
         if offset < 4:
             raise MalformedError(f"an offset at {position} does not point forwards")
@@ -121,20 +157,19 @@ class _Reader:
         self.claim(position + 4, length * size)
         return int(length)
 
-    def vtable(self, position: int) -> tuple[int, tuple[int, ...]]:
-        """The size of the table at `position` and where each slot is in it (0 if absent)."""
-        self.claim(position, 4)
+    def plan(self, table: str, position: int) -> _Plan:
+        """How to read the table at `position`; tables with one vtable share it."""
         (back,) = packer.soffset.unpack_from(self.data, position)
         at = position - back
-        found = self.vtables.get(at)
+        found = self.plans.get((table, at))
         if found is None:
             self.claim(at, 4)
-            size, table_size = struct.unpack_from("<HH", self.data, at)
-            if size < 4 or size % 2:
-                raise MalformedError(f"the vtable at {at} has size {size}")
-            self.claim(at, size)
-            slots = struct.unpack_from(f"<{size // 2 - 2}H", self.data, at + 4)
-            found = self.vtables[at] = table_size, slots
+            vtable_size, size = struct.unpack_from("<HH", self.data, at)
+            if vtable_size < 4 or vtable_size % 2:
+                raise MalformedError(f"the vtable at {at} has size {vtable_size}")
+            self.claim(at, vtable_size)
+            slots = struct.unpack_from(f"<{vtable_size // 2 - 2}H", self.data, at + 4)
+            found = self.plans[table, at] = _plan(table, size, slots)
         return found
 
     def table(self, name: str, position: int) -> Record:
@@ -151,36 +186,22 @@ class _Reader:
 
     def fill(self, record: Record) -> None:
         base = record.position
-        size, slots = self.vtable(base)
-        self.claim(base, size)
+        plan = self.plan(record.table, base)
+        self.claim(base, plan.size)
         values = record.__dict__
-        for field in TABLES[record.table]:
-            slot = field.slot
-            at = slots[slot] if slot < len(slots) else 0
-            if at >= size and at:
-                raise MalformedError(f"field {record.table}.{field.name} lies outside its table")
-            if not at and not field.optional and field.kind not in SCALARS:
-                raise MalformedError(f"{record.table} has no {field.name}")
-            if field.kind in UNIONS:
-                tag = slots[slot - 1] if slot - 1 < len(slots) else 0
+        values.update(plan.absent)
+        for field, at, tag in plan.present:
+            kind = field.kind
+            if kind in UNIONS:
                 values[field.name] = self.union(field, base, tag, at)
             elif field.vector:
-                values[field.name] = self.vector(field, self.follow(base + at)) if at else ()
-            elif field.kind in SCALARS:
-                values[field.name] = self.scalar(field.kind, base + at) if at else 0
-            elif not at:
-                values[field.name] = None
-            elif field.kind == "string":
+                values[field.name] = self.vector(field, self.follow(base + at))
+            elif kind in SCALARS:
+                values[field.name] = _PACKERS[kind].unpack_from(self.data, base + at)[0]
+            elif kind == "string":
                 values[field.name] = self.string(self.follow(base + at))
             else:
-                values[field.name] = self.table(field.kind, self.follow(base + at))
-
-    def scalar(self, kind: str, position: int) -> int | float:
-        reader = _PACKERS[kind]
-        if position + reader.size > len(self.data):
-            raise MalformedError(f"a number at {position} lies outside the file")
-        value: int | float = reader.unpack_from(self.data, position)[0]
-        return value
+                values[field.name] = self.table(kind, self.follow(base + at))
 
     def string(self, position: int) -> str:
         length = self.length(position, 1)
@@ -214,12 +235,8 @@ class _Reader:
 
     def union(self, field: Field, base: int, tag: int, at: int) -> Any:
         if not field.vector:
-            code = int(self.scalar("u8", base + tag)) if tag else 0
-            if not at:
-                return None
+            code = self.data[base + tag] if tag else 0
             return self.table(self.member(field, code), self.follow(base + at))
-        if not at:
-            return ()
         if not tag:
             raise MalformedError(f"{field.name} has values but no codes")
         codes_at = self.follow(base + tag)
