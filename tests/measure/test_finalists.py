@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,14 @@ def test_bootstrap_interval_covers_the_median_about_as_often_as_it_says():
     assert 175 <= hits <= 200
     with pytest.raises(ValueError, match="no samples"):
         bootstrap_interval([])
+
+
+def test_the_deadline_keeps_the_samples_there_are():
+    candidates = [specimen("Sleep", 0.01), specimen("SpinInBuild")]
+    finals = finalists(candidates, 3, visit=VISIT, limits=LIMITS, deadline=time.monotonic() + 0.8)
+    assert [m.status for m in finals.measurements] == ["timeout", "timeout"]
+    finals = finalists(
+        [specimen("Sleep", 0.02)], 10**6, visit=VISIT, limits=LIMITS, deadline=time.monotonic() + 1
+    )
+    assert finals.measurements[0].ok
+    assert finals.measurements[0].times

@@ -272,3 +272,15 @@ def test_workers_die_with_a_client_that_is_killed(tmp_path):
         for pid in family:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_at_the_deadline_the_iterator_ends_and_nothing_is_left():
+    began = time.monotonic()
+    found = measure(
+        specimen("Sleep"),
+        specimen("SpinInBuild"),
+        deadline=began + 0.7,
+        limits=Limits(build_seconds=60),
+    )
+    assert list(found) == ["Sleep"]
+    assert time.monotonic() - began < 5

@@ -34,8 +34,23 @@ from tilewright.measure import (
 from tilewright.records import Records, Trial, cache_directory, measure_recorded
 
 RUNNER = "tilewright.halide.runner:Runner"
+HANDWRITTEN = "tilewright.halide.handwritten:Handwritten"
 REGISTERS = "HL_CUDA_JIT_MAX_REGISTERS"
 THREADS = "HL_NUM_THREADS"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function of a Python file that takes a ``halide.Target`` and builds a pipeline.
+
+    `content` is a hash of the file, so that records of another version of it are not taken
+    for records of this one.
+    """
+
+    path: str
+    function: str
+    content: str
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -43,13 +58,15 @@ class Variant:
     """One way to run the pipeline.
 
     Either `schedule`, or `serialized`: the same pipeline scheduled by somebody else, as bytes
-    that keep the schedule (None for both: as the pipeline came). `max_registers` a thread is
+    that keep the schedule, or `handwritten`: where the same pipeline is built and scheduled
+    (None for all: as the pipeline came). `max_registers` a thread is
     what the CUDA runtime compiles with; its own default is 64. `threads` is the size of
     Halide's thread pool, by default one a CPU.
     """
 
     schedule: Schedule | None = None
     serialized: bytes | None = None
+    handwritten: Source | None = None
     target: str = "host"
     name: str = ""
     max_registers: int | None = None
@@ -73,6 +90,8 @@ class Variant:
         data = {"schedule": schedule, "target": self.target, "env": self.environment}
         if self.serialized is not None:
             data["serialized"] = hashlib.sha256(self.serialized).hexdigest()
+        if self.handwritten is not None:
+            data["handwritten"] = asdict(self.handwritten)
         return data
 
 
@@ -111,6 +130,9 @@ class Problem:
             "reference": self.reference,
             "tolerance": asdict(tolerance(self.algorithm)),
         }
+        if variant.handwritten is not None:
+            payload["handwritten"] = asdict(variant.handwritten)
+            return Candidate(HANDWRITTEN, payload, variant.name, variant.environment)
         return Candidate(RUNNER, payload, variant.name, variant.environment)
 
 
@@ -172,6 +194,9 @@ class Session:
         JSON data that tells this machine from others in the records.
     verify
         Whether answers are compared with the reference's.
+    deadline
+        When everything ends, of `time.monotonic`: `measure` yields no more then, `finals`
+        gives what there is, and making the reference raises `OutOfTimeError`.
 
     A context manager. Raises `WorkersError` where no worker can be started, `InputError` and
     `ReferenceError` from the first measurement.
@@ -194,6 +219,7 @@ class Session:
         remeasure: bool = False,
         references: str | os.PathLike[str] | None = None,
         on_event: Callable[[Event], object] | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.inputs = inputs or make_inputs(algorithm, seed=seed, contents=contents)
         self.problem = Problem(algorithm, self.inputs)
@@ -206,6 +232,7 @@ class Session:
         self._remeasure = remeasure
         self._references = None if references is None else Path(references)
         self._on_event = on_event
+        self.deadline = deadline
 
     def __enter__(self) -> Session:
         """Give the session."""
@@ -229,6 +256,7 @@ class Session:
                 limits=self.limits,
                 directory=self._references,
                 on_event=self._on_event,
+                deadline=self.deadline,
             )
             self.problem = replace(self.problem, reference=paths)
         return self.problem
@@ -251,6 +279,7 @@ class Session:
             remeasure=self._remeasure,
             workers=self.workers,
             on_event=self._on_event,
+            deadline=self.deadline,
         ):
             yield Measured(outcome.trial.tag, outcome.measurement, outcome.recorded)
 
@@ -270,6 +299,7 @@ class Session:
             verify=self._verify,
             workers=self.workers,
             on_event=self._on_event,
+            deadline=self.deadline,
         )
 
 

@@ -26,6 +26,10 @@ class ReferenceError(TilewrightError):
     """The pipeline could not be run even in its plainest schedules."""
 
 
+class OutOfTimeError(TilewrightError):
+    """The time given for everything was up."""
+
+
 def reference(
     algorithm: Algorithm,
     inputs: Inputs,
@@ -34,15 +38,17 @@ def reference(
     limits: Limits,
     directory: Path | None = None,
     on_event: Callable[[Event], object] | None = None,
+    deadline: float | None = None,
 ) -> tuple[str, ...]:
     """Paths of ``.npy`` files with every value of every output, axis d dimension d.
 
     They are computed in a worker, on the CPU, unless they are in `directory` (by default
     ``references`` in the cache directory) since an earlier run; the folder is kept below
     4 GB. The pipeline runs with its Funcs at root (`tilewright.halide.runner.Reference`), and
-    wholly unscheduled where that fails, with at least 10 minutes of time.
+    wholly unscheduled where that fails, with at least 10 minutes of time, but not beyond the
+    `deadline` (of `time.monotonic`).
 
-    Raises `ReferenceError` where neither runs, saying why.
+    Raises `ReferenceError` where neither runs, saying why, `OutOfTimeError` at the deadline.
     """
     root = directory or cache_directory() / "references"
     key = hashlib.sha256(f"{algorithm.digest} {inputs.digest}".encode()).hexdigest()[:32]
@@ -71,13 +77,13 @@ def reference(
                 "inline": inline,
             }
             candidate = Candidate("tilewright.halide.runner:Reference", payload, "reference")
-            measurement = _measure(candidate, patient, workers, on_event)
+            measurement = _measure(candidate, patient, workers, on_event, deadline)
             if measurement.ok:
                 with contextlib.suppress(OSError):  # another process was first: as good
                     draft.rename(home)
                 _trim(root, keep=home)
                 return paths
-            failures.append(f"{measurement.status}: {measurement.message}")
+            failures.append(f"{measurement.status}: {measurement.message}{_printed(measurement)}")
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     raise ReferenceError(
@@ -92,11 +98,25 @@ def _measure(
     limits: Limits,
     workers: Workers,
     on_event: Callable[[Event], object] | None,
+    deadline: float | None,
 ) -> Measurement:
-    results = measure_all(
-        [candidate], limits=limits, timing=_ONCE, workers=workers, on_event=on_event
-    )
-    return next(measurement for _, measurement in results)
+    for _, measurement in measure_all(
+        [candidate],
+        limits=limits,
+        timing=_ONCE,
+        workers=workers,
+        on_event=on_event,
+        deadline=deadline,
+    ):
+        return measurement
+    raise OutOfTimeError("the time was up before the answers to verify against were computed")
+
+
+def _printed(measurement: Measurement) -> str:
+    """What the worker printed beside its traceback: the JIT's complaints, say."""
+    lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
+    text = " ".join(line.strip() for line in lines if line.strip())
+    return f" ({text[-300:]})" if text else ""
 
 
 def _most_memory() -> int:

@@ -116,7 +116,7 @@ class Runner:
         if not sensitive:
             return self._verdict
         ours = [np.array(answer) for answer in self.answers()]
-        strict = Runner(
+        strict = type(self)(
             {
                 **self._payload,
                 "target": f"{self._target}-strict_float",

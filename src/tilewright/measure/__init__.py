@@ -22,6 +22,7 @@ from .finalists import Finals, finalists
 from .measuring import measure_all, measure_one
 from .statistics import Interval, bootstrap_interval, ratio_interval
 from .token import computing
+from .worker import load_builder
 
 __all__ = [
     "STATUSES",
@@ -40,6 +41,7 @@ __all__ = [
     "command",
     "computing",
     "finalists",
+    "load_builder",
     "machine_id",
     "measure_all",
     "measure_one",

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from .candidate import Candidate, Limits, Measurement, Timing
+from .candidate import Candidate, Limits, Measurement, Timing, machine_id
 from .client import Event, Workers
+from .measuring import remaining
 from .statistics import Interval, bootstrap_interval, ratio_interval
 
 VISIT = Timing(warmup=1, min_samples=3, max_samples=5, seconds=0.5, precision=0.01)
@@ -83,13 +84,16 @@ def finalists(
     preload: Sequence[str] = (),
     workers: Workers | None = None,
     on_event: Callable[[Event], object] | None = None,
+    deadline: float | None = None,
 ) -> Finals:
     """Keep a worker for every candidate and time them in turn, `rounds` times.
 
     Every second round goes backwards (A B C, C B A, ...), so that a steady drift of the
     machine's speed favours none. A visit is timed as `visit` says, with a warm-up run
     because the others have emptied the caches. All other workers are stopped meanwhile.
-    With `seconds`, no further round is begun after so long (two are always done).
+    With `seconds`, no further round is begun after so long (two are always done). At the
+    `deadline` (of `time.monotonic`) everything ends: what has samples keeps them, the rest
+    counts as timed out.
 
     All candidates are in memory at the same time. One that fails is left out of further
     rounds. Raises WorkersError when no server can be started, ValueError for a command that
@@ -102,7 +106,7 @@ def finalists(
 
     def listen(until: Callable[[], bool]) -> None:
         while not until():
-            event = mailbox.get()
+            event = mailbox.get(timeout=remaining(deadline))
             if on_event is not None:
                 on_event(event)
             runner = by_number[event.data["number"]]
@@ -136,11 +140,21 @@ def finalists(
                 if runner.final is None:
                     workers.end(runner.number)
             listen(lambda: all(r.final for r in runners))
+        except queue.Empty:
+            for runner in runners:
+                runner.final = runner.final or _cut_short(runner, verify)
         finally:
             for runner in runners:
-                if runner.final is None and runner.number >= 0:
+                if runner.number >= 0:
                     workers.cancel(runner.number)
     return Finals(tuple(candidates), tuple(_conclude(runner) for runner in runners))
+
+
+def _cut_short(runner: _Finalist, verified: bool) -> Measurement:
+    """What a finalist is worth that the deadline found at work."""
+    if runner.times:
+        return Measurement("ok", verified=verified, machine=machine_id())
+    return Measurement("timeout", message="the time for everything was up", machine=machine_id())
 
 
 def _conclude(runner: _Finalist) -> Measurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ def measure_all(
     preload: Sequence[str] = (),
     workers: Workers | None = None,
     on_event: Callable[[Event], object] | None = None,
+    deadline: float | None = None,
 ) -> Iterator[tuple[Candidate, Measurement]]:
     """Build, verify and time every candidate; yield each with its measurement as it ends.
 
@@ -29,7 +31,8 @@ def measure_all(
     stopped meanwhile. `candidates` is read lazily, a few ahead of what is being measured. A
     candidate that fails in whatever way yields a Measurement that says so. `on_event` is
     called in this thread. With `workers`, a server already running is used, and `jobs` and
-    `preload` are its own. Leaving the iterator early kills what is under way.
+    `preload` are its own. Leaving the iterator early kills what is under way, and so does the
+    `deadline` (of `time.monotonic`), at which the iterator ends.
 
     Raises WorkersError when no server can be started.
     """
@@ -51,7 +54,10 @@ def measure_all(
                         under_way.add(workers.submit(candidate, limits, timing, mailbox))
                 if not under_way:
                     return
-                event = mailbox.get()
+                try:
+                    event = mailbox.get(timeout=remaining(deadline))
+                except queue.Empty:
+                    return
                 if on_event is not None:
                     on_event(event)
                 if event.measurement is not None:
@@ -60,6 +66,11 @@ def measure_all(
         finally:
             for number in under_way:
                 workers.cancel(number)
+
+
+def remaining(deadline: float | None) -> float | None:
+    """Seconds until `deadline`, not negative; None where there is none."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 _local = threading.local()

@@ -1,0 +1,96 @@
+"""The naive schedule: every Func computed whole, in memory, one after the other.
+
+What a pipeline has before anyone thinks about its schedule, and the yardstick of speedups.
+(Halide's own default, everything inlined, takes exponential time on many pipelines.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.halide.algorithm import Algorithm, Func, Stage
+from tilewright.halide.analysis import Analysis, estimated_boxes
+from tilewright.halide.gpu.capability import host_only
+from tilewright.halide.inlining import View
+from tilewright.halide.legality import is_gpu
+from tilewright.halide.nest import original_loops
+from tilewright.halide.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Mapping,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+from tilewright.machines import CpuMachine, GpuMachine
+
+_LARGEST = 2**31 - 1  # bytes of one allocation, unless the target has large_buffers
+_BLOCK = (16, 16)  # threads in x and y
+
+
+def naive_schedule(
+    algorithm: Algorithm, target: str = "host", machine: CpuMachine | GpuMachine | None = None
+) -> Schedule:
+    """Every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
+
+    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined.
+    """
+    gpu = machine if isinstance(machine, GpuMachine) else None
+    large = _too_large(algorithm)
+    funcs = []
+    for i, func in enumerate(algorithm.funcs):
+        if func.fixed or func.scheduled:
+            continue
+        if func.name in large:
+            funcs.append(FuncSchedule(i, INLINE, INLINE))
+            continue
+        stages: tuple[StageSchedule, ...] = ()
+        if is_gpu(target) and not (
+            gpu is not None and any(host_only(stage, func, gpu) for stage in func.stages)
+        ):
+            stages = tuple(_kernel(func, stage) for stage in func.stages)
+        funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))
+    return Schedule(algorithm.digest, target, tuple(funcs))
+
+
+def _too_large(algorithm: Algorithm) -> frozenset[str]:
+    view = View(algorithm)
+    regions = Analysis(view, estimated_boxes(view), algorithm.symbols).regions
+    found = []
+    for func in algorithm.funcs:
+        region = regions.get(func.name)
+        if not func.pure or func.fixed or func.name in algorithm.outputs or region is None:
+            continue
+        size = math.prod(float(interval.extent) for interval in region)
+        size *= max((t.bytes for t in func.types), default=0)
+        if math.isfinite(size) and size > _LARGEST:
+            found.append(func.name)
+    return frozenset(found)
+
+
+def _kernel(func: Func, stage: Stage) -> StageSchedule:
+    """One kernel: the two innermost pure loops over threads, all pure ones over blocks."""
+    loops = original_loops(func, stage)
+    pure = [loop for loop in loops if loop.kind == "pure"]
+    if not pure:
+        return StageSchedule((), tuple(ScheduledLoop(loop.name) for loop in loops), False, True)
+    splits: list[Split | Fuse] = []
+    threads: list[ScheduledLoop] = []
+    blocks: list[str] = []
+    for loop, factor in zip(pure, _BLOCK, strict=False):
+        outer, inner = f"{loop.name}_block", f"{loop.name}_thread"
+        splits.append(Split(loop.name, outer, inner, factor, "guard_with_if"))
+        threads.append(ScheduledLoop(inner, "gpu_thread"))
+        blocks.append(outer)
+    blocks += [loop.name for loop in pure[len(_BLOCK) :]]
+    while len(blocks) > 3:  # as many dimensions as a launch has
+        fused = f"blocks_{len(blocks)}"
+        splits.append(Fuse(blocks[-2], blocks[-1], fused))
+        blocks[-2:] = [fused]
+    inside = [ScheduledLoop(loop.name) for loop in loops if loop.kind != "pure"]
+    mapped: Mapping = "gpu_block"
+    outside = [ScheduledLoop(name, mapped) for name in blocks]
+    return StageSchedule(tuple(splits), (*inside, *threads, *outside))
