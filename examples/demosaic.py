@@ -73,14 +73,15 @@ def _algorithm(width: int, height: int) -> SimpleNamespace:
 
     # The mosaic's rows: green red, blue green.
     even_x, even_y = x % 2 == 0, y % 2 == 0
+    odd_x, odd_y = x % 2 != 0, y % 2 != 0
     row, column, cross = (near[d][x, y] + green[x, y] for d in ("row", "column", "cross"))
     red, blue = hl.Func("red"), hl.Func("blue")
     own = bounded[x, y]
     red[x, y] = hl.select(
-        even_x & even_y, row, ~even_x & ~even_y, column, even_x & ~even_y, cross, own
+        even_x & even_y, row, odd_x & odd_y, column, even_x & odd_y, cross, own
     )
     blue[x, y] = hl.select(
-        even_x & even_y, column, ~even_x & ~even_y, row, ~even_x & even_y, cross, own
+        even_x & even_y, column, odd_x & odd_y, row, odd_x & even_y, cross, own
     )
     output = hl.Func("output")
     output[x, y, c] = hl.mux(c, [red[x, y], green[x, y], blue[x, y]])
