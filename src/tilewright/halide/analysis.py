@@ -6,6 +6,7 @@ what the cost models read; nothing here knows of machines.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -233,7 +234,17 @@ class Analysis:
         self._slopes = _Slopes(scalars)
         self.bounder = Bounder(self.linear, _LazyValues(self))
         self.output_boxes = dict(output_boxes)
-        self._summaries: dict[str, tuple[StageSummary, ...]] = {}
+        self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
+
+    def with_inlined(self, inlined: frozenset[str]) -> Analysis:
+        """The same pipeline with other Funcs inlined; what is alike is computed once.
+
+        Regions are kept: inlining does not change what of a Func is needed.
+        """
+        other = copy.copy(self)
+        other.view = View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
+        other.__dict__["regions"] = self.regions
+        return other
 
     @cached_property
     def parameter_names(self) -> frozenset[str]:
@@ -242,13 +253,14 @@ class Analysis:
 
     def summaries(self, name: str) -> tuple[StageSummary, ...]:
         """The summaries of a Func's stages."""
-        known = self._summaries.get(name)
+        key = (name, self.view.absorbed(name))
+        known = self._summaries.get(key)
         if known is None:
-            func = self.view.by_name[name]
+            func = self.view.algorithm.by_name[name]
             known = tuple(
                 _summarise_stage(func, s, self.linear, self._slopes) for s in self.view.stages(name)
             )
-            self._summaries[name] = known
+            self._summaries[key] = known
         return known
 
     @cached_property
@@ -306,17 +318,18 @@ class Analysis:
         env: Env = stage_env(self.view.by_name[name], stage, box, self.bounder)
         return {loop.name: env[loop.name].extent for loop in stage.loops}  # type: ignore[misc]
 
-    def value_range(self, name: str) -> Interval:
-        """What a Func's first value can be, from its type and its pure definition."""
+    def value_range(self, name: str, value: int = 0) -> Interval:
+        """What a value of a Func can be, from its type and its pure definition."""
         func = self.view.algorithm.by_name.get(name)
         if func is None:
             return EVERYTHING
-        if func.extern is not None or len(func.stages) != 1 or len(func.types) != 1:
-            return type_range(func.types[0])
-        interval = self.bounder.bound(func.stages[0].values[0], {}, {})
-        if func.types[0].code == "float":
+        kind = func.types[value]
+        if func.extern is not None or len(func.stages) != 1:
+            return type_range(kind)
+        interval = self.bounder.bound(func.stages[0].values[value], {}, {})
+        if kind.code == "float":
             return interval
-        limits = type_range(func.types[0])
+        limits = type_range(kind)
         inside = bool(interval.lo >= limits.lo) and bool(interval.hi <= limits.hi)
         return interval if inside else limits
 
@@ -330,9 +343,10 @@ class _LazyValues(dict[str, Interval]):
 
     def get(self, key: str, default: Interval | None = None) -> Interval:  # type: ignore[override]
         if key not in self:
-            if key in self._analysis.view.algorithm.by_name:
+            name, _, value = key.partition(".")
+            if name in self._analysis.view.algorithm.by_name:
                 self[key] = EVERYTHING  # a Func that refers to itself
-                self[key] = self._analysis.value_range(key)
+                self[key] = self._analysis.value_range(name, int(value or 0))
             else:
                 return default if default is not None else EVERYTHING
         return self[key]

@@ -186,7 +186,8 @@ def _combine(a: Linear, b: Linear, sign: float) -> Linear:
 class Bounder:
     """Bounds expressions over boxes of their loop variables.
 
-    `values` bounds what Funcs and images hold, for data-dependent indices.
+    `values` bounds what Funcs and images hold, for data-dependent indices: by name, and for
+    the further values of a Tuple by name, a dot and the value's place.
     """
 
     linear: Linearizer
@@ -230,11 +231,14 @@ class Bounder:
         if rule is None:
             return type_range(e.type)
         result = rule(e, args)
-        return result if e.type.code == "float" else _within(result, type_range(e.type), e)
+        if e.type.code == "float":
+            return _rounded(result) if e.type.bits == 32 else result
+        return _within(result, type_range(e.type), e)
 
     def _of_call(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
         if e.kind in ("func", "image"):
-            return self.values.get(e.name, type_range(e.type))
+            key = f"{e.name}.{e.value_index}" if e.value_index else e.name
+            return self.values.get(key, type_range(e.type))
         args = [self.bound(a, env, memo) for a in e.args]
         if e.name in ("abs",) and len(args) == 1:
             a = args[0]
@@ -260,6 +264,15 @@ class Bounder:
         if e.name == "bitwise_and" and _is_point(args[1]) and float(np.min(args[1].lo)) >= 0:
             return Interval(0.0, args[1].hi)
         return type_range(e.type)
+
+
+def _rounded(a: Interval) -> Interval:
+    """Both ends as 32-bit floats: 1 divided by the float nearest to 0.1 is 10, not a bit less."""
+    return Interval(_single(a.lo), _single(a.hi))
+
+
+def _single(a: Bound) -> Bound:
+    return _plain(np.asarray(a).astype(np.float32).astype(np.float64))
 
 
 def _is_point(a: Interval) -> bool:
@@ -291,6 +304,10 @@ def _rule_mul(e: Op, args: list[Interval]) -> Interval:
 
 def _rule_div(e: Op, args: list[Interval]) -> Interval:
     a, b = args
+    if isinstance(b.lo, float) and b.lo == b.hi and b.lo > 0:
+        if e.type.code == "float":
+            return Interval(a.lo / b.lo, a.hi / b.lo)
+        return Interval(_floor(a.lo / b.lo), _floor(a.hi / b.lo))
     if np.any((np.asarray(b.lo) <= 0) & (np.asarray(b.hi) >= 0)):
         # Halide defines integer x/0 as 0; a float divided by nearly nothing is anything.
         if e.type.code == "float":
@@ -332,6 +349,12 @@ def _rule_cast(e: Op, args: list[Interval]) -> Interval:
 
 def _rule_select(e: Op, args: list[Interval]) -> Interval:
     return union(args[1], args[2])
+
+
+def _floor(a: Bound) -> Bound:
+    if isinstance(a, float):
+        return float(math.floor(a)) if math.isfinite(a) else a
+    return np.floor(a)
 
 
 def _plain(a: Bound) -> Bound:

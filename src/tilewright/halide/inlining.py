@@ -7,7 +7,8 @@ eliminated common subexpressions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tilewright.halide.algorithm import Algorithm, Call, Const, Expr, Func, Op, Stage, Variable
@@ -47,13 +48,23 @@ class TooLarge(Exception):
 
 
 class Rewriter:
-    """Replaces variables and inlines calls, sharing all work between call sites."""
+    """Replaces variables and inlines calls, sharing all work between call sites.
 
-    def __init__(self, inlined: Mapping[str, Func], interner: Interner, limit: int) -> None:
-        self._inlined = inlined
+    `bodies` maps each inlined Func to its arguments and its definition, in which everything
+    that is itself inlined has been replaced already.
+    """
+
+    def __init__(
+        self,
+        bodies: Callable[[str], tuple[tuple[str, ...], Stage] | None],
+        interner: Interner,
+        limit: int,
+    ) -> None:
+        self._bodies = bodies
         self._interner = interner
         self._limit = limit
         self._made = 0
+        self._inlined: dict[tuple[object, ...], Expr] = {}
 
     def rewrite(self, root: Expr, bindings: Mapping[str, Expr]) -> Expr:
         """`root` with `bindings` for its variables and inlined calls replaced."""
@@ -81,11 +92,25 @@ class Rewriter:
             raise TooLarge
         if isinstance(node, Op):
             return self._interner.op(node.name, args, node)
-        callee = self._inlined.get(node.name) if node.kind == "func" else None
+        callee = self._bodies(node.name) if node.kind == "func" else None
         if callee is None:
             return self._interner.call(args, node)
-        body = callee.stages[0].values[node.value_index]
-        return self.rewrite(body, dict(zip(callee.args, args, strict=True)))
+        key = (node.name, node.value_index, *map(id, args))
+        known = self._inlined.get(key)
+        if known is None:
+            names, stage = callee
+            body = stage.values[node.value_index]
+            known = self.rewrite(body, dict(zip(names, args, strict=True)))
+            self._inlined[key] = known
+        return known
+
+
+@dataclass
+class Shared:
+    """Work that views of one algorithm share: stages by what is inlined into them."""
+
+    interner: Interner = field(default_factory=Interner)
+    stages: dict[tuple[str, frozenset[str]], tuple[Stage, ...] | None] = field(default_factory=dict)
 
 
 class View:
@@ -95,7 +120,11 @@ class View:
     """
 
     def __init__(
-        self, algorithm: Algorithm, inlined: frozenset[str] = frozenset(), limit: int = 200_000
+        self,
+        algorithm: Algorithm,
+        inlined: frozenset[str] = frozenset(),
+        limit: int = 20_000,
+        shared: Shared | None = None,
     ) -> None:
         for name in inlined:
             if not algorithm.by_name[name].pure or name in algorithm.outputs:
@@ -104,34 +133,53 @@ class View:
         self.inlined = inlined
         self.limit = limit
         self.funcs = tuple(f for f in algorithm.funcs if f.name not in inlined)
-        self._interner = Interner()
-        self._stages: dict[str, tuple[Stage, ...]] = {}
+        self.shared = Shared() if shared is None else shared
+        self._absorbed: dict[str, frozenset[str]] = {}
 
     @cached_property
     def by_name(self) -> dict[str, Func]:
         """The Funcs that remain, by name."""
         return {f.name: f for f in self.funcs}
 
+    def absorbed(self, name: str) -> frozenset[str]:
+        """The inlined Funcs whose definitions end up in `name`'s stages."""
+        known = self._absorbed.get(name)
+        if known is None:
+            found: set[str] = set()
+            pending = list(self.algorithm.producers[name])
+            while pending:
+                callee = pending.pop()
+                if callee in self.inlined and callee not in found:
+                    found.add(callee)
+                    pending += self.algorithm.producers[callee]
+            known = self._absorbed[name] = frozenset(found)
+        return known
+
     def stages(self, name: str) -> tuple[Stage, ...]:
         """The stages of a Func with inlined callees substituted.
 
         Raises `TooLarge` when the expressions exceed the view's limit.
         """
-        known = self._stages.get(name)
-        if known is None:
+        key = (name, self.absorbed(name))
+        if key not in self.shared.stages:
             func = self.algorithm.by_name[name]
-            if any(
-                c.kind == "func" and c.name in self.inlined for s in func.stages for c in s.calls
-            ):
-                known = tuple(self._rewrite_stage(s) for s in func.stages)
-            else:
-                known = func.stages
-            self._stages[name] = known
+            try:
+                rewritten = tuple(self._rewrite_stage(s) for s in func.stages)
+            except TooLarge:
+                rewritten = None
+            self.shared.stages[key] = rewritten if key[1] else func.stages
+        known = self.shared.stages[key]
+        if known is None:
+            raise TooLarge
         return known
 
+    def _body(self, name: str) -> tuple[tuple[str, ...], Stage] | None:
+        if name not in self.inlined:
+            return None
+        return self.algorithm.by_name[name].args, self.stages(name)[0]
+
     def _rewrite_stage(self, stage: Stage) -> Stage:
-        callees = {n: self.algorithm.by_name[n] for n in self.inlined}
-        rewriter = Rewriter(callees, self._interner, self.limit)
+        rewriter = Rewriter(self._body, self.shared.interner, self.limit)
 
         def all_of(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
             return tuple(rewriter.rewrite(e, {}) for e in exprs)

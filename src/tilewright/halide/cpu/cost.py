@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilewright.halide.algorithm import Variable
 from tilewright.halide.analysis import Analysis
 from tilewright.halide.bounds import Bound, Box, Interval, stage_env, union_boxes
-from tilewright.halide.cpu.kernel import Block, best_block, block_cycles, value_bytes
+from tilewright.halide.cpu.kernel import Block, best_block, block_cycles, crossings, value_bytes
 from tilewright.halide.cpu.model import CpuModel
 from tilewright.halide.grouping import Group
 
@@ -42,6 +42,8 @@ class GroupCosts:
     overhead: Array
     tile_bytes: Array
     tasks: Array
+    root_bytes: float
+    fault: float
 
 
 class CpuCosts:
@@ -117,7 +119,16 @@ class CpuCosts:
                 continue
             steps = np.ceil(extent / block.rows) if loop == row else extent
             blocks, lines = blocks * steps, lines * steps
-        return blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
+        cycles = blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
+        crossing = crossings(self.analysis.summaries(name)[index], vector)
+        if crossing and vector is not None:
+            # Every lane touches a line of its own; a long row of them outgrows the caches.
+            touched_bytes = extents[vector] * 64.0
+            wait = 3.0 * (touched_bytes > 0.5 * self.model.l1_bytes)
+            wait = wait + 8.0 * (touched_bytes > 0.1 * self.model.l2_bytes)
+            stall: Bound = blocks * block.points * crossing * wait
+            cycles = cycles + stall
+        return cycles
 
     # --- groups ---------------------------------------------------------------------------
 
@@ -155,17 +166,36 @@ class CpuCosts:
         tiles = np.minimum(tiles, full)
         counts = np.ceil(full / tiles)
         n_tiles = counts.prod(axis=1)
-        start = low + tiles * np.floor(counts / 2.0)
-        start = np.where(counts > 1, start, low)
-        box = tuple(
-            Interval(start[:, d], start[:, d] + tiles[:, d] - 1.0) for d in range(len(full))
+        # One pass of region inference for the tiles, every sweep over consecutive tiles, and
+        # a single row of each tile.
+        shapes = [tiles]
+        for d in order:
+            if np.any(counts[:, d] > 1):
+                swept = shapes[-1].copy()
+                swept[:, d] = full[d]
+                shapes.append(swept)
+        sweeps = len(shapes)
+        if sliding is not None:
+            row = tiles.copy()
+            row[:, sliding] = 1.0
+            shapes.append(row)
+        stacked = np.concatenate(shapes)
+        start = low + stacked * np.floor(np.ceil(full / stacked) / 2.0)
+        start = np.where(stacked < full, start, low)
+        inside_all, outside_all = self.member_boxes(
+            group,
+            tuple(
+                Interval(start[:, d], start[:, d] + stacked[:, d] - 1.0) for d in range(len(full))
+            ),
         )
-        inside, outside = self.member_boxes(group, box)
+        n = len(tiles)
+        inside = _rows_of(inside_all, 0, n)
+        rows = inside if sliding is None else _rows_of(inside_all, sweeps * n, n)
         compute: Bound = np.zeros(len(tiles))
         for name in group.members:
             if name in inside:
                 compute = compute + self.func_cycles(name, inside[name])
-        held, heap = self._storage(group, inside, full, box, sliding)
+        held, moved, heap = self._storage(group, rows, n)
         own = value_bytes(analysis.view.by_name[output].types)
         out_tile = tiles.prod(axis=1) * own
         overhead = np.full(len(tiles), model.tile_cycles) + heap
@@ -175,22 +205,21 @@ class CpuCosts:
             overhead = overhead + model.tile_cycles * (len(group.members) - 1)
 
         # Members that outgrow a cache are written and read through the next one.
-        l2 = np.where(held > model.l1_bytes, 2.0 * held, 0.0)
-        l3 = np.where(held > model.l2_bytes, 2.0 * held, 0.0)
-        memory = np.where(held > model.l3_bytes / model.cores, 2.0 * held, 0.0)
+        l2 = np.where(held > model.l1_bytes, moved, 0.0)
+        l3 = np.where(held > model.l2_bytes, moved, 0.0)
+        memory = np.where(held > 0.7 * model.l3_bytes / model.cores, moved, 0.0)
         l2, l3, memory = l2 * n_tiles, l3 * n_tiles, memory * n_tiles
-        into_l1, into_l2, into_l3 = self._traffic(
-            group, tiles, full, low, order, held + out_tile, outside
-        )
+        swept_boxes = [_rows_of(outside_all, step * n, n) for step in range(sweeps)]
+        into_l1, into_l2, into_l3 = self._traffic(counts, order, held + out_tile, swept_boxes)
         l2, l3, memory = l2 + into_l1, l3 + into_l2, memory + into_l3
         whole = float(full.prod()) * own
-        l2 = l2 + whole
-        l3 = l3 + whole
-        fault = 0.0
+        stages = len(analysis.view.by_name[output].stages)
+        l2 = l2 + whole * stages
+        l3 = l3 + whole * stages
         if whole > model.l3_bytes / 2:
-            memory = memory + 2.0 * whole
-        if output not in analysis.view.algorithm.outputs and whole > model.fault_threshold:
-            fault = whole * model.fault_cycles_per_byte
+            memory = memory + 2.0 * whole * stages
+        root_bytes = 0.0 if output in analysis.view.algorithm.outputs else whole
+        fault = self.fault_cycles(root_bytes) if root_bytes > model.fault_threshold else 0.0
         tasks = n_tiles
         imbalance = np.ceil(tasks / model.cores) * model.cores / tasks
         split = imbalance / model.cores
@@ -205,9 +234,16 @@ class CpuCosts:
         extra = (overhead * n_tiles) * split + model.region_cycles + fault
         extra = extra + np.minimum(tasks, 256.0) * model.task_cycles / model.cores
         cycles = peak + model.overlap * (total - peak) + extra
-        return GroupCosts(cycles, parts[0], parts[1], parts[2], parts[3], extra, held, tasks)
+        return GroupCosts(
+            cycles, parts[0], parts[1], parts[2], parts[3], extra, held, tasks, root_bytes, fault
+        )
+
+    def fault_cycles(self, size: float) -> float:
+        """Cycles until fresh pages of so many bytes are there, first touched by all cores."""
+        return size * self.model.fault_cycles_per_byte / self.model.cores
 
     def func_cycles(self, name: str, box: Box) -> Bound:
+        """Cycles to compute `box` of a Func once on one core, all its stages."""
         analysis = self.analysis
         total: Bound = 0.0
         func = analysis.view.by_name[name]
@@ -217,23 +253,12 @@ class CpuCosts:
             total = total + self.stage_cycles(name, stage.index, extents)
         return total
 
-    def _storage(
-        self,
-        group: Group,
-        inside: Mapping[str, Box],
-        full: Array,
-        box: Box,
-        sliding: int | None,
-    ) -> tuple[Array, Array]:
-        """Bytes that members hold for one tile, and cycles to allocate them on the heap."""
+    def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:
+        """Bytes that members hold at a time and move, and cycles to allocate them."""
         model, analysis = self.model, self.analysis
-        rows = inside
-        if sliding is not None:
-            row = list(box)
-            row[sliding] = Interval(box[sliding].lo, box[sliding].lo)
-            rows, _ = self.member_boxes(group, tuple(row))
-        held = np.zeros(np.shape(box[0].lo))
-        heap = np.zeros_like(held)
+        held = np.zeros(n)
+        heap = np.zeros(n)
+        moved = np.zeros(n)
         for name in group.members[:-1]:
             if name in self.nested or name not in rows:
                 continue
@@ -241,59 +266,48 @@ class CpuCosts:
             for interval in rows[name]:
                 size = size * interval.extent
             held = held + size
+            moved = moved + 2.0 * size * len(analysis.view.by_name[name].stages)
             heap = heap + np.where(size > model.stack_bytes, model.heap_cycles, 0.0)
-        return held, heap
+            faults = size * model.fault_cycles_per_byte
+            heap = heap + np.where(size > model.fault_threshold, faults, 0.0)
+        return held, moved, heap
 
     def _traffic(
         self,
-        group: Group,
-        tiles: Array,
-        full: Array,
-        low: Array,
+        counts: Array,
         order: Sequence[int],
         held: Array,
-        outside: Mapping[str, Box],
+        sweeps: Sequence[Mapping[str, Box]],
     ) -> tuple[Array, Array, Array]:
-        """Bytes fetched from outside the group into each cache, over all tiles."""
+        """Bytes fetched from outside the group into each cache, over all tiles.
+
+        `sweeps` has what one tile touches outside, then what each longer sweep of
+        consecutive tiles does.
+        """
         model = self.model
-        sizes = {name: self.buffer_bytes(name) for name in outside}
-        sweep = tiles.copy()
-        counts = np.ceil(full / tiles)
         repeats = counts.prod(axis=1)
         limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
-        into = [np.full(len(tiles), np.nan) for _ in limits]
-        for step in range(len(order) + 1):
+        into: list[Array] = []
+        swept = [d for d in order if np.any(counts[:, d] > 1)]
+        for step, outside in enumerate(sweeps):
             if step > 0:
-                d = order[step - 1]
-                if not np.any(counts[:, d] > 1):
-                    continue
-                sweep[:, d] = full[d]
-                repeats = repeats / counts[:, d]
-                outside = self._outside(group, sweep, full, low)
-            fetched = np.zeros(len(tiles))
-            cold = np.zeros(len(tiles))
+                repeats = repeats / counts[:, swept[step - 1]]
+            fetched = np.zeros(len(counts))
+            cold = np.zeros(len(counts))
             for name, part in outside.items():
-                size = np.minimum(self._bytes_of(name, part), sizes[name])
+                whole = self.buffer_bytes(name)
+                size = np.minimum(self._bytes_of(name, part), whole)
                 fetched = fetched + size
-                if sizes[name] > model.l3_bytes / 2:
+                if whole > model.l3_bytes / 2:
                     cold = cold + size
             working = fetched + held if step == 0 else fetched
             for level, limit in enumerate(limits):
                 moved = (cold if level == 2 else fetched) * repeats
-                fits = working <= limit
-                better = np.isnan(into[level]) | fits
-                into[level] = np.where(
-                    better, moved if step == 0 else np.where(fits, moved, into[level]), into[level]
-                )
+                if step == 0:
+                    into.append(moved)
+                else:
+                    into[level] = np.where(working <= limit, moved, into[level])
         return into[0], into[1], into[2]
-
-    def _outside(self, group: Group, tiles: Array, full: Array, low: Array) -> dict[str, Box]:
-        start = low + tiles * np.floor(np.ceil(full / tiles) / 2.0)
-        start = np.where(tiles < full, start, low)
-        box = tuple(
-            Interval(start[:, d], start[:, d] + tiles[:, d] - 1.0) for d in range(len(full))
-        )
-        return self.member_boxes(group, box)[1]
 
     def buffer_bytes(self, name: str) -> float:
         """Bytes of a whole Func or input at the sizes of the analysis."""
@@ -323,6 +337,17 @@ class CpuCosts:
             if buffer.name == name:
                 return buffer.type.bytes
         return 4
+
+
+def _rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
+    """The part of stacked boxes that belongs to one shape of tile."""
+
+    def part(bound: Bound) -> Bound:
+        return bound if np.ndim(bound) == 0 else bound[start : start + n]  # type: ignore[index]
+
+    return {
+        name: tuple(Interval(part(i.lo), part(i.hi)) for i in box) for name, box in boxes.items()
+    }
 
 
 def _finite(bound: Bound, default: float = 1024.0) -> float:

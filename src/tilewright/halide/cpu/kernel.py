@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from tilewright.halide.algorithm import Type, Variable
+from tilewright.halide.algorithm import Type, Variable, walk
 from tilewright.halide.analysis import TRANSCENDENTAL, Load, OpCount, StageSummary
 from tilewright.halide.cpu.model import CpuModel
 
@@ -175,7 +175,9 @@ def block_cycles(
 def scans(summary: StageSummary) -> bool:
     """Whether the stage writes along a reduction variable (a scan), rather than reduces."""
     reductions = {loop.name for loop in summary.loops if loop.kind != "pure"}
-    return any(isinstance(a, Variable) and a.name in reductions for a in summary.args)
+    return any(
+        isinstance(node, Variable) and node.name in reductions for node in walk(*summary.args)
+    )
 
 
 def accumulates(summary: StageSummary) -> bool:
@@ -194,7 +196,7 @@ def best_block(
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     blocks = [SCALAR]
-    for d in loops:
+    for d in () if summary.scatter else loops:
         for width in (lanes, lanes // 2):
             if extents[d] < max(2, width // 2):
                 continue
@@ -221,6 +223,18 @@ def best_block(
         return block_cycles(summary, loops, block, model) / block.points * waste
 
     return min(blocks, key=per_point)
+
+
+def crossings(summary: StageSummary, vector: str | None) -> int:
+    """Loads whose neighbours along the vector loop lie in different rows of memory."""
+    if vector is None:
+        return 0
+    count = 0
+    for load in summary.loads:
+        steps = load.strides.get(vector, ())
+        if steps is None or any(steps[1:]):
+            count += 0 if load.indirect else 1
+    return count
 
 
 def value_bytes(types: tuple[Type, ...]) -> int:

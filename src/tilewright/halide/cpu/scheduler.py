@@ -36,6 +36,8 @@ class CpuPlan:
     overhead: float = 0.0
     tile_bytes: float = 0.0
     tasks: int = 1
+    root_bytes: float = 0.0
+    fault: float = 0.0
 
 
 IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
@@ -52,27 +54,19 @@ class Policy:
     memory_weight: float = 1.0
 
 
-def inline_trivial(
-    algorithm: Algorithm,
-    boxes: Mapping[str, Box],
-    scalars: Mapping[str, float],
-    model: CpuModel,
-    bias: float,
-) -> frozenset[str]:
+def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
     """Funcs that cost less recomputed at every use than stored and loaded.
 
     Each Func's uses are costed with its definition substituted and common subexpressions
     shared, against computing it once and moving it through the second-level cache. A `bias`
     above 1 inlines more.
     """
-    base = Analysis(View(algorithm), boxes, scalars)
+    algorithm = base.view.algorithm
     regions = base.regions
     inlined: set[str] = set()
 
     def costs_with(names: set[str]) -> CpuCosts:
-        analysis = Analysis(View(algorithm, frozenset(names)), boxes, scalars)
-        analysis.__dict__["regions"] = regions
-        return CpuCosts(analysis, model, {})
+        return CpuCosts(base.with_inlined(frozenset(names)), model, {})
 
     current = costs_with(inlined)
     for func in algorithm.funcs:
@@ -105,8 +99,6 @@ def inline_trivial(
             float(np.max(i.extent)) for i in regions[func.name]
         )
         apart += 2.0 * moved / model.l2_rate
-        if moved > model.fault_threshold:
-            apart += moved * model.fault_cycles_per_byte * model.cores
         if together <= apart * bias:
             inlined.add(func.name)
             current = proposal
@@ -172,15 +164,37 @@ def _covers(args: tuple[object, ...], names: tuple[str, ...]) -> bool:
 class Planner:
     """Finds the best tiling of groups, remembering every group it has planned."""
 
-    def __init__(self, costs: CpuCosts, policy: Policy, fine: bool = False) -> None:
+    def __init__(
+        self,
+        costs: CpuCosts,
+        policy: Policy,
+        known: dict[object, CpuPlan],
+        fine: bool = False,
+    ) -> None:
         self.costs = costs
         self.policy = policy
         self.fine = fine
         self.tilings = 0
-        self._slidable: dict[Group, tuple[int, ...]] = {}
+        self._known = known
 
     def plan(self, group: Group) -> CpuPlan:
-        """The cheapest tiling of `group`, or `IMPOSSIBLE`."""
+        """The cheapest tiling of `group`, or `IMPOSSIBLE`.
+
+        Plans are shared between views: a group's depends on what is inlined into its members
+        and nowhere else.
+        """
+        view = self.costs.analysis.view
+        key = (
+            self.fine,
+            self.policy,
+            tuple((m, view.absorbed(m), self.costs.nested.get(m)) for m in group.members),
+        )
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._best(group)
+        return found
+
+    def _best(self, group: Group) -> CpuPlan:
         costs, view = self.costs, self.costs.analysis.view
         output = view.by_name[group.output]
         guests = {g for g in group.members if costs.nested.get(g) == group.output}
@@ -196,7 +210,13 @@ class Planner:
         ]
         if not extents:
             c = costs.costs(group, np.ones((1, 0)), ())
-            return CpuPlan(float(c.cycles[0]), Tiling((), ()), float(c.compute[0]))
+            return CpuPlan(
+                float(c.cycles[0]),
+                Tiling((), ()),
+                float(c.compute[0]),
+                root_bytes=c.root_bytes,
+                fault=c.fault,
+            )
         tiles = candidate_tiles(extents, costs.block(group.output, 0), self.fine)
         dims = range(len(extents))
         orders = [tuple(dims)]
@@ -224,6 +244,8 @@ class Planner:
                     float(found.overhead[i]),
                     float(found.tile_bytes[i]),
                     int(found.tasks[i]),
+                    found.root_bytes,
+                    found.fault,
                 )
         return best
 
@@ -231,7 +253,7 @@ class Planner:
 def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
     """Tile sizes to try: powers of two and the whole extent, in every dimension.
 
-    Dimensions shorter than 8 are never tiled; along the vector dimension a tile holds whole
+    Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile holds whole
     blocks. `fine` adds the sizes between powers of two.
     """
     from tilewright.halide.cpu.kernel import Block
@@ -242,7 +264,7 @@ def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
     for d, extent in enumerate(extents):
         unit = block.width if d == block.vector else block.rows if d == block.row else 1
         if extent < 8 or d not in largest:
-            choices.append([extent])
+            choices.append(sorted({1, extent}) if d not in (block.vector, block.row) else [extent])
             continue
         sizes = {extent}
         size = unit
@@ -332,39 +354,144 @@ def _dimension_along(forms: object, variable: str) -> int | None:
     return hit
 
 
+class Search:
+    """The search under one policy: which Funcs to inline, and the groups of the others."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        machine: CpuMachine,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        policy: Policy,
+    ) -> None:
+        self.algorithm = algorithm
+        self.machine = machine
+        self.policy = policy
+        self.model = model_of(machine)
+        self.base = Analysis(View(algorithm), boxes, scalars)
+        self._known: dict[object, CpuPlan] = {}
+
+    def costs(self, inlined: frozenset[str]) -> CpuCosts:
+        """The costs of the pipeline with some Funcs inlined."""
+        analysis = self.base.with_inlined(inlined)
+        return CpuCosts(analysis, self.model, nest_reductions(analysis))
+
+    def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
+        """Groups what is not inlined."""
+        planner = Planner(costs, self.policy, self._known)
+        guests = {host: guest for guest, host in costs.nested.items()}
+        initial = [
+            Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
+            for f in costs.analysis.view.funcs
+            if f.name not in costs.nested and f.name in self.base.regions
+        ]
+        return greedy_grouping(costs.analysis.view, planner.plan, initial=initial)
+
+    def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
+        """The cost of a whole grouping, with the page faults of all its buffers together.
+
+        C libraries keep freed memory for the next run only up to a limit: single large
+        buffers, and a heap far larger than its largest buffer, go back to the system and
+        fault anew in every run.
+        """
+        sizes = [plan.root_bytes for plan in grouping.plans]
+        kept = [size for size in sizes if size <= self.model.fault_threshold]
+        cost = sum(plan.cost - plan.fault for plan in grouping.plans)
+        fresh = sum(size for size in sizes if size > self.model.fault_threshold)
+        if kept and sum(kept) > 1.5 * max(kept):
+            fresh += sum(kept)
+        return cost + costs.fault_cycles(fresh)
+
+    def run(self, budget: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
+        """Inlines what is cheap, groups, then revises what is inlined.
+
+        Up to `budget` revisions are tried, the costliest groups' outputs first: a Func at
+        root is inlined, or an inlined one is not, where that lowers the whole cost.
+        """
+        inlined = inline_trivial(self.base, self.model, self.policy.inline_bias)
+        costs = self.costs(inlined)
+        grouping = self.group(costs)
+        best = self.total(costs, grouping)
+        tried: set[frozenset[str]] = {inlined}
+        improved = True
+        while improved and budget > 0:
+            improved = False
+            for name in self._revisions(grouping, inlined):
+                proposal = inlined ^ {name}
+                if proposal in tried or budget <= 0:
+                    continue
+                tried.add(proposal)
+                budget -= 1
+                try:
+                    new_costs = self.costs(proposal)
+                    new = self.group(new_costs)
+                except TooLarge:
+                    continue
+                if self.total(new_costs, new) < 0.995 * best and not self._too_large(
+                    new_costs, name
+                ):
+                    inlined, costs, grouping = proposal, new_costs, new
+                    best = self.total(costs, grouping)
+                    improved = True
+                    break
+        final = Planner(costs, self.policy, self._known, fine=True)
+        plans = tuple(
+            min(final.plan(g), p, key=lambda plan: plan.cost)
+            for g, p in zip(grouping.groups, grouping.plans, strict=True)
+        )
+        return costs, Grouping(grouping.groups, plans)
+
+    def _revisions(self, grouping: Grouping[CpuPlan], inlined: frozenset[str]) -> list[str]:
+        """Funcs whose inlining may be worth revising, the most promising first."""
+        algorithm = self.algorithm
+        worth: dict[str, float] = {}
+        for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+            if plan.cost < 0.02 * grouping.cost:
+                continue
+            for name in group.members:
+                func = algorithm.by_name[name]
+                if (
+                    func.pure
+                    and not func.fixed
+                    and not func.scheduled
+                    and name not in algorithm.outputs
+                ):
+                    worth[name] = plan.cost / (1 if name == group.output else 4)
+                for producer in algorithm.producers[name]:
+                    if producer in inlined:
+                        worth[producer] = max(worth.get(producer, 0.0), plan.cost / 2)
+        return sorted(worth, key=lambda name: (-worth[name], algorithm.order[name]))
+
+    @staticmethod
+    def _too_large(costs: CpuCosts, name: str) -> bool:
+        analysis = costs.analysis
+        readers = [f for f in analysis.view.funcs if name in analysis.view.absorbed(f.name)]
+        return any(
+            sum(op.count for op in s.ops) + len(s.loads) > LARGEST_EXPRESSION
+            for f in readers
+            for s in analysis.summaries(f.name)
+        )
+
+
 def schedule_with(
     algorithm: Algorithm,
     machine: CpuMachine,
     boxes: Mapping[str, Box],
     scalars: Mapping[str, float],
     policy: Policy,
+    budget: int = 24,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy."""
-    model = model_of(machine)
-    inlined = inline_trivial(algorithm, boxes, scalars, model, policy.inline_bias)
-    analysis = Analysis(View(algorithm, inlined), boxes, scalars)
-    nested = nest_reductions(analysis)
-    costs = CpuCosts(analysis, model, nested)
-    planner = Planner(costs, policy)
-    guests = {host: guest for guest, host in nested.items()}
-    initial = [
-        Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
-        for f in analysis.view.funcs
-        if f.name not in nested
-    ]
-    grouping = greedy_grouping(analysis.view, planner.plan, initial=initial)
-    final = Planner(costs, policy, fine=True)
-    plans = tuple(final.plan(g) for g in grouping.groups)
-    plans = tuple(p if p.cost <= q.cost else q for p, q in zip(plans, grouping.plans, strict=True))
-    grouping = Grouping(grouping.groups, plans)
+    costs, grouping = Search(algorithm, machine, boxes, scalars, policy).run(budget)
+    view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
-        func = analysis.view.by_name[group.output]
+        func = view.by_name[group.output]
         if func.fixed or func.scheduled:
             continue
         funcs += group_schedules(costs, group, plan.tiling, machine.cores)
-    for name in inlined:
-        funcs.append(FuncSchedule(algorithm.order[name], INLINE, INLINE))
+    funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
     funcs.sort(key=lambda f: f.func)
     return Schedule(algorithm.digest, "host", tuple(funcs)), grouping, costs
 
