@@ -178,7 +178,7 @@ def test_nothing_of_ours_runs_while_a_candidate_is_timed(tmp_path):
         for begin, end, pid in runs
         for moment, other in others
     )
-    assert len(runs) >= 12
+    assert len(runs) >= 8  # a warm-up and a sample each, more on a quiet machine
     assert overlaps == 0
     names = [event.name for event in events]
     assert names.count("finished") == 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,12 @@ class Inputs:
 
     @property
     def digest(self) -> str:
-        """A hash that tells apart whatever could give other outputs or other times."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        """A hash that tells apart whatever could give other outputs or other times.
+
+        Names of outputs do not count: they may be automatic.
+        """
+        nameless = tuple(replace(output, name="") for output in self.outputs)
+        return hashlib.sha256(repr(replace(self, outputs=nameless)).encode()).hexdigest()
 
 
 def _box(data: Mapping[str, Any]) -> dict[str, Any]:

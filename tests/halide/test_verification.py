@@ -1,0 +1,121 @@
+import halide as hl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.halide.algorithm import Type
+from tilewright.halide.contents import to_bfloat16
+from tilewright.halide.importer import import_pipeline
+from tilewright.halide.verification import Tolerance, accepted, compare, tolerance
+
+F32, U8, I16 = Type("float", 32), Type("uint", 8), Type("int", 16)
+
+
+def right(found, expected, kind, allowed):
+    return accepted(compare(np.asarray(found), np.asarray(expected), kind, allowed), allowed)
+
+
+def test_integers_must_be_equal():
+    expected = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    found = expected.copy()
+    assert right(found, expected, U8, Tolerance())
+    found[2, 1] += 1
+    result = compare(found, expected, U8, Tolerance())
+    assert (result.wrong, result.values, result.max_error, result.where) == (1, 12, 1.0, (2, 1))
+    assert not accepted(result, Tolerance())
+
+
+@given(st.integers(-(2**15), 2**15 - 1), st.integers(-(2**15), 2**15 - 1))
+def test_integer_differences_do_not_wrap(a, b):
+    result = compare(np.array([a], np.int16), np.array([b], np.int16), I16, Tolerance())
+    assert result.max_error == abs(a - b)
+    assert (result.wrong == 0) == (a == b)
+
+
+def test_integers_from_floats_may_be_off_by_one():
+    expected = np.array([0, 100, 60000], np.uint16)
+    found = np.array([1, 99, 60006], np.uint16)
+    allowed = Tolerance(1e-4, exact=False)
+    assert right(found, expected, Type("uint", 16), allowed)
+    assert not right(expected + np.uint16(9), expected, Type("uint", 16), allowed)
+
+
+def test_floats_are_compared_relative_to_their_magnitude():
+    expected = np.array([1e6, 1.0, -2.0, 0.0], np.float32)
+    allowed = Tolerance(1e-4, exact=False)
+    assert right(expected * np.float32(1 + 1e-6), expected, F32, allowed)
+    assert not right(expected * np.float32(1.01), expected, F32, allowed)
+    assert not right(-expected, expected, F32, allowed)
+
+
+def test_small_values_beside_large_ones_may_suffer_from_cancellation():
+    expected = np.array([100.0, 1e-9], np.float32)
+    found = np.array([100.0, 1e-6], np.float32)
+    assert right(found, expected, F32, Tolerance(1e-4, exact=False))
+
+
+def test_nan_and_infinities_equal_only_themselves():
+    allowed = Tolerance(1e-4, exact=False)
+    special = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    assert right(special, special, F32, allowed)
+    for i in range(4):
+        for value in (np.nan, np.inf, -np.inf, 1.0):
+            changed = special.copy()
+            changed[i] = value
+            same = np.array_equal(changed, special, equal_nan=True)
+            assert right(changed, special, F32, allowed) == same
+
+
+def test_outliers_are_a_share_of_the_values():
+    expected = np.zeros(100_000, np.uint8)
+    found = expected.copy()
+    found[:10] = 200
+    allowed = Tolerance(1e-4, exact=False, outliers=1e-4)
+    assert right(found, expected, U8, allowed)
+    found[:11] = 200
+    assert not right(found, expected, U8, allowed)
+
+
+def test_large_outputs_are_compared_in_pieces():
+    expected = np.zeros((3, 1_500_000), np.float32)
+    found = expected.copy()
+    found[1, 1_400_000] = 1.0
+    result = compare(found, expected, F32, Tolerance(1e-4, exact=False))
+    assert result.wrong == 1
+    assert result.where == (1, 1_400_000)
+
+
+def test_bfloat16_bits_and_booleans_and_scalars():
+    bits = to_bfloat16(np.array([1.0, 3.0], np.float32))
+    allowed = Tolerance(5e-2, exact=False)
+    assert right(bits + np.uint16(1), bits, Type("bfloat", 16), allowed)
+    assert not right(bits[::-1], bits, Type("bfloat", 16), allowed)
+    assert not right([True, False], [True, True], Type("uint", 1), Tolerance())
+    assert right(np.float32(2), np.float32(2), F32, allowed)
+    assert not right(np.float32(2), np.float32(3), F32, allowed)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ValueError, match="shapes"):
+        compare(np.zeros(3), np.zeros(4), F32, Tolerance())
+
+
+def of(expr_of):
+    x = hl.Var("x")
+    image = hl.ImageParam(hl.UInt(8), 1, "image")
+    func = hl.Func("f")
+    func[x] = expr_of(image[x])
+    return tolerance(import_pipeline(bytes(hl.serialize_pipeline(hl.Pipeline(func)))))
+
+
+def test_what_is_forgiven_depends_on_what_is_computed():
+    assert of(lambda v: v * 3 // 2) == Tolerance()
+    assert of(lambda v: hl.cast(hl.Float(32), v) * 1.5) == Tolerance(1e-4, exact=False)
+    rounded = of(lambda v: hl.cast(hl.Int(32), hl.cast(hl.Float(32), v) * 1.5))
+    assert rounded.outliers > 0
+    compared = of(lambda v: hl.select(hl.cast(hl.Float(32), v) > 1.5, 2, 3))
+    assert compared.outliers > 0
+    double = of(lambda v: hl.sqrt(hl.cast(hl.Float(64), v)))
+    assert double.relative < 1e-8
+    assert double.outliers == 0
