@@ -141,6 +141,12 @@ def test_estimates_are_set_for_autoschedulers():
     assert parameter.extent_constraint_estimate(1).defined()
 
 
+def test_pointers_are_passed_as_null():
+    algorithm = load(pipeline("handles"))
+    _, (found,) = run(algorithm, describe_inputs(algorithm))
+    np.testing.assert_array_equal(found, np.arange(4, dtype=np.uint64))
+
+
 WRAPPED = ["wrapped_once", "wrapped_everywhere", "wrapped_twice", "wrapped_image", "cloned"]
 
 

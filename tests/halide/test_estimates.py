@@ -9,7 +9,7 @@ from halide_constructs import define, image, output, x, y
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.algorithm import Span
-from tilewright.halide.estimates import MissingEstimatesError, with_estimates
+from tilewright.halide.estimates import MissingEstimatesError, parse_estimates, with_estimates
 from tilewright.halide.source import load
 
 
@@ -153,3 +153,31 @@ def test_symbols_say_what_expressions_use():
     assert [symbols[f"im.{k}"] for k in ("min.1", "extent.1", "stride.1")] == [5, 40, 30]
     out = algorithm.outputs[0]
     assert [symbols[f"{out}.{k}"] for k in ("min.1", "extent.1", "stride.1")] == [0, 3, 3]
+
+
+def test_a_bound_buffer_is_an_estimate_of_its_size():
+    im = image(hl.UInt(8))
+    data = hl.Buffer(hl.UInt(8), [30, 40])
+    data.set_min([2, 0])
+    im.set(data)
+    f = output(define("f_with_data", (x, y), im[x + 2, y]), 3, 3)
+    assert load(f).parameters[0].estimates == (Span(2, 30), Span(0, 40))
+    im.set_estimates([(0, 50), (0, 60)])
+    assert load(f).parameters[0].estimates == (Span(0, 50), Span(0, 60))
+
+
+def test_estimates_are_read_from_a_command_line():
+    assert parse_estimates(["f=0:1536,-1:2560", "r=5", "g=-1e-3", "on=True", "h=0x10"]) == {
+        "f": [(0, 1536), (-1, 2560)],
+        "r": 5,
+        "g": -0.001,
+        "on": True,
+        "h": 16,
+    }
+
+
+@pytest.mark.parametrize("text", ["f", "=3", "f=", "f=1:2:3", "f=a:b", "f=1,2", "f=much"])
+def test_malformed_estimates_are_shown(text):
+    with pytest.raises(TilewrightError, match="NAME=MIN:EXTENT") as caught:
+        parse_estimates([text])
+    assert repr(text) in str(caught.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +65,40 @@ def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algori
         parameters=tuple(parameters[p.name] for p in algorithm.parameters),
         scalars=scalars,
     )
+
+
+def parse_estimates(texts: Iterable[str]) -> dict[str, Any]:
+    """Estimates from a command line: ``f=0:1536,0:2560`` and ``radius=5``.
+
+    Raises `TilewrightError` where a text is neither.
+
+    >>> parse_estimates(["f=0:1536,-1:2560", "radius=5", "gain=0.5", "on=true"])
+    {'f': [(0, 1536), (-1, 2560)], 'radius': 5, 'gain': 0.5, 'on': True}
+    """
+    estimates: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            if not name or not equals:
+                raise ValueError
+            estimates[name] = _parse(value.strip())
+        except ValueError:
+            raise TilewrightError(
+                f"an estimate is written NAME=MIN:EXTENT,MIN:EXTENT or NAME=VALUE, not {text!r}"
+            ) from None
+    return estimates
+
+
+def _parse(value: str) -> Any:
+    if ":" in value:
+        pairs = [part.split(":") for part in value.split(",")]
+        return [(int(low), int(extent)) for low, extent in pairs]
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return int(value, 0)
+    except ValueError:
+        return float(value)
 
 
 def _meant(name: str, algorithm: Algorithm) -> str:

@@ -19,8 +19,8 @@ class Capture:
     """A pipeline's bytes and what its live parameters say beside them.
 
     `scalars` has the estimate of a scalar parameter or else its value, `ranges` the estimate
-    of each dimension of an input buffer or else its constraint, `strides` the strides (in
-    elements) that an input is constrained to.
+    of each dimension of an input buffer, or else its constraint, or else its size if a buffer
+    is bound to it, `strides` the strides (in elements) that an input is constrained to.
     """
 
     serialized: bytes
@@ -64,7 +64,10 @@ def capture(pipeline: Any) -> Capture:
             )
             if low is None or extent is None:
                 low, extent = fixed_low, fixed_extent
-            ranges.append(None if low is None or extent is None else Span(int(low), int(extent)))
+            if low is None or extent is None:
+                ranges.append(_bound_range(parameter, d))
+            else:
+                ranges.append(Span(int(low), int(extent)))
             strides.append(None if stride is None else int(stride))
         result.ranges[name] = tuple(ranges)
         result.strides[name] = tuple(strides)
@@ -78,6 +81,14 @@ _DIMENSION = (
     "extent_constraint",
     "stride_constraint",
 )
+
+
+def _bound_range(parameter: Any, d: int) -> Span | None:
+    """The range of the buffer that the user has bound to an input, if any."""
+    buffer = parameter.buffer()
+    if not buffer.defined() or buffer.dim(d).extent() < 1:
+        return None
+    return Span(buffer.dim(d).min(), buffer.dim(d).extent())
 
 
 def _value(parameter: Any) -> Any:
