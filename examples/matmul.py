@@ -29,14 +29,12 @@ def _algorithm(width: int, height: int, depth: int, panel: int = 0) -> SimpleNam
     b = hl.ImageParam(hl.Float(32), 2, "B")
     x, y, i, p = hl.vars("x y i p")
     k = hl.RDom([(0, depth)], "k")
-    left, padded, panels = hl.Func("left"), None, None
+    left, padded, panels = a, None, None
     if panel:
-        padded, panels = hl.Func("padded"), hl.Func("panels")
+        left, padded, panels = (hl.Func(name) for name in ("left", "padded", "panels"))
         padded[x, y] = hl.BoundaryConditions.constant_exterior(a, 0.0)[x, y]
         panels[i, y, p] = padded[p * panel + i, y]
         left[x, y] = panels[x % panel, y, x // panel]
-    else:
-        left[x, y] = a[x, y]
     prod = hl.Func("prod")
     prod[x, y] = 0.0
     prod[x, y] += left[x, k] * b[k, y]
