@@ -71,8 +71,7 @@ def scalar_param(scalar: ScalarInput) -> Any:
     import halide as hl
 
     param = hl.Param(halide_type(scalar.type), scalar.name)
-    if scalar.type.code != "handle":
-        _set(param.set, scalar.name, scalar.type, scalar.value)
+    _set(param.set, scalar.name, scalar.type, scalar.value)
     return param
 
 
