@@ -41,7 +41,7 @@ class Stand:
 
     def __call__(self, pipeline, **options):
         self.called = (pipeline, options)
-        options["progress"](Progress("searching", 1, 1))
+        options["on_progress"](Progress("searching", 1, 1))
         if self.error:
             raise self.error
         return SimpleNamespace(
@@ -91,13 +91,13 @@ def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
 
 def test_arguments_arrive(schedule, pipe):
     arguments = (
-        "--target cuda --machine h100 --mode top --k 3 --fusion overlap --keep -q --seed 7 "
+        "--target cuda --machine h100 --mode top --k 3 --fusion overlapped --keep -q --seed 7 "
         "--estimate out=10x20 --set sigma=0.5 --time-limit 2m --jobs 2 --candidate-memory 1G "
         "--candidate-time 10s --records r.db --remeasure"
     )
     assert main(["schedule", pipe, *arguments.split()]) == 0
     pipeline, options = schedule.called
-    del options["progress"]
+    del options["on_progress"]
     assert pipeline == b"bytes"
     assert options == {
         "name": "p",
@@ -105,7 +105,7 @@ def test_arguments_arrive(schedule, pipe):
         "machine": gpu("h100"),
         "mode": "top",
         "k": 3,
-        "fusion": "overlap",
+        "fusion": "overlapped",
         "verify": False,
         "keep_schedule": True,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             hand=pipeline.hand,
             peer_time=args.peer_time,
             peer_memory=args.peer_memory,
-            progress=progress,
+            on_progress=progress,
             **options,
         )
     report = result.report()

@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--fusion",
-        choices=("none", "overlap", "nested"),
+        choices=("none", "overlapped", "nested"),
         default="nested",
         help="how Funcs may be computed inside others' tiles (default: %(default)s)",
     )
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             fusion=args.fusion,
             verify=args.verify,
             keep_schedule=args.keep,
-            progress=progress,
+            on_progress=progress,
             **options,
         )
     report = result.report()

@@ -226,10 +226,10 @@ class Session:
         self.limits = limits or Limits()
         self.timing = replace(timing or Timing(), verify=verify)
         self.workers = Workers(jobs=jobs, preload=preload(targets))
-        self._records = records
-        self._machine = machine if machine is not None else machine_key(targets[0])
+        self.records = records
+        self.machine: Mapping[str, Any] = machine if machine is not None else machine_key(targets[0])
         self._verify = verify
-        self._remeasure = remeasure
+        self.remeasure = remeasure
         self._references = None if references is None else Path(references)
         self._on_event = on_event
         self.deadline = deadline
@@ -269,14 +269,14 @@ class Session:
         )
         for outcome in measure_recorded(
             trials,
-            self._records,
+            self.records,
             problem=self.problem.key,
-            machine=self._machine,
+            machine=self.machine,
             versions=versions(),
             limits=self.limits,
             timing=self.timing,
             context={"outputs": list(self.problem.algorithm.outputs)},
-            remeasure=self._remeasure,
+            remeasure=self.remeasure,
             workers=self.workers,
             on_event=self._on_event,
             deadline=self.deadline,

@@ -97,7 +97,8 @@ def compare(
     if found.shape != expected.shape:
         raise ValueError(f"the outputs' shapes differ: {found.shape} and {expected.shape}")
     scale = _mean_magnitude(expected, kind) if _is_float(kind) else 0.0
-    wrong, worst, where = 0, 0.0, ()
+    wrong, worst = 0, 0.0
+    where: tuple[int, ...] = ()
     for start, ours, theirs in _pieces(found, expected):
         if _is_float(kind):
             bad, error = _float_errors(_floats(ours, kind), _floats(theirs, kind), scale, allowed)

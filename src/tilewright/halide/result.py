@@ -1,0 +1,195 @@
+"""What `tilewright.schedule` gives back: a schedule that can be applied, printed and explained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewright.halide.measuring import versions
+from tilewright.halide.planned import PlannedSchedule
+from tilewright.halide.requirements import Requirement, requirements
+from tilewright.halide.schedule import Schedule
+from tilewright.halide.task import Task
+from tilewright.halide.top import Outcome, Tried
+from tilewright.measure import Measurement
+from tilewright.report.model import Attempt, Bar, ScheduleReport
+
+
+@dataclass(frozen=True)
+class Result:
+    """A schedule for a pipeline, and what is known of it.
+
+    `schedule` is the one chosen, as data; `apply`, `to_python`, `to_cpp` and `to_json` are ways
+    to use it. `measurement` is what it was measured at, None where nothing was run, and
+    `verified` is None then, else whether its answers were right. `tried` has every schedule
+    that was planned, in the order of the model.
+    """
+
+    task: Task = field(repr=False)
+    planned: PlannedSchedule = field(repr=False)
+    mode: str = "oneshot"
+    verified: bool | None = None
+    measurement: Measurement | None = field(default=None, repr=False)
+    naive: Measurement | None = field(default=None, repr=False)
+    tried: tuple[Tried, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+    group_seconds: Mapping[str, float] = field(default_factory=dict, repr=False, hash=False)
+    comparison: tuple[Bar, ...] = field(default=(), repr=False)
+    facts: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule as data."""
+        return self.planned.schedule
+
+    @property
+    def seconds(self) -> float | None:
+        """Median time of a run, None where it was not measured."""
+        measured = self.measurement
+        return measured.median if measured is not None and measured.ok and measured.times else None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster than the naive schedule, None where either is not measured."""
+        if self.naive is None or not self.naive.ok or not self.seconds:
+            return None
+        return self.naive.median / self.seconds
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """At which sizes the schedule is not right by itself; empty: right at all sizes."""
+        return requirements(self.schedule, self.task.algorithm)
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Of every schedule that was run, in the order of the model, failures included."""
+        return tuple(t.measurement for t in self.tried if t.measurement is not None)
+
+    def top(self, k: int | None = None) -> list[Result]:
+        """The best `k` schedules (all by default), each as a result of its own, best first.
+
+        Measured ones come by their time, the others as the model ranks them; those that failed
+        are left out.
+        """
+        ranked = [t for t in Outcome(self.tried).ranking if t.measurement is None or t.ok]
+        results = [
+            replace(
+                self,
+                planned=t.planned,
+                measurement=t.measurement,
+                verified=t.measurement.verified if t.measurement is not None else None,
+                notes=(t.note,) if t.note else (),
+                group_seconds={},
+                comparison=(),
+            )
+            for t in ranked
+        ]
+        return results[:k]
+
+    def apply(self, pipeline: Any) -> None:
+        """Apply the schedule to a live pipeline: the same one, or the same built anew.
+
+        `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
+        have been scheduled. Raises `ScheduleError` where it computes something else.
+        """
+        from tilewright.halide.apply import apply
+        from tilewright.halide.live import to_pipeline
+
+        apply(self.schedule, self.task.algorithm, to_pipeline(pipeline))
+
+    def to_python(self, name: str = "schedule") -> str:
+        """A Python module with a function `name` that schedules a fresh pipeline."""
+        from tilewright.halide.printing import to_python
+
+        return to_python(self.schedule, self.task.algorithm, name)
+
+    def to_cpp(self, name: str = "schedule") -> str:
+        """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``."""
+        from tilewright.halide.printing import to_cpp
+
+        return to_cpp(self.schedule, self.task.algorithm, name)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The schedule as JSON text, which `tilewright.halide.schedule_json` reads back."""
+        from tilewright.halide.schedule_json import to_json
+
+        return to_json(self.schedule, indent)
+
+    def explain(self) -> str:
+        """Plain text: how fast, and why; a table with a row a group of Funcs."""
+        from tilewright.report.text import explain
+
+        return explain(self.report())
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
+        """Everything that is to be told, as data; with `path`, also written as an HTML page."""
+        from tilewright.halide.explain import schedule_report
+        from tilewright.report.schedule_page import schedule_page
+
+        report = schedule_report(
+            self.task.algorithm,
+            self.planned,
+            pipeline=self.task.name,
+            machine=self.task.machine_text,
+            mode=self.mode,
+            verified=self.verified,
+            seconds=self.seconds,
+            naive_seconds=self.naive.median if self.naive is not None and self.naive.ok else None,
+            attempts=self._attempts(),
+            comparison=self.comparison,
+            notes=(*self.notes, *self._cautions()),
+            facts={**self._facts(), **self.facts},
+        )
+        if self.group_seconds:
+            rows = tuple(
+                replace(row, measured=self.group_seconds.get(row.name)) for row in report.groups
+            )
+            report = replace(report, groups=rows)
+        if path is not None:
+            Path(path).write_text(schedule_page(report), encoding="utf-8")
+        return report
+
+    def _attempts(self) -> tuple[Attempt, ...]:
+        if not any(t.measurement is not None for t in self.tried):
+            return ()
+        return tuple(
+            Attempt(
+                f"schedule {t.rank + 1}",
+                t.measurement.status if t.measurement is not None else "not tried",
+                predicted=t.planned.cost,
+                measured=t.seconds,
+                note=t.note,
+            )
+            for t in self.tried
+        )
+
+    def _cautions(self) -> tuple[str, ...]:
+        outputs = [str(r) for r in self.requirements if r.on == "output"]
+        beyond = [r for r in self.requirements if r.on == "input"]
+        if beyond and self.verified is None:
+            outputs.append(
+                "At sizes that its tiles do not divide it may read inputs further out than the "
+                "unscheduled pipeline does."
+            )
+        return tuple(outputs)
+
+    def _facts(self) -> dict[str, str]:
+        sizes = []
+        for name in self.task.algorithm.outputs:
+            func = self.task.algorithm.by_name[name]
+            spans = [func.estimates[arg].extent for arg in func.args if arg in func.estimates]
+            sizes.append(f"{name} {'x'.join(map(str, spans))}" if spans else name)
+        facts = {
+            "output": ", ".join(sizes),
+            "pipeline": self.task.algorithm.digest[:16],
+            "target": self.schedule.target,
+            "Halide": versions()["halide"],
+        }
+        if self.measurement is not None and self.measurement.times:
+            facts["samples"] = f"{len(self.measurement.times)}"
+            facts["spread"] = f"{100 * self.measurement.spread:.1f}%"
+        return facts
