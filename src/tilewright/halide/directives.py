@@ -140,7 +140,7 @@ def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Dire
     if entry.memory != "auto":
         memory = EnumRef("MemoryType", MEMORY[entry.memory])
         result.append(Directive(entry.func, 0, "store_in", (memory,)))
-    if entry.storage_order:
+    if entry.storage_order != tuple(range(len(entry.storage_order))):
         dims = tuple(LoopRef(entry.func, 0, f"v{i}") for i in entry.storage_order)
         result.append(Directive(entry.func, 0, "reorder_storage", dims))
     if entry.align_storage > 1:
@@ -205,6 +205,9 @@ def _nest(
     for loop in nest.loops:
         if loop.mapping in _SINGLE:
             emit(_SINGLE[loop.mapping], ref(loop.name))
+    for loop in nest.loops:
+        if loop.partition != "auto":
+            emit("partition", ref(loop.name), EnumRef("Partition", loop.partition.capitalize()))
     if not result and stage > 0:
         # Silences Halide's warning that only the pure definition has been scheduled.
         emit("unscheduled")

@@ -15,6 +15,7 @@ from typing import Literal
 from tilewright.errors import TilewrightError
 
 Mapping = Literal["serial", "unrolled", "vectorized", "parallel", "gpu_block", "gpu_thread"]
+Partition = Literal["auto", "never", "always"]
 Tail = Literal[
     "round_up",
     "guard_with_if",
@@ -58,10 +59,15 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledLoop:
-    """A loop of the final nest and what it is mapped to."""
+    """A loop of the final nest and what it is mapped to.
+
+    `partition` says whether Halide cuts the loop into a prologue, a body without border
+    conditions and an epilogue; it multiplies the code inside for every loop that it cuts.
+    """
 
     name: str
     mapping: Mapping = "serial"
+    partition: Partition = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tilewright.halide.schedule import (
     Level,
     Mapping,
     MemoryType,
+    Partition,
     Schedule,
     ScheduledLoop,
     ScheduleError,
@@ -105,7 +106,10 @@ def _level_data(level: Level) -> str | dict[str, Any]:
 def _stage_data(stage: StageSchedule) -> dict[str, Any]:
     return {
         "splits": [_split_data(change) for change in stage.splits],
-        "loops": [{"name": loop.name, "mapping": loop.mapping} for loop in stage.loops],
+        "loops": [
+            {"name": loop.name, "mapping": loop.mapping, "partition": loop.partition}
+            for loop in stage.loops
+        ],
         "atomic": stage.atomic,
         "single_thread": stage.single_thread,
     }
@@ -234,6 +238,10 @@ def _change(item: _Object) -> Split | Fuse:
 
 
 def _loop(item: _Object) -> ScheduledLoop:
-    result = ScheduledLoop(item.take("name", str), item.one_of("mapping", Mapping))
+    result = ScheduledLoop(
+        item.take("name", str),
+        item.one_of("mapping", Mapping),
+        item.one_of("partition", Partition),
+    )
     item.done()
     return result

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tilewright.halide.algorithm import Func
-from tilewright.halide.bounds import Interval
+from tilewright.halide.bounds import Box, Interval
 from tilewright.halide.cpu.cost import CpuCosts
 from tilewright.halide.cpu.kernel import Block, scans
 from tilewright.halide.grouping import Group
@@ -137,6 +137,13 @@ def stage_nest(
         body = [*block_loops, *row_loops, *first, *reductions, *rest]
     else:
         body = [*block_loops, *row_loops, *reductions, *within_tile]
+    # Only the innermost loop over vectors is cut into a clean body and borders: cutting
+    # the loops around it too would copy everything computed inside them, several times over.
+    clean = next((loop.name for loop in body if loop.mapping in ("serial", "parallel")), None)
+    body = [
+        loop if loop.name == clean or loop in block_loops else replace(loop, partition="never")
+        for loop in body
+    ]
     row_level = None
     if tiling is not None and tiling.sliding is not None:
         row_level = inner.get(tiling.sliding)
@@ -147,7 +154,8 @@ def stage_nest(
         counts = {tile_loops[d]: math.ceil(extents[d] / sizes[d]) for d in tile_loops}
         outer, parallel = _parallelise(outer, counts, splits, cores, suffix)
         body += [
-            ScheduledLoop(name, "parallel" if name == parallel else "serial") for name in outer
+            ScheduledLoop(name, "parallel" if name == parallel else "serial", "never")
+            for name in outer
         ]
         tile_level = outer[0] if outer else None
     return _Nest(
@@ -210,10 +218,16 @@ def group_schedules(
         box.append(Interval(start, start + size - 1.0))
     regions, _ = costs.member_boxes(group, tuple(box))
     rows = regions
+    slides: set[str] = set()
     if tiling.sliding is not None:
+        low = row_low = box[tiling.sliding].lo
         row = list(box)
-        row[tiling.sliding] = Interval(row[tiling.sliding].lo, row[tiling.sliding].lo)
+        row[tiling.sliding] = Interval(row_low, row_low)
         rows, _ = costs.member_boxes(group, tuple(row))
+        row[tiling.sliding] = Interval(low, low + 1.0)
+        pairs, _ = costs.member_boxes(group, tuple(row))
+        # Where two rows need no more in common, there is nothing to keep between them.
+        slides = {name for name in rows if _volume(pairs[name]) < 1.99 * _volume(rows[name])}
     by_func: dict[str, tuple[_Nest, ...]] = {output.name: tuple(nests)}
     levels: dict[str, tuple[Level, Level]] = {}
     for name in reversed(group.members[:-1]):
@@ -234,7 +248,8 @@ def group_schedules(
             ]
         else:
             compute = at(last.row_level if tiling.sliding is not None else last.tile_level)
-            levels[name] = (at(last.tile_level), compute)
+            keeps = tiling.sliding is None or name in slides
+            levels[name] = (at(last.tile_level) if keeps else compute, compute)
             extents = [_whole(i) for i in rows[name]]
         by_func[name] = tuple(
             stage_nest(costs, func, s.index, extents, None, cores) for s in view.stages(name)
@@ -244,6 +259,10 @@ def group_schedules(
             FuncSchedule(order[name], compute, store, stages=tuple(n.stage for n in by_func[name]))
         )
     return result
+
+
+def _volume(box: Box) -> float:
+    return math.prod(_whole(interval) for interval in box)
 
 
 def _whole(interval: Interval) -> float:
