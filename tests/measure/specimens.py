@@ -200,3 +200,28 @@ class NoVerify:
 class OddDetails(Sleep):
     def details(self):
         return {"array": np.float32(2.5), "what": {1, 2} and "set"}
+
+
+class BadDetails(Sleep):
+    def details(self):
+        raise RuntimeError("nothing to tell")
+
+
+class CrashingDetails(Sleep):
+    def details(self):
+        ctypes.string_at(0)
+
+
+class Recheck(Sleep):
+    """Wrong at first; right at second sight if the payload says so."""
+
+    def __init__(self, payload):
+        super().__init__(0.001)
+        self.really = payload
+
+    def verify(self):
+        return VerifyResult(False, "looks wrong", 2.0)
+
+    def recheck(self):
+        time.sleep(1.2)  # longer than a verification may take
+        return VerifyResult(self.really, "looked again", 2.0)

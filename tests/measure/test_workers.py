@@ -93,6 +93,8 @@ def test_every_misbehaviour_is_recorded_and_the_rest_goes_on(tmp_path):
         Candidate("nonsense", key="nonsense"),
         specimen("NoVerify"),
         specimen("OddDetails"),
+        specimen("BadDetails"),
+        specimen("CrashingDetails"),
         specimen("Sleep"),
         limits=Limits(1.0, 0.5, 150 << 20, 2000),
         jobs=4,
@@ -118,6 +120,8 @@ def test_every_misbehaviour_is_recorded_and_the_rest_goes_on(tmp_path):
         "nonsense": "build_failed",
         "NoVerify": "ok",
         "OddDetails": "ok",
+        "BadDetails": "ok",
+        "CrashingDetails": "ok",
         "Sleep": "ok",
     }
     assert "SIGSEGV" in outcomes["Segfault"].message
@@ -131,6 +135,9 @@ def test_every_misbehaviour_is_recorded_and_the_rest_goes_on(tmp_path):
     assert outcomes["Allocate"].peak_memory > 100 << 20
     assert len(outcomes["Print"].output) < 2200
     assert not outcomes["NoVerify"].verified
+    assert "nothing to tell" in outcomes["BadDetails"].message
+    assert "SIGSEGV" in outcomes["CrashingDetails"].message
+    assert outcomes["CrashingDetails"].times
     assert not any(m.times for m in outcomes.values() if not m.ok)
     children = [int(line) for line in log.read_text().split()]
     assert children
@@ -143,6 +150,14 @@ def test_children_left_behind_are_killed_with_their_worker(tmp_path):
     children = [int(line) for line in log.read_text().split()]
     assert len(children) == 3
     assert not any(alive(pid) for pid in children)
+
+
+@pytest.mark.parametrize("really", [True, False])
+def test_a_wrong_answer_may_be_looked_at_again(really):
+    limits = Limits(build_seconds=5.0, run_seconds=0.5)
+    result = measure(specimen("Recheck", really), limits=limits)["Recheck"]
+    assert result.status == ("ok" if really else "wrong_answer")
+    assert result.max_error == 2.0
 
 
 def test_output_keeps_its_beginning_and_its_end():

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.apply import apply, halide_target
 from tilewright.halide.binding import bind, deserialize, output_array
+from tilewright.halide.cuda_kernels import kernel_resources
 from tilewright.halide.importer import import_pipeline
 from tilewright.halide.inputs import Inputs
 from tilewright.halide.live import live_funcs
@@ -137,17 +138,21 @@ class Runner:
 
         Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
         inputs (``compile_seconds``), and the box of each input that the pipeline asked for
-        (``input_boxes``: pairs of first coordinate and extent).
+        (``input_boxes``: pairs of first coordinate and extent). On CUDA, what its kernels use
+        (``kernels``: `tilewright.halide.cuda_kernels.KernelResources`).
         """
         boxes = {
             name: [[span.min, span.extent] for span in box]
             for name, box in self._live.boxes.items()
         }
-        return {
+        details: dict[str, Any] = {
             "prepare_seconds": self._prepared,
             "compile_seconds": self._compiled,
             "input_boxes": boxes,
         }
+        if self._target.has_feature(hl.TargetFeature.CUDA):
+            details["kernels"] = kernel_resources(self._live.pipeline, self._target)
+        return details
 
 
 class Reference(Runner):

@@ -84,7 +84,7 @@ class Server:
         elif message["op"] == "end":
             job = self._live.get(message["id"])
             if job is not None and job.phase == "ready":
-                self._end(job)
+                job.ask_details()
         elif message["op"] == "cancel":
             self._queue = deque(r for r in self._queue if r.id != message["id"])
             if message["id"] in self._live:
@@ -131,14 +131,10 @@ class Server:
                 if job.request.hold:
                     self._tell(job, "sampled", **{k: report[k] for k in ("times", "cpu_times")})
                 else:
-                    self._end(job)
+                    job.ask_details()
             elif event == "done":
                 job.outcome.update(status="ok", details=report["details"])
         return bool(reports)
-
-    def _end(self, job: Job) -> None:
-        job.enter("ending")
-        job.order(do="end")
 
     # -- the life of workers
 

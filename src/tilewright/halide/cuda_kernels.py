@@ -1,0 +1,236 @@
+"""What a CUDA schedule's kernels use: registers, spills, threads and shared memory.
+
+Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
+registers a thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
+toolkit, or of the ``nvidia-cuda-nvcc`` package) tells what comes of it, and so does the driver
+itself, but for the spills. Shared memory is dynamic: its size stands in the launch only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright.machines import HALIDE_JIT_MAX_REGISTERS
+
+REGISTERS = "HL_CUDA_JIT_MAX_REGISTERS"
+_PTXAS_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """One kernel; what is not known is None.
+
+    `spill_bytes` are those stored and loaded together, `local_bytes` the thread's stack frame
+    with what is spilled to it. `threads` are the block's extents in x, y and z.
+    """
+
+    name: str
+    registers: int | None = None
+    spill_bytes: int | None = None
+    local_bytes: int | None = None
+    threads: tuple[int | None, ...] = ()
+    shared_bytes: int | None = None
+
+
+def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
+    """The resources of every kernel of a scheduled ``halide.Pipeline``, as JSON data.
+
+    The registers are those of the device that is present, or else of the capability that
+    `target` names. Empty where there is no device code.
+    """
+    ptx, statement = device_code(pipeline, target)
+    limit = int(os.environ.get(REGISTERS, HALIDE_JIT_MAX_REGISTERS))
+    known = {kernel.name: kernel for kernel in launches(statement)}
+    device = _Driver.load()
+    ptxas = find_ptxas()
+    compiled: list[KernelResources] = []
+    if ptxas is not None:
+        architecture = device.architecture if device else _architecture(ptx)
+        compiled = assembled(ptx, ptxas, architecture, limit)
+    if not compiled and device is not None:
+        compiled = [device.kernel(ptx, name, limit) for name in entries(ptx)]
+    for kernel in compiled:
+        launch = known.get(kernel.name, KernelResources(kernel.name))
+        known[kernel.name] = replace(
+            kernel, threads=launch.threads, shared_bytes=launch.shared_bytes
+        )
+    return [asdict(kernel) for kernel in known.values()]
+
+
+def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
+    """The PTX and the lowered statement; the host's code is not generated."""
+    import halide as hl
+
+    bare = target.with_feature(hl.TargetFeature.NoRuntime)
+    with tempfile.TemporaryDirectory() as folder:
+        ptx, statement = Path(folder, "code.ptx"), Path(folder, "code.stmt")
+        kinds = {hl.OutputFileType.device_code: str(ptx), hl.OutputFileType.stmt: str(statement)}
+        pipeline.compile_to(kinds, pipeline.infer_arguments(), "kernels", bare)
+        return (ptx.read_text() if ptx.exists() else ""), statement.read_text()
+
+
+def entries(ptx: str) -> list[str]:
+    """The names of the kernels in PTX."""
+    return re.findall(r"\.visible \.entry (\w+)\(", ptx)
+
+
+def launches(statement: str) -> list[KernelResources]:
+    """Every kernel that lowered code launches, with its threads and its shared memory.
+
+    Extents and sizes that depend on the pipeline's arguments are None.
+    """
+    found = {}
+    for match in re.finditer(r'halide_cuda_run\([^"]*"(\w+)", ', statement):
+        parts = _arguments(statement, match.end(), 7)
+        threads = tuple(_number(part) for part in parts[3:6])
+        found[match[1]] = KernelResources(match[1], threads=threads, shared_bytes=_number(parts[6]))
+    return list(found.values())
+
+
+def _arguments(text: str, start: int, count: int) -> list[str]:
+    """The next `count` arguments of a call, commas within parentheses left alone."""
+    parts: list[str] = []
+    depth, begin, at = 0, start, start
+    while len(parts) < count and at < len(text):
+        depth += (text[at] in "([") - (text[at] in ")]")
+        if (text[at] == "," and depth == 0) or depth < 0:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+        at += 1
+    return parts + [""] * (count - len(parts))
+
+
+def _number(text: str) -> int | None:
+    """The value of a sum of products of literals, such as ``0 + (2660*4)``."""
+    total = 0
+    for term in text.replace("(", "").replace(")", "").split("+"):
+        factors = [factor.strip() for factor in term.split("*")]
+        if not all(factor.isdigit() for factor in factors):
+            return None
+        product = 1
+        for factor in factors:
+            product *= int(factor)
+        total += product
+    return total
+
+
+def find_ptxas() -> str | None:
+    """The path of ``ptxas``: on the path, in ``CUDA_HOME``, or in its wheel."""
+    found = shutil.which("ptxas")
+    if found is None and "CUDA_HOME" in os.environ:
+        found = shutil.which("ptxas", path=os.path.join(os.environ["CUDA_HOME"], "bin"))
+    if found is None:
+        try:
+            files = importlib.metadata.files("nvidia-cuda-nvcc") or []
+        except importlib.metadata.PackageNotFoundError:
+            files = []
+        programs = [str(file.locate()) for file in files if file.name == "ptxas"]
+        found = programs[0] if programs else None
+    return found
+
+
+def assembled(ptx: str, ptxas: str, architecture: str, max_registers: int) -> list[KernelResources]:
+    """What ``ptxas -v`` says of every kernel; nothing where it does not take the code."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "code.ptx")
+        source.write_text(ptx)
+        argv = [ptxas, "-v", f"-arch={architecture}", f"--maxrregcount={max_registers}"]
+        try:
+            result = subprocess.run(
+                [*argv, "-o", os.devnull, str(source)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_PTXAS_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+    return parse_ptxas(result.stderr) if result.returncode == 0 else []
+
+
+def parse_ptxas(text: str) -> list[KernelResources]:
+    """Kernels in the output of ``ptxas -v``."""
+    kernels: list[KernelResources] = []
+    for line in text.splitlines():
+        name = re.search(r"Compiling entry function '(\w+)'", line)
+        memory = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)", line)
+        registers = re.search(r"Used (\d+) registers", line)
+        if name:
+            kernels.append(KernelResources(name[1]))
+        elif memory and kernels:
+            frame, stores, loads = map(int, memory.groups())
+            kernels[-1] = replace(kernels[-1], local_bytes=frame, spill_bytes=stores + loads)
+        elif registers and kernels:
+            kernels[-1] = replace(kernels[-1], registers=int(registers[1]))
+    return kernels
+
+
+def _architecture(ptx: str) -> str:
+    match = re.search(r"\.target (sm_\w+)", ptx)
+    return match[1] if match else "sm_80"
+
+
+class _Driver:
+    """The CUDA driver's own view of a kernel, on the first device."""
+
+    # Of CUfunction_attribute, CUdevice_attribute and CUjit_option in cuda.h.
+    _LOCAL_BYTES, _REGISTERS = 3, 4
+    _MAJOR, _MINOR = 75, 76
+    _JIT_MAX_REGISTERS = 0
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        device = ctypes.c_int()
+        context = ctypes.c_void_p()
+        self._call("cuInit", 0)
+        self._call("cuDeviceGet", ctypes.byref(device), 0)
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(major), self._MAJOR, device)
+        self._call("cuDeviceGetAttribute", ctypes.byref(minor), self._MINOR, device)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._context = context
+        self.architecture = f"sm_{major.value}{minor.value}"
+
+    @staticmethod
+    def load() -> _Driver | None:
+        """The driver, None where there is none or no device."""
+        try:
+            return _Driver(ctypes.CDLL("libcuda.so.1"))
+        except (OSError, AttributeError):
+            return None
+
+    def kernel(self, ptx: str, name: str, max_registers: int) -> KernelResources:
+        """Compile as Halide's runtime does and ask; unknown where the driver refuses."""
+        module, function, value = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+        options = (ctypes.c_int * 1)(self._JIT_MAX_REGISTERS)
+        values = (ctypes.c_void_p * 1)(max_registers)
+        found = {}
+        try:
+            self._call("cuCtxPushCurrent_v2", self._context)
+            image = ptx.encode()
+            self._call("cuModuleLoadDataEx", ctypes.byref(module), image, 1, options, values)
+            self._call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            for what in (self._REGISTERS, self._LOCAL_BYTES):
+                self._call("cuFuncGetAttribute", ctypes.byref(value), what, function)
+                found[what] = value.value
+            self._call("cuModuleUnload", module)
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        except OSError:
+            return KernelResources(name)
+        return KernelResources(
+            name, registers=found[self._REGISTERS], local_bytes=found[self._LOCAL_BYTES]
+        )
+
+    def _call(self, name: str, *args: Any) -> None:
+        status = getattr(self._library, name)(*args)
+        if status != 0:
+            raise OSError(f"{name} failed with CUDA error {status}")
