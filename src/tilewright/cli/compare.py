@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from tilewright.cli import arguments
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         result = compare.compare(
             pipeline.pipeline,
             name=pipeline.name,
-            hand=pipeline.hand,
+            hand=pipeline.hand and partial(pipeline.hand, **dict(args.arguments)),
             peer_time=args.peer_time,
             peer_memory=args.peer_memory,
             on_progress=progress,

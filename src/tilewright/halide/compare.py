@@ -1,0 +1,284 @@
+"""Our schedule beside others' of the same pipeline, timed in one interleaved run."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.measuring import Session, Source, Variant
+from tilewright.halide.peers import CPU_SECONDS, MEMORY_BYTES, PeerSchedule, peers, run_peers
+from tilewright.halide.planning import Fusion, naive, plan
+from tilewright.halide.result import Result
+from tilewright.halide.session import Budget, conclude_top, open_session, with_inputs
+from tilewright.halide.task import Machine, Task, make_task
+from tilewright.halide.top import NAIVE, Outcome, Watch, early_end, measure_top
+from tilewright.measure import Finals, Measurement
+from tilewright.records import Records
+from tilewright.report.model import Bar, Progress, ScheduleReport
+
+ROUNDS = 12
+SECONDS = 20.0  # of interleaved rounds
+HAND = "hand-written"
+ONESHOT = "Tilewright, one shot"
+OURS = "Tilewright"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One schedule of the comparison.
+
+    `status` is that of its search where that failed, else of its measurement; `seconds` is its
+    median time and `low` and `high` the ends of its interval. `slower` is its time over ours
+    with an interval, paired by round. `search_seconds` is the CPU time of an autoscheduler.
+    """
+
+    label: str
+    status: str
+    seconds: float | None = None
+    low: float | None = None
+    high: float | None = None
+    slower: tuple[float, float, float] | None = None
+    message: str = ""
+    search_seconds: float | None = None
+    measurement: Measurement | None = field(default=None, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran with the right answer."""
+        return self.status == "ok"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All schedules of a pipeline that were compared, and ours as a `Result`."""
+
+    result: Result
+    entries: tuple[Entry, ...]
+
+    def entry(self, label: str) -> Entry:
+        """The entry of that label; KeyError where there is none."""
+        for entry in self.entries:
+            if entry.label == label:
+                return entry
+        raise KeyError(label)
+
+    def explain(self) -> str:
+        """Plain text, with the table of all schedules."""
+        from tilewright.report.text import explain
+
+        return explain(self.report())
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
+        """Everything that is to be told, as data; with `path`, also written as an HTML page."""
+        return replace(self.result, comparison=tuple(map(_bar, self.entries))).report(path)
+
+
+def compare(
+    pipeline: Any,
+    *,
+    target: str | None = None,
+    machine: Machine | str | None = None,
+    k: int = 5,
+    fusion: Fusion = "nested",
+    hand: Callable[..., Any] | None = None,
+    peer_time: float = CPU_SECONDS,
+    peer_memory: int = MEMORY_BYTES,
+    keep_schedule: bool = False,
+    estimates: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    candidate_time: float = 120.0,
+    candidate_memory: int = 8 << 30,
+    records: str | os.PathLike[str] | Records | None = None,
+    remeasure: bool = False,
+    on_progress: Callable[[Progress], object] | None = None,
+    name: str = "",
+) -> Comparison:
+    """Compare our schedules with the naive one, Halide's autoschedulers', and one by hand.
+
+    `hand` is a function ``hand(target, …)`` of a Python file that builds the same pipeline with
+    a schedule (a `functools.partial` gives it further arguments). An autoscheduler may use
+    `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
+    Everything else is as for `tilewright.schedule`. The final rounds are always measured anew.
+
+    Raises `TilewrightError` as `tilewright.schedule` does.
+    """
+    watch = Watch(on_progress)
+    watch.enter("reading the pipeline")
+    began = time.monotonic()
+    task = make_task(
+        pipeline,
+        target=target,
+        machine=machine,
+        estimates=estimates,
+        keep_schedule=keep_schedule,
+        name=name,
+    )
+    task.must_run("comparing")
+    task, contents = with_inputs(task, inputs)
+    watch.enter("searching")
+    planned = plan(task, k=k, fusion=fusion)
+    budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
+    with open_session(task, budget, watch, began, seed=seed, contents=contents) as session:
+        others: dict[str, Variant] = {}
+        if hand is not None:
+            others[HAND] = Variant(handwritten=source_of(hand), target=task.target, name=HAND)
+        searched = peer_schedules(session, task, watch, peer_time, peer_memory)
+        for found in searched.values():
+            if found.serialized is not None:
+                others[found.peer.name] = peer_variant(found, task.target)
+        baseline = Variant(naive(task), target=task.target, name=NAIVE)
+        outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
+        result = conclude_top(task, outcome, {})
+        ours = Variant(result.schedule, target=task.target, name=OURS)
+        oneshot = Variant(planned[0].schedule, target=task.target, name=ONESHOT)
+        same = planned[0].schedule == result.schedule
+        field_ = [baseline, *others.values(), *([] if same else [oneshot]), ours]
+        finals = compare_finally(session, field_, watch, outcome)
+    entries = _entries(finals, [NAIVE, HAND, *searched, ONESHOT, OURS], searched, same)
+    measured = {e.label: e.measurement for e in entries if e.ok}
+    result = replace(
+        result,
+        measurement=measured.get(OURS, result.measurement),
+        naive=measured.get(NAIVE, result.naive),
+    )
+    return Comparison(result, entries)
+
+
+def source_of(hand: Callable[..., Any]) -> Source:
+    """Where a function is, for a worker to build its pipeline anew.
+
+    Raises `TilewrightError` where it is not a function of a file.
+    """
+    arguments: dict[str, Any] = {}
+    if isinstance(hand, partial):
+        hand, arguments = hand.func, dict(hand.keywords)
+    path = inspect.getsourcefile(hand) if inspect.isfunction(hand) else None
+    if path is None or hand.__qualname__ != hand.__name__ or not Path(path).is_file():
+        raise TilewrightError(
+            "the hand-written schedule must be a function at the top level of a Python file, "
+            "which worker processes can load"
+        )
+    content = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:32]
+    return Source(str(Path(path).resolve()), hand.__name__, content, arguments)
+
+
+def peer_schedules(
+    session: Session, task: Task, watch: Watch, cpu_seconds: float, memory_bytes: int
+) -> dict[str, PeerSchedule]:
+    """What each of Halide's autoschedulers for the target makes of the pipeline, by its name."""
+    chosen = peers(task.target, task.machine)
+    watch.enter("running Halide's autoschedulers", len(chosen))
+    found: dict[str, PeerSchedule] = {}
+    with early_end():
+        for schedule in run_peers(
+            task.algorithm,
+            session.inputs,
+            chosen,
+            target=task.target,
+            cpu_seconds=cpu_seconds,
+            memory_bytes=memory_bytes,
+            on_event=watch.on_event,
+            deadline=session.deadline,
+        ):
+            found[schedule.peer.name] = schedule
+            watch.done += 1
+            watch.show()
+    for peer in chosen:
+        found.setdefault(
+            peer.name, PeerSchedule(peer, "timeout", message="the time for everything was up")
+        )
+    return {peer.name: found[peer.name] for peer in chosen}
+
+
+def peer_variant(found: PeerSchedule, target: str) -> Variant:
+    """A peer's schedule as something to measure."""
+    return Variant(
+        serialized=found.serialized, target=target, name=found.peer.name, env=found.peer.env
+    )
+
+
+def compare_finally(
+    session: Session, variants: Sequence[Variant], watch: Watch, outcome: Outcome
+) -> Finals:
+    """Interleaved rounds among all; the naive one joins only where it is not very slow."""
+    slow = outcome.naive is not None and outcome.naive.median > SECONDS / ROUNDS
+    rounds = [v for v in variants if not (v.name == NAIVE and slow)]
+    watch.enter(f"comparing {len(rounds)} schedules")
+    finals = session.finals(rounds, ROUNDS, seconds=SECONDS)
+    if slow and outcome.naive is not None:
+        candidate = session.problem.candidate(next(v for v in variants if v.name == NAIVE))
+        finals = Finals((candidate, *finals.candidates), (outcome.naive, *finals.measurements))
+    return finals
+
+
+def _entries(
+    finals: Finals, labels: Sequence[str], searched: Mapping[str, PeerSchedule], same: bool
+) -> tuple[Entry, ...]:
+    keys = {candidate.key for candidate in finals.candidates}
+    entries = []
+    for label in labels:
+        search = searched.get(label)
+        if search is not None and search.serialized is None:
+            entries.append(
+                Entry(
+                    label, search.status, message=search.message, search_seconds=search.cpu_seconds
+                )
+            )
+        elif label in keys:
+            entries.append(_entry(finals, label, label, search))
+        elif label == ONESHOT and same:
+            entries.append(_entry(finals, OURS, label, None))
+    return tuple(entries)
+
+
+def _entry(finals: Finals, key: str, label: str, search: PeerSchedule | None) -> Entry:
+    measurement = finals.measurement(key)
+    used = search.cpu_seconds if search is not None else None
+    if not measurement.ok or not measurement.times:
+        status = measurement.status if not measurement.ok else "timeout"
+        return Entry(
+            label,
+            status,
+            message=measurement.message,
+            search_seconds=used,
+            measurement=measurement,
+        )
+    interval = finals.interval(key)
+    slower = None
+    if finals.measurement(OURS).times and key != OURS:
+        ratio = finals.ratio_interval(key, OURS)
+        slower = (ratio.estimate, ratio.low, ratio.high)
+    return Entry(
+        label,
+        "ok",
+        measurement.median,
+        interval.low,
+        interval.high,
+        slower,
+        "",
+        used,
+        measurement,
+    )
+
+
+def _bar(entry: Entry) -> Bar:
+    return Bar(
+        entry.label,
+        entry.seconds,
+        entry.low,
+        entry.high,
+        entry.status,
+        entry.message,
+        ours=entry.label == OURS,
+    )
