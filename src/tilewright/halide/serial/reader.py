@@ -91,13 +91,15 @@ class _Plan:
 
 
 def _plan(table: str, size: int, slots: tuple[int, ...]) -> _Plan:
+    if size < 4:
+        raise MalformedError(f"a {table} of {size} bytes")
     present = []
     absent: dict[str, Any] = {}
     for field in TABLES[table]:
         slot = field.slot
         at = slots[slot] if slot < len(slots) else 0
         tag = slots[slot - 1] if field.kind in UNIONS and slot - 1 < len(slots) else 0
-        if at >= size > 0 or tag >= size > 0:
+        if at >= size or tag >= size:
             raise MalformedError(f"field {table}.{field.name} lies outside its table")
         if at:
             present.append((field, at, tag))
