@@ -79,7 +79,7 @@ class Timing:
 
     With `cutoff`, a candidate is cut short once two samples are above so many seconds; its
     measurement is then a lower bound. `cutoff_ratio` does the same relative to the best
-    median seen so far by the same workers' session.
+    median that the same `Workers` have seen so far among those that have such a ratio.
     """
 
     warmup: int = 1

@@ -177,6 +177,7 @@ class Workers:
                 [sys.executable, "-m", "tilewright.measure.server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # nothing may mix with what this process prints
                 start_new_session=True,  # Ctrl-C in a terminal reaches the client only
             )
         connection = Connection(ours.detach())

@@ -14,7 +14,7 @@ from .client import Event, Workers
 from .measuring import remaining
 from .statistics import Interval, bootstrap_interval, ratio_interval
 
-VISIT = Timing(warmup=1, min_samples=3, max_samples=5, seconds=0.5, precision=0.01)
+VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, precision=0.01)
 
 
 @dataclass(frozen=True)

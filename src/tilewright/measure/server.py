@@ -182,7 +182,8 @@ class Server:
         outcome = job.conclude()
         self._kill_orphans()
         job.close()
-        if outcome["status"] == "ok" and outcome.get("times"):
+        compared = job.request.timing.cutoff_ratio is not None
+        if compared and outcome["status"] == "ok" and outcome.get("times"):
             median = sorted(outcome["times"])[len(outcome["times"]) // 2]
             self._best = min(median, self._best or median)
         self._tell(job, "finished", measurement=outcome)
