@@ -174,3 +174,11 @@ def test_every_byte_flip_of_a_small_file_is_survived():
     ]
     refused = [r for r in results if isinstance(r, TilewrightError)]
     assert len(results) > len(refused) > len(results) // 3
+
+
+@pytest.mark.parametrize("value", [b"\0\0", b"\xff\xff"], ids=["zero", "ones"])
+def test_every_short_of_a_small_file_may_be_extreme(value):
+    # Vtables are made of these: sizes of tables and places of fields in them.
+    file = bytes(hl.serialize_pipeline(hl.Pipeline(define("f", (), image(hl.Int(8), dims=1)[0]))))
+    results = [outcome(file[:i] + value + file[i + 2 :]) for i in range(0, len(file), 2)]
+    assert any(isinstance(result, MalformedError) for result in results)
