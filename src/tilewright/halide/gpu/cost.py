@@ -141,7 +141,7 @@ class CostModel:
                 count = np.ones(n)
                 for d in kernel.member_threads[name]:
                     count = count * spans[d]
-                for stage in kernel.analysis.view.stages(name):
+                for stage in kernel.working_stages(name):
                     for place, d in enumerate(kernel.stage_threads(name, stage)):
                         widest = np.maximum(tally.block_threads[place], spans[d])
                         tally.block_threads[place] = widest
@@ -150,7 +150,7 @@ class CostModel:
                 row = spans[dims[0]] if dims else np.ones(n)
                 anchor_rows[name] = row
             func = kernel.analysis.view.by_name[name]
-            for stage in kernel.analysis.view.stages(name):
+            for stage in kernel.working_stages(name):
                 extents = {}
                 for loop in stage.loops:
                     if loop.kind == "pure":
@@ -250,10 +250,10 @@ class _Tally:
         if known is None:
             whole = self.kernel.whole(callee)
             box = self.boxes.get(callee)
+            spans = None if box is None else sizes(box, self.n)
             total = np.full(self.n, float(element))
             for d, limit in enumerate(whole):
-                extent = limit if box is None else np.minimum(box[d].extent, limit)
-                total = total * extent
+                total = total * (limit if spans is None else np.minimum(spans[d], limit))
             known = self.footprints[callee] = total
         return known
 
@@ -327,7 +327,7 @@ class _Tally:
         active_sms = np.minimum(self.blocks, machine.sms)
         fits = total <= machine.max_threads_per_block
         fits &= self.shared <= machine.shared_per_block
-        fits &= self.bounded & np.isfinite(self.memory) & (self.words <= REGISTER_WORDS)
+        fits &= self.bounded & (self.words <= REGISTER_WORDS)
         fits &= np.mod(tiles, registers).sum(axis=1) == 0
         fits &= threads[2] <= 64
         return Costs(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tilewright.halide.algorithm import Algorithm, Loop, Stage, Variable
 from tilewright.halide.analysis import Analysis
 from tilewright.halide.bounds import Box, Interval, stage_env, touched, union_boxes
+from tilewright.halide.gpu.fusable import nothing_to_do
 from tilewright.halide.gpu.tiling import MAX_THREAD_DIMS, LoopRoles, Tiles, loop_roles
 from tilewright.halide.gpu.work import LoadGroup, load_groups
 
@@ -90,6 +91,31 @@ class Kernel:
         place = {arg.name: i for i, arg in enumerate(self.stage.args) if isinstance(arg, Variable)}
         loops = [loop for loop in self.stage.loops if self._parallel(loop)]
         return sorted(loops, key=lambda loop: place.get(loop.name, len(place)))
+
+    @cached_property
+    def exact_members(self) -> frozenset[str]:
+        """The members whose region has the same size in every block, as Halide can see.
+
+        Read at affine coordinates by stages of which the same is true.
+        """
+        exact = {self.output}
+        for name in reversed(self.members):
+            readers = [
+                self.summary.reads(name),
+                *(
+                    summary.reads(name)
+                    for reader in self.members
+                    if reader in exact
+                    for summary in self.analysis.summaries(reader)
+                ),
+            ]
+            inexact = any(
+                name in self.analysis.view.producers[reader] and reader not in exact
+                for reader in self.members
+            )
+            if not inexact and all(a.affine for accesses in readers for a in accesses):
+                exact.add(name)
+        return frozenset(exact - {self.output})
 
     @property
     def thread_loops(self) -> tuple[str, ...]:
@@ -169,7 +195,7 @@ class Kernel:
 
         Those whose extent grows with the tile of a thread loop; the largest where none does.
         """
-        base = np.array([min(8.0, e) for e in self.extents])
+        base = np.array([float(min(8, max(e // 2, 1))) for e in self.extents])
         rows = [base]
         for i in self.roles.threads:
             more = base.copy()
@@ -198,7 +224,10 @@ class Kernel:
 
         What is read by members nested in `reader`'s threads counts as its own reading.
         """
-        summaries = [self.summary] if reader == self.output else self.analysis.summaries(reader)
+        summaries = [self.summary]
+        if reader != self.output:
+            working = self.working_stages(reader)
+            summaries = [self.analysis.summaries(reader)[stage.index] for stage in working]
         found: dict[str, list[int]] = {}
         for step, summary in enumerate(summaries):
             callees = [a.callee for a in summary.accesses if a.callee in self.members]
@@ -209,6 +238,10 @@ class Kernel:
                 elif callee != reader:
                     found.setdefault(callee, []).append(step)
         return found
+
+    def working_stages(self, name: str) -> list[Stage]:
+        """The stages of a member that compute anything; Halide makes no loops for others."""
+        return [s for s in self.analysis.view.stages(name) if not nothing_to_do(s)]
 
     def work(self, name: str, stage: int, thread_x: str | None, inside: bool) -> Work:
         """What one iteration of a stage costs; `inside` a thread or at the block's level."""

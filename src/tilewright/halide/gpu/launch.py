@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.halide.bounds import Box, Interval
-from tilewright.halide.gpu.kernel import Array, sizes
+from tilewright.halide.gpu.kernel import sizes
 from tilewright.halide.gpu.loops import MAX_BLOCK_DIMS
 from tilewright.halide.gpu.packing import pack
 from tilewright.halide.gpu.plan import KernelPlan
@@ -23,6 +23,14 @@ class Launch:
     shared_bytes: int
 
 
+def block_counts(plan: KernelPlan) -> list[int]:
+    """Blocks along each parallel loop."""
+    return [
+        int(np.ceil(extent / tile))
+        for extent, tile in zip(plan.kernel.extents, plan.tile, strict=True)
+    ]
+
+
 def predicted_launch(plan: KernelPlan) -> Launch:
     """The launch at the estimated sizes.
 
@@ -30,17 +38,18 @@ def predicted_launch(plan: KernelPlan) -> Launch:
     are the largest over all blocks, as Halide's are.
     """
     kernel = plan.kernel
-    tile = np.array(plan.tile, dtype=np.float64)
-    counts = [int(np.ceil(e / t)) for e, t in zip(kernel.extents, plan.tile, strict=True)]
+    if plan.kind == "single_thread":
+        return Launch((1, 1, 1), (1, 1, 1), 0)
+    counts = block_counts(plan)
     threads = [1] * MAX_THREAD_DIMS
     for place, i in enumerate(kernel.roles.threads):
         threads[place] = plan.tile[i] // plan.registers[i]
-    boxes = _largest(plan, tile, counts)
+    boxes = largest_regions(plan)
     for name in kernel.members:
         if name in plan.nested or name not in boxes:
             continue
         spans = [int(part.extent) for part in boxes[name]]
-        for stage in kernel.analysis.view.stages(name):
+        for stage in kernel.working_stages(name):
             for place, d in enumerate(kernel.stage_threads(name, stage)):
                 threads[place] = max(threads[place], spans[d])
     shared, _ = pack(kernel, boxes, plan.nested, 1)
@@ -53,11 +62,13 @@ def predicted_launch(plan: KernelPlan) -> Launch:
     return Launch(tuple(blocks), tuple(threads), int(shared[0]))
 
 
-def _largest(plan: KernelPlan, tile: Array, counts: list[int]) -> dict[str, Box]:
+def largest_regions(plan: KernelPlan) -> dict[str, Box]:
     """For each member a box with its largest extents over all blocks."""
     kernel = plan.kernel
     if not kernel.members:
         return {}
+    tile = np.array(plan.tile, dtype=np.float64)
+    counts = block_counts(plan)
     rows = [[(count - 1) // 2 for count in counts]]
     for i, count in enumerate(counts):
         rows += [

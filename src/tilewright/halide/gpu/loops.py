@@ -1,7 +1,9 @@
 """From a planned kernel to loop nests (Sioutas 2020, Section 4.3).
 
 Innermost come loops that are not threads (small ones unrolled), then threads, then blocks.
-Every split guards its tail, so that the schedule is right at every size.
+Splits guard their tails, so that the schedule is right at every size; only where a kernel has
+members do tiles shift inwards, because Halide then knows the size of a block's shared memory and
+otherwise computes it on the host, block by block, before every launch.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tilewright.halide.schedule import (
     ScheduledLoop,
     Split,
     StageSchedule,
+    Tail,
 )
 
 MAX_BLOCK_DIMS = 3
@@ -54,12 +57,25 @@ class _Budget:
         return True
 
 
-def output_nest(plan: KernelPlan, *, unroll: bool = True) -> Nest:
+def output_tail(kernel: Kernel, any_size: bool) -> Tail:
+    """How a kernel's tiles meet the end of a dimension.
+
+    Shifting inwards needs a dimension to be at least as large as a tile, and is only possible
+    in a pure definition.
+    """
+    if kernel.members and kernel.stage.index == 0 and not any_size:
+        return "shift_inwards"
+    return "guard_with_if"
+
+
+def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> Nest:
     """The nest of the stage that a kernel is made of."""
     kernel = plan.kernel
     names = _canonical(kernel.func, kernel.stage)
     if plan.kind == "host":
         return Nest(_host_stage(kernel.func, kernel.stage))
+    if plan.kind == "nothing":
+        return Nest(default_stage(kernel.func, kernel.stage))
     if plan.kind == "single_thread":
         nest = default_stage(kernel.func, kernel.stage)
         return Nest(StageSchedule(nest.splits, nest.loops, single_thread=True))
@@ -68,17 +84,18 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True) -> Nest:
     serial: list[str] = []
     threads: list[str] = []
     blocks: list[str] = []
+    tail = output_tail(kernel, any_size)
     budget = _Budget(max(kernel.summary.arithmetic, 1.0), unroll)
     for i in kernel.roles.threads:
         loop = names[kernel.loops[i].loop.name]
         tile, each = plan.tile[i], plan.registers[i]
         if each > 1:
-            splits.append(Split(loop, f"{loop}_b", f"{loop}_i", tile, "guard_with_if"))
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_i", tile, tail))
             splits.append(Split(f"{loop}_i", f"{loop}_t", f"{loop}_r", each, "guard_with_if"))
             unrolled.append(f"{loop}_r")
             budget.left /= each
         else:
-            splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, "guard_with_if"))
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, tail))
         threads.append(f"{loop}_t")
         blocks.append(f"{loop}_b")
     for i in kernel.roles.others:
@@ -122,13 +139,23 @@ def member_nest(
 ) -> StageSchedule:
     """The nest of one stage of a member.
 
-    `extents` are the sizes of its region: a block's, or a thread's where it is `inside` one.
+    `extents` are the sizes of its region: the largest of any block, or a thread's where it is
+    `inside` one. Where Halide cannot see that the region is equally large in all blocks, thread
+    loops are split by that size, or it would launch as many threads as its bounds allow for.
     """
     func = kernel.analysis.view.by_name[name]
     names = _canonical(func, stage)
     dims = () if inside else kernel.stage_threads(name, stage)
-    threads = [f"v{d}" for d in dims]
+    pure = [f"v{d}" for d in dims]
+    threads = list(pure)
     splits: list[Split | Fuse] = []
+    outside: list[str] = []
+    if name not in kernel.exact_members:
+        threads = [f"v{d}_t" for d in dims]
+        outside = [f"v{d}_s" for d in dims]
+        for d in dims:
+            split = Split(f"v{d}", f"v{d}_s", f"v{d}_t", int(extents[d]), "guard_with_if")
+            splits.append(split)
     unrolled: list[str] = []
     serial: list[str] = []
     summary = kernel.analysis.summaries(name)[stage.index]
@@ -138,7 +165,7 @@ def member_nest(
         if loop.kind != "pure":
             continue
         canonical = names[loop.name]
-        if canonical in threads:
+        if canonical in pure:
             continue
         extent = int(extents[func.args.index(loop.name)])
         if budget.take(extent, most):
@@ -154,6 +181,7 @@ def member_nest(
         *_reductions(func, stage, budget, set()),
         *(ScheduledLoop(loop) for loop in serial),
         *(ScheduledLoop(loop, "gpu_thread") for loop in threads),
+        *(ScheduledLoop(loop) for loop in outside),
     )
     return StageSchedule(tuple(splits), loops)
 
@@ -176,20 +204,26 @@ def member_schedule(
     elif anchor == kernel.output:
         level = Level("at", order[kernel.output], kernel.stage.index, nest.thread_loop)
     else:
-        level = Level("at", order[anchor], 0, f"v{kernel.member_threads[anchor][0]}")
+        loop = f"v{kernel.member_threads[anchor][0]}"
+        loop = loop if anchor in kernel.exact_members else f"{loop}_t"
+        level = Level("at", order[anchor], 0, loop)
     stages = tuple(
         member_nest(kernel, name, stage, extents, inside=anchor is not None, unroll=unroll)
         for stage in algorithm.by_name[name].stages
     )
-    memory: MemoryType = "gpu_shared" if anchor is None else "auto"
+    memory: MemoryType = "gpu_shared" if anchor is None else "register"
     return FuncSchedule(order[name], level, level, memory, stages)
 
 
 def output_schedule(
-    plans: Sequence[KernelPlan], algorithm: Algorithm, *, unroll: bool = True
+    plans: Sequence[KernelPlan],
+    algorithm: Algorithm,
+    *,
+    unroll: bool = True,
+    any_size: bool = False,
 ) -> tuple[FuncSchedule, list[Nest]]:
     """The schedule of a group's output, one plan a stage."""
-    nests = [output_nest(plan, unroll=unroll) for plan in plans]
+    nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
     func = algorithm.order[plans[0].kernel.output]
     return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
 

@@ -2,7 +2,8 @@
 
 On a GPU two levels are safe: the innermost block loop, where a member lives in shared memory,
 and inside the innermost thread loop of a consumer, where it lives in registers. A member whose
-values neighbouring threads share must stay at the block's level.
+values neighbouring threads share must stay at the block's level, and so must one that takes a
+different amount of memory from thread to thread: registers are of a size known beforehand.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.halide.bounds import Box, Interval
-from tilewright.halide.gpu.kernel import Kernel
+from tilewright.halide.bounds import Bound, Box, Interval
+from tilewright.halide.gpu.kernel import HUGE, Array, Kernel, sizes
+
+# How many neighbours in each direction must need as much memory as the first thread.
+NEIGHBOURS = 8
 
 
 def max_order_reuse(
@@ -23,15 +27,9 @@ def max_order_reuse(
     None where no two threads read the same value. `nested` holds the members already nested,
     through which `member` may be read.
     """
-    trial = {**nested, member: anchor}
-    if anchor == kernel.output:
-        dims = [kernel.loops[i].loop.name for i in kernel.roles.threads]
-    else:
-        args = kernel.analysis.view.by_name[anchor].args
-        dims = [args[d] for d in kernel.member_threads[anchor]]
+    dims = _thread_loops(kernel, anchor)
     steps = np.vstack([np.zeros(len(dims)), np.eye(len(dims))])
-    env, points = _one_thread(kernel, anchor, steps)
-    found = kernel.inside_threads(env, points, trial).get(member)
+    found = _regions(kernel, anchor, {**nested, member: anchor}, steps).get(member)
     if found is None:
         return None
     for place in reversed(range(len(dims))):
@@ -56,9 +54,32 @@ def optimize_granularity(kernel: Kernel) -> dict[str, str]:
         anchor = anchors.pop()
         if not _has_all_threads(kernel, anchor):
             continue
-        if max_order_reuse(kernel, anchor, member, nested) is None:
+        if max_order_reuse(kernel, anchor, member, nested) is not None:
+            continue
+        if _same_size_everywhere(kernel, anchor, member, nested):
             nested[member] = anchor
     return nested
+
+
+def _same_size_everywhere(
+    kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]
+) -> bool:
+    """Whether every thread, in every block, needs equally many values of `member`."""
+    dims = _thread_loops(kernel, anchor)
+    steps = np.vstack(
+        [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, NEIGHBOURS))]
+    )
+    trial = {**nested, member: anchor}
+    first: list[float] | None = None
+    for shift in range(3):
+        found = _regions(kernel, anchor, trial, steps, shift).get(member)
+        if found is None:
+            return False
+        for size in np.transpose(sizes(found, len(steps))).tolist():
+            first = size if first is None else first
+            if size != first or max(size, default=1.0) >= HUGE:
+                return False
+    return True
 
 
 def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
@@ -66,46 +87,56 @@ def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
     if anchor == kernel.output:
         return bool(kernel.roles.threads)
     dims = kernel.member_threads[anchor]
-    stages = kernel.analysis.view.stages(anchor)
+    stages = kernel.working_stages(anchor)
     return bool(dims) and all(kernel.stage_threads(anchor, stage) == dims for stage in stages)
 
 
-def _one_thread(
-    kernel: Kernel, anchor: str, steps: np.ndarray[tuple[int, int], np.dtype[np.float64]]
-) -> tuple[dict[str, Interval], dict[str, Box]]:
-    """One thread of `anchor`, and its neighbour in each thread dimension, as rows."""
-    tile = np.array([min(8.0, e) for e in kernel.extents])
+def _thread_loops(kernel: Kernel, anchor: str) -> list[str]:
+    if anchor == kernel.output:
+        return list(kernel.thread_loops)
+    args = kernel.analysis.view.by_name[anchor].args
+    return [args[d] for d in kernel.member_threads[anchor]]
+
+
+def _regions(
+    kernel: Kernel, anchor: str, nested: Mapping[str, str], steps: Array, shift: int = 0
+) -> dict[str, Box]:
+    """What threads of `anchor` need of the nested members, a row a thread.
+
+    `steps` has each thread's distance from the first one in every thread dimension; `shift`
+    says how many blocks further on in every direction all of them are.
+    """
+    tile = np.array([float(min(8, max(e // 2, 1))) for e in kernel.extents])
     for i in kernel.roles.others:
         tile[i] = 1.0
-    tiles = np.tile(tile, (len(steps), 1))
-    env = kernel.block_env(tiles)
+    env = kernel.block_env(np.tile(tile, (len(steps), 1)))
+    env |= {
+        loop.loop.name: Interval(
+            env[loop.loop.name].lo + shift * tile[i], env[loop.loop.name].hi + shift * tile[i]
+        )
+        for i, loop in enumerate(kernel.loops)
+    }
     if anchor == kernel.output:
         for place, i in enumerate(kernel.roles.threads):
             name = kernel.loops[i].loop.name
             at = env[name].lo + steps[:, place]
             env[name] = Interval(at, at)
-        return env, {}
-    boxes = kernel.regions(env)
-    point = list(boxes[anchor])
+        return kernel.inside_threads(env, {}, nested)
+    point = list(kernel.regions(env)[anchor])
     for place, d in enumerate(kernel.member_threads[anchor]):
         at = point[d].lo + steps[:, place]
         point[d] = Interval(at, at)
-    return env, {anchor: tuple(point)}
+    return kernel.inside_threads(env, {anchor: tuple(point)}, nested)
 
 
 def _intersects(box: Box, a: int, b: int) -> bool:
     """Whether rows `a` and `b` of a box share a point."""
     for part in box:
-        lo = (
-            np.broadcast_to(np.asarray(part.lo), (max(a, b) + 1,))
-            if np.ndim(part.lo) == 0
-            else (np.asarray(part.lo))
-        )
-        hi = (
-            np.broadcast_to(np.asarray(part.hi), (max(a, b) + 1,))
-            if np.ndim(part.hi) == 0
-            else (np.asarray(part.hi))
-        )
-        if lo[a] > hi[b] or lo[b] > hi[a]:
+        lo, hi = _row(part.lo, a), _row(part.hi, a)
+        if lo > _row(part.hi, b) or _row(part.lo, b) > hi:
             return False
     return True
+
+
+def _row(bound: Bound, row: int) -> float:
+    return bound if isinstance(bound, float) else float(np.asarray(bound).flat[row])

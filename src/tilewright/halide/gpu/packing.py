@@ -109,7 +109,7 @@ def allocations(
     step = 0
     for name in order:
         begins[name] = step
-        step += len(view.stages(name))
+        step += len(kernel.working_stages(name))
         ends[name] = step - 1
     final = step
     last = dict(ends)

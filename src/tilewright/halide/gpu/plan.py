@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilewright.halide.gpu.kernel import Kernel
 
-KernelKind = Literal["parallel", "single_thread", "host"]
+KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 
 
 @dataclass(frozen=True, eq=False)

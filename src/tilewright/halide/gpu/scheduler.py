@@ -19,10 +19,11 @@ from tilewright.halide.analysis import Analysis, estimated_boxes
 from tilewright.halide.bounds import Box
 from tilewright.halide.gpu.capability import can_be_atomic, host_only
 from tilewright.halide.gpu.cost import CostModel, Costs, thread_regions
+from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
 from tilewright.halide.gpu.inline import choose_inlined
 from tilewright.halide.gpu.kernel import Kernel, iterations
-from tilewright.halide.gpu.launch import predicted_launch
-from tilewright.halide.gpu.loops import member_schedule, output_nest, output_schedule
+from tilewright.halide.gpu.launch import largest_regions, predicted_launch
+from tilewright.halide.gpu.loops import member_schedule, output_nest, output_schedule, output_tail
 from tilewright.halide.gpu.nested import optimize_granularity
 from tilewright.halide.gpu.plan import GroupPlan, KernelPlan
 from tilewright.halide.gpu.residency import residency
@@ -54,6 +55,7 @@ class Options:
     inline: bool = True
     max_threads: int | None = None
     register_tiles: bool = True
+    any_size: bool = False
 
 
 def schedule_gpu(
@@ -64,20 +66,37 @@ def schedule_gpu(
     scalars: Mapping[str, float] | None = None,
     mode: Mode = "nested",
     k: int = 1,
+    any_size: bool = False,
 ) -> list[PlannedSchedule]:
     """Up to `k` distinct schedules for a GPU, the one the model likes best first.
 
     `boxes` is the region wanted of each output (the pipeline's estimates by default) and
-    `scalars` the value expected of each scalar parameter.
+    `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
+    `any_size` no schedule needs an output to be at least as large as a tile, at some cost
+    before each launch.
 
     Raises `TilewrightError` where an output's extent is not known.
     """
     if boxes is None:
         boxes = _boxes(algorithm)
-    scalars = scalars or {}
+    if scalars is None:
+        scalars = algorithm.symbols
+    # Regions without bound make infinities, which may meet in a subtraction.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _schedules(algorithm, machine, boxes, scalars, Options(mode, any_size=any_size), k)
+
+
+def _schedules(
+    algorithm: Algorithm,
+    machine: GpuMachine,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    first: Options,
+    k: int,
+) -> list[PlannedSchedule]:
     searches: dict[bool, Search] = {}
     found: list[PlannedSchedule] = []
-    for options in _variations(mode, k):
+    for options in _variations(first, k):
         search = searches.get(options.inline)
         if search is None:
             inlined = (
@@ -110,25 +129,24 @@ def _boxes(algorithm: Algorithm) -> dict[str, Box]:
     return estimated_boxes(View(algorithm))
 
 
-def _variations(mode: Mode, k: int) -> list[Options]:
+def _variations(first: Options, k: int) -> list[Options]:
     """Options to try in turn until there are `k` distinct schedules."""
-    first = Options(mode)
     if k <= 1:
         return [first]
-    others: list[Mode] = [m for m in ("nested", "overlapped", "none") if m != mode]
+    others: list[Mode] = [m for m in ("nested", "overlapped", "none") if m != first.mode]
     return [
         first,
-        Options(others[0]),
+        replace(first, mode=others[0]),
         replace(first, max_threads=256),
         replace(first, inline=False),
-        Options(others[1]),
+        replace(first, mode=others[1]),
         replace(first, max_threads=128),
         replace(first, unroll=False),
         replace(first, register_tiles=False),
         replace(first, inline=False, max_threads=256),
-        Options(others[0], max_threads=256),
-        Options(others[1], max_threads=256),
-        Options(others[1], inline=False),
+        replace(first, mode=others[0], max_threads=256),
+        replace(first, mode=others[1], max_threads=256),
+        replace(first, mode=others[1], inline=False),
     ]
 
 
@@ -151,6 +169,9 @@ class Search:
         self.halve = machine.max_threads_per_block <= 512
         self._why_host: dict[tuple[str, int], str | None] = {}
         self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
+        self._why_not_member: dict[str, str] = {}
+        self._why_not_read: dict[tuple[str, str], str] = {}
+        self._relaxed: dict[tuple[str, int | None], int] = {}
         self.tilings_costed = 0
 
     def plan(self, options: Options) -> PlannedSchedule:
@@ -171,7 +192,7 @@ class Search:
             else:
                 grouping = greedy_grouping(
                     self.view,
-                    lambda group: self.group_plan(group, "powers", options),
+                    lambda group: self.group_plan(group, "powers", options, merging=True),
                     lambda producer, consumer: True,
                 )
                 scheduled = {f.name for f in self._scheduled()}
@@ -186,8 +207,14 @@ class Search:
             if not f.fixed and not f.scheduled and f.name in self.analysis.regions
         ]
 
-    def group_plan(self, group: Group, step: Step, options: Options) -> GroupPlan:
-        """The best tiling of each stage of a group with its members at the block's level."""
+    def group_plan(
+        self, group: Group, step: Step, options: Options, *, merging: bool = False
+    ) -> GroupPlan:
+        """The best tiling of each stage of a group with its members at the block's level.
+
+        When `merging`, a group that must waive more of the model's demands than its members
+        alone is no group.
+        """
         func = self.view.by_name[group.output]
         if func.fixed or func.scheduled or group.output not in self.analysis.regions:
             return GroupPlan((), 0.0)
@@ -203,7 +230,11 @@ class Search:
         if len(group.members) > 1 and not self._one_block_loop(plans):
             return GroupPlan((), np.inf, "its stages have different loops")
         relaxed = max(plan.relaxed for plan in plans)
-        if len(group.members) > 1 and relaxed > self._relaxed_alone(group, step, options):
+        if (
+            merging
+            and len(group.members) > 1
+            and relaxed > self._relaxed_alone(group, step, options)
+        ):
             return GroupPlan((), np.inf, "too little parallelism together")
         return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
 
@@ -213,10 +244,19 @@ class Search:
             for stage in self.view.stages(name):
                 if self.why_host(name, stage.index):
                     return f"{name} stays on the host"
-                if not any(loop.kind == "pure" for loop in stage.loops):
-                    return f"{name} has a stage without parallel loops"
-                if self.analysis.summaries(name)[stage.index].scatter:
-                    return f"{name} scatters"
+            if name not in self._why_not_member:
+                self._why_not_member[name] = why_not_member(self.analysis, name)
+            if self._why_not_member[name]:
+                return self._why_not_member[name]
+        inside = set(group.members[:-1])
+        for reader in group.members:
+            for name in self.view.producers[reader]:
+                if name in inside:
+                    pair = (reader, name)
+                    if pair not in self._why_not_read:
+                        self._why_not_read[pair] = why_not_read(self.analysis, reader, name)
+                    if self._why_not_read[pair]:
+                        return self._why_not_read[pair]
         return ""
 
     def why_host(self, name: str, stage: int) -> str | None:
@@ -232,16 +272,20 @@ class Search:
         loops = {
             output_nest(p).block_loop if p.kind == "parallel" else ""
             for p in plans
-            if p.kernel.members
+            if p.kernel.members and p.kind != "nothing"
         }
         return len(loops) <= 1 and "" not in loops
 
     def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
-        alone = [self._alone(name, step, options).relaxed for name in group.members]
-        return max(2 if step == "powers" else 1, *alone)
-
-    def _alone(self, name: str, step: Step, options: Options) -> GroupPlan:
-        return self.group_plan(Group((name,)), step, options)
+        """What the members of a group waive as groups of their own."""
+        worst = 0
+        for name in group.members:
+            key = (name, options.max_threads)
+            if key not in self._relaxed:
+                alone = self.group_plan(Group((name,)), step, options)
+                self._relaxed[key] = alone.relaxed
+            worst = max(worst, self._relaxed[key])
+        return worst
 
     # --- one stage of a group's output ---------------------------------------------------
 
@@ -258,6 +302,8 @@ class Search:
         name = group.output
         func = self.view.by_name[name]
         kernel = Kernel(self.analysis, name, index, group.members)
+        if nothing_to_do(kernel.stage):
+            return kernel, "nothing", "it only leaves values undefined"
         why = self.why_host(name, index)
         if why:
             return kernel, "host", why
@@ -282,13 +328,14 @@ class Search:
         return total
 
     def _alone_plan(self, kernel: Kernel, kind: str, reason: str) -> KernelPlan:
+        if kind == "nothing":
+            return KernelPlan(kernel, "nothing", reason=reason)
         each = kernel.summary.arithmetic + len(kernel.summary.loads)
         weight = HOST_COST if kind == "host" else ALONE_COST
         return KernelPlan(
             kernel,
             kind,  # type: ignore[arg-type]
             cost=self._iterations(kernel) * each * weight,
-            threads=(1, 1, 1) if kind == "single_thread" else (),
             reason=reason,
         )
 
@@ -386,7 +433,9 @@ class Search:
         reports: list[GroupReport] = []
         for _group, plan in zip(groups, plans, strict=True):
             kernels = plan.kernels
-            entry, nests = output_schedule(kernels, algorithm, unroll=options.unroll)
+            entry, nests = output_schedule(
+                kernels, algorithm, unroll=options.unroll, any_size=options.any_size
+            )
             entries.append(entry)
             done: set[str] = set()
             for stage, nest in zip(kernels, nests, strict=True):
@@ -399,7 +448,8 @@ class Search:
                                 stage, name, nest, extents[name], algorithm, unroll=options.unroll
                             )
                         )
-                reports.append(_report(stage))
+                if stage.kind != "nothing":
+                    reports.append(_report(stage, options.any_size))
         entries.sort(key=lambda e: e.func)
         target = self.machine.halide_target
         schedule = Schedule(algorithm.digest, target, tuple(entries))
@@ -433,11 +483,11 @@ def _member_extents(plan: KernelPlan) -> dict[str, list[float]]:
     kernel = plan.kernel
     if not kernel.members:
         return {}
+    boxes = largest_regions(plan)
     tiles = np.array([plan.tile], dtype=np.float64)
     registers = np.array([plan.registers], dtype=np.float64)
     env = kernel.block_env(tiles)
-    boxes = kernel.regions(env)
-    inside = thread_regions(kernel, env, boxes, registers, plan.nested)
+    inside = thread_regions(kernel, env, kernel.regions(env), registers, plan.nested)
     return {
         name: [float(np.max(part.extent)) for part in inside.get(name, boxes[name])]
         for name in kernel.members
@@ -445,7 +495,7 @@ def _member_extents(plan: KernelPlan) -> dict[str, list[float]]:
     }
 
 
-def _report(plan: KernelPlan) -> GroupReport:
+def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
     kernel = plan.kernel
     notes = []
     if plan.kind == "host":
@@ -456,17 +506,20 @@ def _report(plan: KernelPlan) -> GroupReport:
         notes.append("reduced in parallel with atomic additions")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
+    if plan.kind == "parallel" and output_tail(kernel, any_size) == "shift_inwards":
+        least = " x ".join(str(plan.tile[i]) for i in kernel.roles.threads)
+        notes.append(f"needs at least {least} points of {kernel.output}")
     waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
-    launch = predicted_launch(plan) if plan.kind == "parallel" else None
+    launch = predicted_launch(plan) if plan.kind in ("parallel", "single_thread") else None
     return GroupReport(
         funcs=(*kernel.members, kernel.output),
         output=kernel.output,
         stage=kernel.stage.index,
         tile=plan.tile,
         blocks=launch.blocks if launch else (),
-        threads=launch.threads if launch else plan.threads,
+        threads=launch.threads if launch else (),
         shared_bytes=launch.shared_bytes if launch else 0,
         occupancy=plan.occupancy,
         cost=plan.cost,
