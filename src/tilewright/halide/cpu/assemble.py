@@ -137,13 +137,18 @@ def stage_nest(
         body = [*block_loops, *row_loops, *first, *reductions, *rest]
     else:
         body = [*block_loops, *row_loops, *reductions, *within_tile]
-    # Only the innermost loop over vectors is cut into a clean body and borders: cutting
-    # the loops around it too would copy everything computed inside them, several times over.
-    clean = next((loop.name for loop in body if loop.mapping in ("serial", "parallel")), None)
-    body = [
-        loop if loop.name == clean or loop in block_loops else replace(loop, partition="never")
-        for loop in body
-    ]
+    # Cutting a loop into a clean body and borders copies everything computed inside it, so
+    # only loops whose borders matter are cut: those over vectors, and those of guarded tails.
+    vector_name = f"v{block.vector}" if block.vector is not None else None
+    cut = {loop.name for loop in block_loops}
+    for change in splits:
+        if isinstance(change, Split) and (
+            change.tail == "guard_with_if" or change.old.startswith(vector_name or "?")
+        ):
+            cut.add(change.outer)
+    if vector_name is None:
+        cut.update(loop.name for loop in within_tile[:1])
+    body = [loop if loop.name in cut else replace(loop, partition="never") for loop in body]
     row_level = None
     if tiling is not None and tiling.sliding is not None:
         row_level = inner.get(tiling.sliding)
@@ -154,7 +159,11 @@ def stage_nest(
         counts = {tile_loops[d]: math.ceil(extents[d] / sizes[d]) for d in tile_loops}
         outer, parallel = _parallelise(outer, counts, splits, cores, suffix)
         body += [
-            ScheduledLoop(name, "parallel" if name == parallel else "serial", "never")
+            ScheduledLoop(
+                name,
+                "parallel" if name == parallel else "serial",
+                "auto" if name in cut else "never",
+            )
             for name in outer
         ]
         tile_level = outer[0] if outer else None
