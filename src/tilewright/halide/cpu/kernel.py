@@ -17,6 +17,8 @@ from tilewright.halide.analysis import TRANSCENDENTAL, Load, OpCount, StageSumma
 from tilewright.halide.cpu.model import CpuModel
 
 _CHEAP = 0.6
+# The longest dimension that is unrolled whole.
+SHORT = 4
 _LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
 # Cycles a register of 32-bit lanes takes; narrower lanes do more work for the same cycles.
 _COSTS = {
@@ -195,6 +197,7 @@ def best_block(
     """The block of least cost a point; `extents` gives each dimension's extent."""
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
+    reducing = any(loop.kind != "pure" for loop in summary.loops)
     blocks = [SCALAR]
     for d in () if summary.scatter else loops:
         for width in (lanes, lanes // 2):
@@ -204,6 +207,13 @@ def best_block(
                 if vectors > 1 and width * vectors > extents[d]:
                     continue
                 blocks.append(Block(d, width, vectors))
+                if not reducing:
+                    # Unrolling a short dimension shares what does not depend on it.
+                    blocks += [
+                        Block(d, width, vectors, row, int(extents[row]))
+                        for row in loops
+                        if row != d and 1 < extents[row] <= SHORT
+                    ]
                 if accumulating:
                     blocks += [
                         Block(d, width, vectors, row, rows)
