@@ -94,14 +94,13 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--target",
-        default="host",
-        help="host, cuda, opencl, or a Halide target string (default: %(default)s)",
+        help="host, cuda, opencl, or a Halide target string (default: that of the machine)",
     )
     parser.add_argument(
         "--machine",
         metavar="NAME",
         help="schedule for this machine: a GPU by name (tilewright machine --list), or a JSON file "
-        "written by tilewright machine --json (default: the one at hand)",
+        "written by tilewright machine --json (default: this one)",
     )
     parser.add_argument(
         "--estimate",

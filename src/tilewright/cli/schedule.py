@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "few and keep the fastest (default: %(default)s)",
     )
     parser.add_argument(
-        "--k", type=arguments.positive, default=5, help="schedules that top measures (default: 5)"
+        "--k", type=arguments.positive, help="schedules that top measures (default: 5)"
     )
     parser.add_argument(
         "--fusion",

@@ -17,7 +17,7 @@ from tilewright.halide.measuring import Session, Source, Variant
 from tilewright.halide.peers import CPU_SECONDS, MEMORY_BYTES, PeerSchedule, peers, run_peers
 from tilewright.halide.planning import Fusion, naive, plan
 from tilewright.halide.result import Result
-from tilewright.halide.session import Budget, conclude_top, open_session, with_inputs
+from tilewright.halide.session import TOP_K, Budget, conclude_top, open_session, with_inputs
 from tilewright.halide.task import Machine, Task, make_task
 from tilewright.halide.top import NAIVE, Outcome, Watch, early_end, measure_top
 from tilewright.measure import Finals, Measurement
@@ -86,7 +86,7 @@ def compare(
     *,
     target: str | None = None,
     machine: Machine | str | None = None,
-    k: int = 5,
+    k: int | None = None,
     fusion: Fusion = "nested",
     hand: Callable[..., Any] | None = None,
     peer_time: float = CPU_SECONDS,
@@ -127,7 +127,7 @@ def compare(
     task.must_run("comparing")
     task, contents = with_inputs(task, inputs)
     watch.enter("searching")
-    planned = plan(task, k=k, fusion=fusion)
+    planned = plan(task, k=k or TOP_K, fusion=fusion)
     budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
     with open_session(task, budget, watch, began, seed=seed, contents=contents) as session:
         others: dict[str, Variant] = {}

@@ -21,12 +21,10 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
 
     `fusion` is how Funcs may be computed inside others' tiles on a GPU. A schedule that is
     found illegal is left out and the next in line told so in its notes; should none be left,
-    the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion` or `k < 1`.
+    the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion`.
     """
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
-    if k < 1:
-        raise TilewrightError(f"k={k}: at least one schedule is needed")
     legal, refused = [], []
     for planned in _planned(task, k, fusion):
         schedule = replace(planned.schedule, target=task.target)

@@ -31,6 +31,7 @@ from tilewright.records import Records
 from tilewright.report.model import Progress
 
 Mode = Literal["oneshot", "top"]
+TOP_K = 5
 RECORDS_WAIT = 10.0  # seconds for another process to finish with the records
 
 
@@ -52,7 +53,7 @@ def schedule(
     target: str | None = None,
     machine: Machine | str | None = None,
     mode: Mode = "oneshot",
-    k: int = 5,
+    k: int | None = None,
     fusion: Fusion = "nested",
     verify: bool = False,
     keep_schedule: bool = False,
@@ -85,7 +86,8 @@ def schedule(
         ``oneshot``: the model's best, without compiling anything. ``top``: the best `k`
         distinct schedules are built, verified and measured, and the fastest is the result.
     k
-        How many schedules ``top`` measures; those of ``oneshot`` are in ``Result.top``.
+        How many schedules to find, 5 for ``top`` unless it is given and one for ``oneshot``;
+        all are in ``Result.top``.
     fusion
         On GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas 2020,
         Section 4.3), ``overlapped`` or ``none``.
@@ -131,6 +133,8 @@ def schedule(
     True
     >>> result.apply(g)
     """
+    if k is not None and k < 1:
+        raise TilewrightError(f"k={k}: at least one schedule is needed")
     if mode not in ("oneshot", "top"):
         raise TilewrightError(f"mode={mode!r}: it is 'oneshot' or 'top'")
     watch = Watch(on_progress)
@@ -147,7 +151,7 @@ def schedule(
     task, contents = with_inputs(task, inputs)
     watch.enter("searching")
     searching = time.process_time()
-    planned = plan(task, k=k, fusion=fusion)
+    planned = plan(task, k=k or (TOP_K if mode == "top" else 1), fusion=fusion)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     if mode == "oneshot" and not verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))

@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,12 @@ Machine = CpuMachine | GpuMachine
 
 @dataclass(frozen=True)
 class Task:
-    """A pipeline, a Halide target string, and the machine it stands for.
-
-    `present` says that the target's device is in this computer, so that schedules can be run.
-    """
+    """A pipeline, a Halide target string, and the machine it stands for."""
 
     algorithm: Algorithm
     target: str
     machine: Machine
     name: str
-    present: bool = True
 
     @property
     def gpu(self) -> bool:
@@ -53,6 +50,11 @@ class Task:
             return self.machine.name
         cores = self.machine.cores
         return f"{self.machine.name}, {cores} {'core' if cores == 1 else 'cores'}"
+
+    @cached_property
+    def present(self) -> bool:
+        """Whether the target's device is in this computer, so that schedules can be run."""
+        return not self.gpu or bool(_detect(_api(self.target)))
 
     def must_run(self, purpose: str) -> None:
         """Raise `TilewrightError` where nothing can be run on the target here."""
@@ -83,27 +85,28 @@ def make_task(
     """
     if isinstance(machine, str):
         machine = gpu(machine)
-    target, machine, present = _settle(target, machine)
+    target, machine = _settle(target, machine)
     algorithm = load(pipeline, estimates=estimates, keep_schedule=keep_schedule)
-    return Task(algorithm, target, machine, name or _name(pipeline, algorithm), present)
+    return Task(algorithm, target, machine, name or _name(pipeline, algorithm))
 
 
-def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine, bool]:
+def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
     if target is None:
         target = machine.api if isinstance(machine, GpuMachine) else "host"
-    halide_target(target)  # raises where Halide does not know it
+    if target not in ("host", "cuda", "opencl"):
+        halide_target(target)  # raises where Halide does not know it; slow for a GPU
     if not is_gpu(target):
         if isinstance(machine, GpuMachine):
             raise TilewrightError(
                 f"the machine is a GPU ({machine.name}), but the target is {target!r}: "
                 f"give the target {machine.api!r}"
             )
-        return target, machine or detect_cpu(), True
+        return target, machine or detect_cpu()
     api = _api(target)
-    present = detect_cuda() if api == "cuda" else detect_opencl()
     if isinstance(machine, CpuMachine):
         raise TilewrightError(f"the machine is a CPU, but the target is {target!r}")
     if machine is None:
+        present = _detect(api)
         if not present:
             raise TilewrightError(
                 f"there is no {api} device here: say which one to schedule for, one of "
@@ -115,7 +118,11 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine, 
         raise TilewrightError(
             f"{machine.name} is a device for {machine.api}, but the target is {target!r}"
         )
-    return machine.halide_target if target == api else target, machine, bool(present)
+    return machine.halide_target if target == api else target, machine
+
+
+def _detect(api: str) -> list[GpuMachine]:
+    return detect_cuda() if api == "cuda" else detect_opencl()
 
 
 def _api(target: str) -> str:
