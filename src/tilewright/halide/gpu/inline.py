@@ -7,6 +7,7 @@ down (Mullapudi 2016, Section 4), counted on the expressions that inlining reall
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,6 +23,10 @@ CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret"
 TRIVIAL_OPS = 3.0
 LOAD_COST = 1.0
 STORE_COST = 1.0
+# What is read by several Funcs is in general not computed inside a group. Where it does not fit
+# the last cache it goes through memory, and a GPU computes at least this many operations in the
+# time that a value takes there and back.
+ROUND_TRIP_COST = 16.0
 # Stages are not inlined into beyond so many operations an iteration.
 MAX_OPERATIONS = 3000.0
 
@@ -32,9 +37,10 @@ def choose_inlined(
     scalars: Mapping[str, float],
     *,
     load_cost: float = LOAD_COST,
+    cache_bytes: float = math.inf,
 ) -> frozenset[str]:
-    """The Funcs to inline."""
-    inliner = _Inliner(algorithm, boxes, scalars, load_cost)
+    """The Funcs to inline; `cache_bytes` is the size of the last cache."""
+    inliner = _Inliner(algorithm, boxes, scalars, load_cost, cache_bytes)
     inliner.trivial()
     inliner.greedy()
     return frozenset(inliner.inlined)
@@ -55,19 +61,20 @@ class _Inliner:
         boxes: Mapping[str, Box],
         scalars: Mapping[str, float],
         load_cost: float,
+        cache_bytes: float,
     ) -> None:
+        self.cache_bytes = cache_bytes
         self.algorithm = algorithm
-        self.boxes = boxes
-        self.scalars = scalars
         self.load_cost = load_cost
         self.inlined: set[str] = set()
-        self.analysis = self._analysis()
+        self.base = Analysis(View(algorithm), boxes, scalars)
+        self.analysis = self.base
         self.regions = self.analysis.regions
         self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
 
     def _analysis(self, more: str | None = None) -> Analysis:
         names = frozenset(self.inlined if more is None else self.inlined | {more})
-        return Analysis(View(self.algorithm, names), self.boxes, self.scalars)
+        return self.base.with_inlined(names)
 
     def trivial(self) -> None:
         """Inline what is consumed pointwise or costs next to nothing, producers first.
@@ -124,7 +131,7 @@ class _Inliner:
         if self._hopeless(name, readers):
             return -np.inf
         after = self._analysis(name)
-        before = self._cost(self.analysis, name) + STORE_COST * self._points(self.analysis, name, 0)
+        before = self._cost(self.analysis, name) + self._store_cost(name)
         try:
             for reader in readers:
                 before += self._cost(self.analysis, reader)
@@ -139,7 +146,7 @@ class _Inliner:
         Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
         """
         own = self.analysis.summaries(name)[0]
-        saved = self._cost(self.analysis, name) + STORE_COST * self._points(self.analysis, name, 0)
+        saved = self._cost(self.analysis, name) + self._store_cost(name)
         added = 0.0
         for reader in readers:
             for stage, summary in enumerate(self.analysis.summaries(reader)):
@@ -148,6 +155,12 @@ class _Inliner:
                 saved += points * uses * self.load_cost
                 added += points * uses * own.arithmetic * 0.5
         return added > saved
+
+    def _store_cost(self, name: str) -> float:
+        points = self._points(self.analysis, name, 0)
+        shared = len(self.analysis.view.consumers[name]) > 1
+        large = points * self.algorithm.by_name[name].bytes > self.cache_bytes
+        return points * (ROUND_TRIP_COST if shared and large else STORE_COST)
 
     def _cost(self, analysis: Analysis, name: str) -> float:
         total = 0.0

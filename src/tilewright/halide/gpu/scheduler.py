@@ -20,7 +20,7 @@ from tilewright.halide.bounds import Box
 from tilewright.halide.gpu.capability import can_be_atomic, host_only
 from tilewright.halide.gpu.cost import CostModel, Costs, thread_regions
 from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
-from tilewright.halide.gpu.inline import choose_inlined
+from tilewright.halide.gpu.inline import LOAD_COST, choose_inlined
 from tilewright.halide.gpu.kernel import Kernel, iterations
 from tilewright.halide.gpu.launch import largest_regions, predicted_launch
 from tilewright.halide.gpu.loops import member_schedule, output_nest, output_schedule, output_tail
@@ -99,10 +99,12 @@ def _schedules(
     for options in _variations(first, k):
         search = searches.get(options.inline)
         if search is None:
-            inlined = (
-                choose_inlined(algorithm, boxes, scalars)
-                if options.inline
-                else choose_inlined(algorithm, boxes, scalars, load_cost=0.25)
+            inlined = choose_inlined(
+                algorithm,
+                boxes,
+                scalars,
+                load_cost=LOAD_COST if options.inline else LOAD_COST / 4.0,
+                cache_bytes=machine.l2_bytes,
             )
             search = Search(algorithm, machine, boxes, scalars, inlined)
             searches[options.inline] = search

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 # A dimension with fewer iterations is not tiled, unless no other has more.
 TILED_FROM = 64
+# A small dimension is worth being threads from here on.
+WORTH_THREADS = 4
 # CUDA and OpenCL have three dimensions of threads.
 MAX_THREAD_DIMS = 3
 # Beyond so many tilings of one kernel the final pass takes larger steps.
@@ -84,16 +86,20 @@ def loop_roles(extents: Sequence[int]) -> LoopRoles:
     """Roles of parallel loops with the given extents, innermost storage dimension first.
 
     Of more than three tiled dimensions the innermost and the two largest others keep their
-    threads. Where no dimension has 64 iterations (the top of a pyramid) tiling the largest
-    alone would leave most of a warp idle and the accesses scattered, so up to three
-    dimensions of at least four iterations become threads.
+    threads. Small dimensions become threads as well where the tiled ones leave room: the
+    innermost, for neighbouring threads should access neighbouring elements, and where no
+    dimension has 64 iterations (the top of a pyramid) up to three of at least four, for one
+    alone would leave most of a warp idle.
     """
     tiled = list(tiled_dims(extents))
     if len(tiled) > MAX_THREAD_DIMS:
         rest = sorted(tiled[1:], key=lambda i: -extents[i])[: MAX_THREAD_DIMS - 1]
         tiled = sorted([tiled[0], *rest])
-    elif tiled and extents[tiled[0]] < TILED_FROM:
-        small = [i for i in range(len(extents)) if extents[i] >= 4 and i not in tiled]
+    elif tiled and extents[tiled[0]] >= TILED_FROM:
+        if tiled[0] != 0 and len(tiled) < MAX_THREAD_DIMS and extents[0] >= WORTH_THREADS:
+            tiled = [0, *tiled]
+    elif tiled:
+        small = [i for i in range(len(extents)) if extents[i] >= WORTH_THREADS and i not in tiled]
         small.sort(key=lambda i: -extents[i])
         tiled = sorted([*tiled, *small[: MAX_THREAD_DIMS - 1]])
     others = tuple(i for i in range(len(extents)) if i not in tiled)
@@ -111,7 +117,7 @@ def candidates(
     large = [i for i in roles.threads if extents[i] >= TILED_FROM]
     alone = max(roles.threads, key=lambda i: (extents[i], -i), default=-1)
     for i in roles.threads:
-        if large or i == alone:
+        if i in large or (not large and i == alone):
             choices[i] = tile_sizes(extents[i], max(len(large), 1), step, halve=halve)
         else:
             powers = [2**p for p in range(extents[i].bit_length()) if 2**p < extents[i]]
