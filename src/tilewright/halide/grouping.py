@@ -57,10 +57,12 @@ def greedy_grouping(
     plan: Callable[[Group], P],
     may_merge: Callable[[Group, Group], bool] = lambda producer, consumer: True,
     initial: Sequence[Group] | None = None,
+    producers_first: bool = False,
 ) -> Grouping[P]:
     """Merges groups while that lowers the summed cost.
 
-    `initial` partitions the Funcs to start from; by default each is alone.
+    The merge that gains most is done first or, with `producers_first`, the one earliest in
+    the pipeline. `initial` partitions the Funcs to start from; by default each is alone.
 
     Only a group all of whose readers lie in one other group can be merged into it, for a
     Func is computed at one place. Fixed Funcs (extern, memoised), Funcs the user scheduled
@@ -87,7 +89,7 @@ def greedy_grouping(
         return consumer if may_merge(producer, consumer) else None
 
     while True:
-        best: tuple[float, Group, Group, Group, P] | None = None
+        best: tuple[tuple[float, int], Group, Group, Group, P] | None = None
         for producer in set(group_of.values()):
             consumer = mergeable(producer)
             if consumer is None:
@@ -104,12 +106,10 @@ def greedy_grouping(
             merged, merged_plan = outcome
             benefit = plans[producer].cost + plans[consumer].cost - merged_plan.cost
             # Ties go to the producer that comes first, so that the result is repeatable.
-            if benefit > 0 and (
-                best is None
-                or benefit > best[0]
-                or (benefit == best[0] and order[producer.output] < order[best[1].output])
-            ):
-                best = (benefit, producer, consumer, merged, merged_plan)
+            place = order[producer.output]
+            rank = (0.0, -place) if producers_first else (benefit, -place)
+            if benefit > 0 and (best is None or rank > best[0]):
+                best = (rank, producer, consumer, merged, merged_plan)
         if best is None:
             break
         _, producer, consumer, merged, merged_plan = best

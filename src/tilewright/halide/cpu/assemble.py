@@ -229,11 +229,11 @@ def group_schedules(
     rows = regions
     slides: set[str] = set()
     if tiling.sliding is not None:
-        low = row_low = box[tiling.sliding].lo
+        first = box[tiling.sliding].lo
         row = list(box)
-        row[tiling.sliding] = Interval(row_low, row_low)
+        row[tiling.sliding] = Interval(first, first)
         rows, _ = costs.member_boxes(group, tuple(row))
-        row[tiling.sliding] = Interval(low, low + 1.0)
+        row[tiling.sliding] = Interval(first, first + 1.0)
         pairs, _ = costs.member_boxes(group, tuple(row))
         # Where two rows need no more in common, there is nothing to keep between them.
         slides = {name for name in rows if _volume(pairs[name]) < 1.99 * _volume(rows[name])}

@@ -11,7 +11,7 @@ others in part.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,8 +105,17 @@ class CpuCosts:
             self._cycles[key] = known
         return known
 
-    def stage_cycles(self, name: str, index: int, extents: Mapping[str, Bound]) -> Bound:
-        """Cycles to run a stage once over loops of the given extents."""
+    def stage_cycles(
+        self,
+        name: str,
+        index: int,
+        extents: Mapping[str, Bound],
+        members: Collection[str] = (),
+    ) -> Bound:
+        """Cycles to run a stage once over loops of the given extents.
+
+        `members` are the Funcs whose values for the tile are at hand in a small buffer.
+        """
         block = self.block(name, index)
         loops = self.pure_loops(name, index)
         vector = None if block.vector is None else loops.get(block.vector)
@@ -119,14 +128,15 @@ class CpuCosts:
                 continue
             steps = np.ceil(extent / block.rows) if loop == row else extent
             blocks, lines = blocks * steps, lines * steps
-        cycles = blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
-        crossing = crossings(self.analysis.summaries(name)[index], vector)
-        if crossing and vector is not None:
-            # Every lane touches a line of its own; a long row of them outgrows the caches.
-            touched_bytes = extents[vector] * 64.0
-            wait = 3.0 * (touched_bytes > 0.5 * self.model.l1_bytes)
-            wait = wait + 8.0 * (touched_bytes > 0.1 * self.model.l2_bytes)
-            stall: Bound = blocks * block.points * crossing * wait
+        cycles: Bound = blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
+        for callee in crossings(self.analysis.summaries(name)[index], vector):
+            # Every lane touches a line of its own, and a long row of them outgrows the first
+            # cache; in a large buffer the lines also lie in as many pages.
+            lines_bytes = extents[vector or ""] * 64.0
+            wait = 3.0 * (lines_bytes > 0.5 * self.model.l1_bytes)
+            if callee not in members:
+                wait = wait + 8.0 * (lines_bytes > 0.1 * self.model.l2_bytes)
+            stall: Bound = blocks * block.points * wait
             cycles = cycles + stall
         return cycles
 
@@ -194,7 +204,7 @@ class CpuCosts:
         compute: Bound = np.zeros(len(tiles))
         for name in group.members:
             if name in inside:
-                compute = compute + self.func_cycles(name, inside[name])
+                compute = compute + self.func_cycles(name, inside[name], group.members)
         held, moved, heap = self._storage(group, rows, n)
         own = value_bytes(analysis.view.by_name[output].types)
         out_tile = tiles.prod(axis=1) * own
@@ -242,7 +252,7 @@ class CpuCosts:
         """Cycles until fresh pages of so many bytes are there, first touched by all cores."""
         return size * self.model.fault_cycles_per_byte / self.model.cores
 
-    def func_cycles(self, name: str, box: Box) -> Bound:
+    def func_cycles(self, name: str, box: Box, members: Collection[str] = ()) -> Bound:
         """Cycles to compute `box` of a Func once on one core, all its stages."""
         analysis = self.analysis
         total: Bound = 0.0
@@ -250,7 +260,7 @@ class CpuCosts:
         for stage in analysis.view.stages(name):
             env = stage_env(func, stage, box, analysis.bounder)
             extents = {loop.name: env[loop.name].extent for loop in stage.loops}
-            total = total + self.stage_cycles(name, stage.index, extents)
+            total = total + self.stage_cycles(name, stage.index, extents, members)
         return total
 
     def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:

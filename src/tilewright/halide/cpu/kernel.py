@@ -235,16 +235,16 @@ def best_block(
     return min(blocks, key=per_point)
 
 
-def crossings(summary: StageSummary, vector: str | None) -> int:
-    """Loads whose neighbours along the vector loop lie in different rows of memory."""
+def crossings(summary: StageSummary, vector: str | None) -> tuple[str, ...]:
+    """The callees of loads whose neighbours along the vector loop lie in different rows."""
     if vector is None:
-        return 0
-    count = 0
+        return ()
+    found = []
     for load in summary.loads:
         steps = load.strides.get(vector, ())
-        if steps is None or any(steps[1:]):
-            count += 0 if load.indirect else 1
-    return count
+        if not load.indirect and (steps is None or any(steps[1:])):
+            found.append(load.callee)
+    return tuple(found)
 
 
 def value_bytes(types: tuple[Type, ...]) -> int:

@@ -386,7 +386,13 @@ class Search:
             for f in costs.analysis.view.funcs
             if f.name not in costs.nested and f.name in self.base.regions
         ]
-        return greedy_grouping(costs.analysis.view, planner.plan, initial=initial)
+        found = [
+            greedy_grouping(
+                costs.analysis.view, planner.plan, initial=initial, producers_first=first
+            )
+            for first in (False, True)
+        ]
+        return min(found, key=lambda grouping: self.total(costs, grouping))
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
         """The cost of a whole grouping, with the page faults of all its buffers together.
