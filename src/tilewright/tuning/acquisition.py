@@ -26,9 +26,10 @@ def log_expected_improvement(mean: Array, variance: Array, best: float) -> Array
     with np.errstate(divide="ignore", invalid="ignore"):
         direct = np.log(z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
         # far below: phi(z) + z Phi(z) = phi(z) (1 - |z| Phi(z) / phi(z)), from the tail ratio
-        density = -0.5 * z * z - 0.5 * np.log(2 * np.pi)
-        ratio = np.exp(log_ndtr(z) - density) * np.abs(z)
-        tail = density + np.log(np.maximum(1.0 - ratio, 1.0 / (z * z + 2.0) * 0.5))
+        far = np.minimum(z, -1.0)
+        density = -0.5 * far * far - 0.5 * np.log(2 * np.pi)
+        ratio = np.exp(log_ndtr(far) - density) * -far
+        tail = density + np.log(np.maximum(1.0 - ratio, 0.5 / (far * far + 2.0)))
     return np.asarray(np.where(z > -6, direct, tail) + np.log(deviation))
 
 

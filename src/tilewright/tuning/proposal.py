@@ -14,7 +14,7 @@ from tilewright.tuning.forest import Forest, grow
 from tilewright.tuning.gp import Posterior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
-from tilewright.tuning.surrogate import Surrogate, fit_surrogate, transform_of
+from tilewright.tuning.surrogate import Surrogate, fit_surrogate, transform
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -61,6 +61,27 @@ def random_proposal(
     return None
 
 
+def spread_proposal(
+    space: Space,
+    encoder: Encoder,
+    settings: Settings,
+    rng: np.random.Generator,
+    taken: Collection[bytes],
+    codes: Array,
+) -> Proposal | None:
+    """A random feasible configuration unlike those of ``codes``, shape (n, width).
+
+    Of many uniform ones, the one whose nearest neighbour among them is furthest.
+    """
+    drawn = space.sample(rng, 100, settings.biased_sampling)
+    free = drawn[[space.key(code) not in taken for code in drawn]]
+    if len(free) == 0 or len(codes) == 0 or settings.repeats:
+        return random_proposal(space, settings, rng, taken)
+    here, there = encoder(free), encoder(codes)
+    apart = ((here[:, None, :] - there[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+    return Proposal(free[int(apart.argmax())], "random")
+
+
 def propose(
     space: Space,
     encoder: Encoder,
@@ -87,8 +108,8 @@ def propose(
     """
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
-    transform = transform_of(values, settings)
-    outputs = transform(values)
+    modelled = transform(values, settings)
+    outputs = modelled.values
     fitted = fit_surrogate(encoder, codes, outputs, settings, rng, theta)
     surrogate = fitted.surrogate
     if len(pending) and isinstance(surrogate, Posterior):
@@ -107,8 +128,9 @@ def propose(
         met, scores = _candidates(space, settings, rng, score, codes, outputs)
     for i in np.argsort(-scores, kind="stable"):
         if settings.repeats or space.key(met[i]) not in taken:
-            gain = float(np.exp(min(scores[i], 0.0))) * (transform.scale if transform.log else 0.0)
-            return Proposal(met[i], "model", fitted.theta, gain if transform.log else None)
+            gain = float(np.exp(min(scores[i], 0.0))) * modelled.slope
+            expected = gain if modelled.slope > 0 else None
+            return Proposal(met[i], "model", fitted.theta, expected)
     chosen = random_proposal(space, settings, rng, taken)
     return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
 

@@ -17,7 +17,10 @@ class Settings:
         surrogate: the model of the objective, a Gaussian process or a random forest.
         initial: random configurations before the model is used; by default one more than
             the number of parameters, at most 10.
-        log_objective: model the logarithm of the objective where all values are positive.
+        design: draw the initial configurations uniformly, or each as the one of many uniform
+            ones that is furthest from those before.
+        objective: how the objective is modelled: by the normal scores of its ranks, by its
+            logarithm where all values are positive (as the paper has it), or as it is.
         log_parameters: measure distances on a log scale where a parameter asks for it.
         alignment: tell numbers apart also by their odd part (see `encoder`).
         metric: a metric for all permutations in place of each parameter's own.
@@ -34,7 +37,10 @@ class Settings:
 
     surrogate: Literal["gp", "rf"] = "gp"
     initial: int | None = None
-    log_objective: bool = True
+    design: Literal["uniform", "spread"] = "spread"
+    objective: Literal["clipped", "rank", "log", "plain"] = "clipped"
+    clip: float = 0.5
+    clipped_slope: float = 0.0
     log_parameters: bool = True
     alignment: bool = True
     metric: Metric | None = None

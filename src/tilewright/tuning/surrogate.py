@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from scipy.special import ndtri as norm_ppf
+from scipy.stats import rankdata
 
 from tilewright.tuning.encoding import Encoder
 from tilewright.tuning.forest import Forest, grow
@@ -37,25 +39,41 @@ class ForestSurrogate:
 
 
 @dataclass(frozen=True)
-class Transform:
-    """The objective as it is modelled: logarithm where it helps, then standardised."""
+class Outputs:
+    """The objective as it is modelled, standardised, shape (n,).
 
-    log: bool
-    shift: float
-    scale: float
+    ``slope`` is the relative change of the objective a unit of the modelled one near the best
+    (0 where the objective is not positive), to say what an improvement is worth.
+    """
 
-    def __call__(self, values: Array) -> Array:
-        """Objective values, shape (n,), to modelled ones."""
-        raw = np.log(values) if self.log else values
-        return np.asarray((raw - self.shift) / self.scale)
+    values: Array
+    slope: float
 
 
-def transform_of(values: Array, settings: Settings) -> Transform:
-    """The transform for observed values: the logarithm if wanted and all are positive."""
-    log = settings.log_objective and bool((values > 0).all())
-    raw = np.log(values) if log else values
+def transform(values: Array, settings: Settings) -> Outputs:
+    """Objective values, shape (n,), to modelled ones, as the settings say.
+
+    ``clipped`` is the logarithm, with what is above a quantile drawn in towards it: however
+    slow the slow ones are, the model has its resolution where the fast ones are. ``rank``
+    gives the normal scores of the ranks. ``log`` is the paper's logarithm.
+    """
+    positive = bool((values > 0).all())
+    logs = np.log(values) if positive else values
+    if settings.objective == "rank":
+        raw = norm_ppf((rankdata(values) - 0.5) / len(values))
+    elif settings.objective == "clipped":
+        limit = float(np.quantile(logs, settings.clip))
+        raw = np.where(logs > limit, limit + settings.clipped_slope * (logs - limit), logs)
+    elif settings.objective == "log":
+        raw = logs
+    else:
+        raw = values
     scale = float(raw.std())
-    return Transform(log, float(raw.mean()), scale if scale > 0 else 1.0)
+    outputs = (raw - raw.mean()) / (scale if scale > 0 else 1.0)
+    near = np.argsort(values, kind="stable")[: max(2, len(values) // 5)]
+    rise = float(np.ptp(outputs[near]))
+    slope = float(np.ptp(logs[near])) / rise if positive and rise > 0 else 0.0
+    return Outputs(np.asarray(outputs), slope)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,13 @@ from tilewright.tuning.encoding import encoder
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.pareto import front, scalarise
 from tilewright.tuning.prior import OptimumPrior
-from tilewright.tuning.proposal import Observations, Proposal, propose, random_proposal
+from tilewright.tuning.proposal import (
+    Observations,
+    Proposal,
+    propose,
+    random_proposal,
+    spread_proposal,
+)
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
 from tilewright.tuning.trial import Suggestion, Trial, middle
@@ -130,10 +137,13 @@ class Tuner:
             return None
         seen = self._observations(rng)
         enough = len(taken) >= self._initial() and int(seen.valid.sum()) >= 2
-        if not enough:
-            return random_proposal(self.space, self.settings, rng, taken)
         waiting = [self.space.encode(s.configuration) for s in self.pending.values()]
         pending = np.array(waiting).reshape(len(waiting), self.space.width)
+        if not enough and self.settings.design == "uniform":
+            return random_proposal(self.space, self.settings, rng, taken)
+        if not enough:
+            codes = np.concatenate([seen.codes, pending])
+            return spread_proposal(self.space, self._encoder, self.settings, rng, taken, codes)
         return propose(
             self.space,
             self._encoder,
@@ -228,12 +238,15 @@ class Tuner:
     def restore(self, trials: Iterable[Trial]) -> None:
         """Take up the trials of an earlier run of the same space and seed, in their order."""
         for trial in trials:
-            self._add(trial)
+            # through the code and back: in the space's order of parameters
+            code = self.space.encode(trial.configuration)
+            asked = replace(trial.suggestion, configuration=self.space.decode(code))
+            self._add(replace(trial, suggestion=asked))
             self._next = max(self._next, trial.suggestion.index + 1)
             if trial.suggestion.theta:
                 self._theta = trial.suggestion.theta
-        asked = set(self._told)
-        self._queue = [code for code in self._queue if self.space.key(code) not in asked]
+        known = set(self._told)
+        self._queue = [code for code in self._queue if self.space.key(code) not in known]
 
     # -- what was found ------------------------------------------------------------------
 

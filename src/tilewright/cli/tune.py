@@ -1,0 +1,147 @@
+"""``tilewright tune``: the best configuration of a problem file, in a few dozen evaluations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli import arguments
+from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.tuning import Result
+    from tilewright.tuning.problem_file import Problem
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "tune",
+        help="tune the parameters of any command",
+        description="Find a good configuration of a problem file (see --init): parameters, "
+        "constraints, and a command that is run for each configuration.",
+    )
+    parser.add_argument("problem", nargs="?", metavar="PROBLEM.toml", help="the problem file")
+    parser.add_argument(
+        "--init", action="store_true", help="write a commented problem file (default: problem.toml)"
+    )
+    parser.add_argument("--budget", type=arguments.positive, help="evaluations (default: 60)")
+    parser.add_argument("--seed", type=int, help="seed of all random choices (default: 0)")
+    parser.add_argument("--jobs", type=arguments.positive, help="evaluations at once (default: 1)")
+    parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
+    parser.add_argument(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on from the records of the same problem and seed (default: yes)",
+    )
+    parser.add_argument("--records", metavar="FILE", help="where measurements are kept")
+    parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; 1 when no configuration worked, 130 when interrupted."""
+    from tilewright.tuning.problem_file import TEMPLATE, load
+
+    if args.init:
+        path = Path(args.problem or "problem.toml")
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(TEMPLATE)
+        except FileExistsError:
+            raise TilewrightError(f"{path} exists: give another name") from None
+        except OSError as error:
+            raise TilewrightError(f"{path}: {error.strerror or error}") from None
+        print(f"wrote {path}: edit it, then run  tilewright tune {path}")
+        return 0
+    if args.problem is None:
+        raise TilewrightError("give a problem file, or --init to write one")
+    problem = load(args.problem)
+    result = _tune(args, problem)
+    if args.report:
+        from tilewright.tuning.report import write_page
+
+        write_page(args.report, [result.trials], problem.space, problem.name)
+    print(_json(result) if args.json else _text(result))
+    if result.stopped == "interrupted":
+        return 130
+    return 0 if result.best is not None else 1
+
+
+def _tune(args: argparse.Namespace, problem: Problem) -> Result:
+    from tilewright.cli.progress import show_progress
+    from tilewright.records import Records
+    from tilewright.report.model import Progress
+    from tilewright.tuning import Trial, Tuner, tune
+    from tilewright.tuning.journal import RecordsJournal, problem_key
+
+    def setting(name: str, default: Any) -> Any:
+        given = getattr(args, name)
+        return problem.search.get(name, default) if given is None else given
+
+    budget, seed = setting("budget", 60), setting("seed", 0)
+    key = problem_key(problem.name, problem.space, problem.objective)
+    timed = problem.objective.get("value", "time") == "time"
+    with Records(args.records) as records, show_progress(args.quiet) as show:
+        failed: dict[str, int] = {}
+
+        def on_trial(trial: Trial, tuner: Tuner) -> None:
+            if not trial.ok:
+                failed[trial.status] = failed.get(trial.status, 0) + 1
+            best = tuner.best
+            text = "" if best is None or timed else f"best {best.value:.6g}"
+            value = best.value if best is not None and timed else None
+            show(Progress("tuning", len(tuner.trials), budget, dict(failed), value, text))
+
+        return tune(
+            problem,
+            problem.space,
+            budget,
+            seed=seed,
+            queue=problem.start,
+            objectives=problem.objectives,
+            jobs=setting("jobs", 1),
+            journal=RecordsJournal(records, key, seed, resume=args.resume),
+            time_limit=setting("time_limit", None),
+            converge=problem.search.get("converge"),
+            on_trial=on_trial,
+        )
+
+
+def _json(result: Result) -> str:
+    best = result.best
+    return json.dumps(
+        {
+            "best": None if best is None else best.to_json(),
+            "pareto": [t.to_json() for t in result.pareto] if result.tuner.objectives > 1 else None,
+            "evaluations": len(result.trials),
+            "failed": sum(not t.ok for t in result.trials),
+            "stopped": result.stopped,
+        }
+    )
+
+
+def _text(result: Result) -> str:
+    from tilewright.tuning.trial import plain
+
+    failed = sum(not t.ok for t in result.trials)
+    lines = [f"{len(result.trials)} evaluations, {failed} failed; ended by {result.stopped}"]
+    if result.best is None:
+        lines.append("no configuration worked; the last failure was:")
+        lines += [f"  {t.status}: {t.message}" for t in result.trials[-1:]]
+        return "\n".join(lines)
+    shown = result.pareto if result.tuner.objectives > 1 else [result.best]
+    for trial in shown:
+        lines.append("best " + ", ".join(f"{v:.6g}" for v in trial.values))
+        lines += [f"  {k} = {json.dumps(v)}" for k, v in plain(trial.configuration).items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit("use: tilewright tune")

@@ -1,0 +1,84 @@
+"""Trials kept in the records: safe before the next decision, taken up by the next run."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.measure import Measurement, machine_id
+from tilewright.records import Record, Records, digest
+from tilewright.tuning.errors import SpaceError
+from tilewright.tuning.space import Space
+from tilewright.tuning.space_json import space_to_dict
+from tilewright.tuning.trial import Trial, plain
+from tilewright.tuning.tune import Journal
+
+
+def problem_key(name: str, space: Space, objective: Any = None) -> str:
+    """What records of a tuning problem are filed under: its name, space and objective.
+
+    A constraint given as a callable counts by its name, as its code has no plain form.
+    """
+    try:
+        shape: Any = space_to_dict(space)
+    except SpaceError:
+        shape = [repr(p) for p in space.parameters]
+        shape += [
+            c if isinstance(c, str) else [getattr(c[0], "__qualname__", ""), *c[1]]
+            for c in space.constraint_sources
+        ]
+    return f"tuning/{name}/{digest([shape, objective])[:16]}"
+
+
+class RecordsJournal(Journal):
+    """Trials of one problem and seed in a records file.
+
+    Args:
+        records: the open store.
+        problem: what the trials are filed under (see `problem_key`).
+        seed: the tuner's seed: only trials of the same seed are taken up again.
+        resume: whether to take up earlier trials.
+    """
+
+    def __init__(self, records: Records, problem: str, seed: int, *, resume: bool = True) -> None:
+        self.records = records
+        self.problem = problem
+        self.seed = seed
+        self.resume = resume
+        self._machine = {"id": machine_id()}
+        self._versions = {
+            "tilewright": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        }
+
+    def load(self) -> list[Trial]:
+        """The trials of the same seed on this machine, in their order."""
+        if not self.resume:
+            return []
+        found = self.records.query(self.problem, machine=self._machine)
+        return [
+            Trial.from_json(record.context["trial"])
+            for record in found
+            if record.context.get("seed") == self.seed and "trial" in record.context
+        ]
+
+    def add(self, trial: Trial) -> None:
+        """Append a trial; it is on the disk when this returns."""
+        times = tuple(trial.details.get("times", ()))
+        measurement = Measurement(
+            trial.status,  # type: ignore[arg-type]
+            times=times,
+            runs=len(times),
+            lower_bound=trial.lower_bound,
+            message=trial.message,
+            details={"values": list(trial.values)},
+        )
+        context = {"seed": self.seed, "trial": trial.to_json()}
+        configuration = plain(trial.configuration)
+        self.records.add(
+            Record(self.problem, configuration, self._machine, self._versions, measurement, context)
+        )

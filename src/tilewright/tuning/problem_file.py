@@ -1,0 +1,264 @@
+"""Problem files: a search space and a command in TOML, for ``tilewright tune``."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewright.measure import Limits, Measurement, Timing, command, measure_one
+from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.space import Configuration, Space
+from tilewright.tuning.space_json import space_from_dict
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOP = {"name", "parameters", "constraints", "objective", "search", "start"}
+_OBJECTIVE = {
+    "command",
+    "build",
+    "directory",
+    "value",
+    "json",
+    "regex",
+    "maximise",
+    "timeout",
+    "build_timeout",
+    "memory_mb",
+    "repeat",
+}
+_SEARCH = {"budget", "seed", "jobs", "time_limit", "converge"}
+
+TEMPLATE = """\
+# A problem for `tilewright tune`. Run it with:  tilewright tune problem.toml
+name = "my-kernel"
+
+# What is known to be impossible, in Python's notation; leave it out if nothing is.
+constraints = ["tile % unroll == 0 or unroll < 4"]
+
+# What to run. {name} is replaced by the value of a parameter; there is no shell.
+[objective]
+command = ["./kernel", "--tile={tile}", "--unroll={unroll}", "--order={order}"]
+# build = ["cc", "-O3", "-DTILE={tile}", "kernel.c", "-o", "kernel"]   # run before the command
+value = "time"              # the command's wall time, or:
+# value = "json"            # a number in the last line of JSON that it prints
+# json = "result.seconds"   # ... under this key (a list of keys: several objectives)
+# value = "regex"           # a number in what it prints
+# regex = "took ([0-9.]+) ms"
+# maximise = true           # larger is better
+timeout = 10                # seconds a run may take; longer is a failure that is learned from
+memory_mb = 4096            # memory it may take
+repeat = 1                  # runs; the median counts (only with value = "time")
+
+[search]
+budget = 60                 # evaluations
+seed = 0
+jobs = 1                    # evaluations at once
+# time_limit = 600          # seconds in all
+# converge = 0.005          # stop when less than this gain is expected
+
+# Configurations to try first (optional, any number).
+[[start]]
+tile = 16
+unroll = 4
+order = ["i", "j", "k"]
+
+# Parameters: real, integer, ordinal, categorical, permutation.
+[[parameters]]
+name = "tile"
+type = "ordinal"
+values = [4, 8, 16, 32, 64]
+scale = "log"               # for values that are exponential by nature
+default = 16
+
+[[parameters]]
+name = "unroll"
+type = "integer"
+low = 1
+high = 8
+
+[[parameters]]
+name = "order"
+type = "permutation"
+items = ["i", "j", "k"]     # the command gets them as i,j,k
+
+# A parameter may be conditional:  when = "tile > 8"
+"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem file's content; called with a configuration, it evaluates it."""
+
+    name: str
+    space: Space
+    objective: Mapping[str, Any]
+    search: Mapping[str, Any] = field(default_factory=dict)
+    start: Sequence[Configuration] = ()
+    folder: Path = Path()
+
+    @property
+    def objectives(self) -> int:
+        """How many objectives an evaluation gives."""
+        keys = self.objective.get("json")
+        return len(keys) if isinstance(keys, list) else 1
+
+    def __call__(self, configuration: Configuration) -> dict[str, Any]:
+        """Build and run; what came of it as keyword arguments of `Tuner.tell`."""
+        timed = self.objective.get("value", "time") == "time"
+        limits = Limits(
+            build_seconds=float(self.objective.get("build_timeout", 300)),
+            run_seconds=float(self.objective.get("timeout", 60)),
+            memory_bytes=int(self.objective.get("memory_mb", 8192)) << 20,
+            output_bytes=64 << 10,
+        )
+        folder = self.folder / self.objective.get("directory", ".")
+        if "build" in self.objective:
+            words = self._words("build", configuration)
+            room = Limits(limits.build_seconds, limits.build_seconds, limits.memory_bytes)
+            built = measure_one(command(words, cwd=folder, exclusive=False), room)
+            if not built.ok:
+                status = "build_failed" if built.status == "run_failed" else built.status
+                return {"status": status, "message": _why(built)}
+        words = self._words("command", configuration)
+        repeat = int(self.objective.get("repeat", 1))
+        candidate = command(words, cwd=folder, exclusive=timed, repeated=timed and repeat > 1)
+        timing = Timing(
+            warmup=0, min_samples=repeat, max_samples=repeat, seconds=math.inf, sample_seconds=0.0
+        )
+        found = measure_one(candidate, limits, timing)
+        if not found.ok:
+            return {"status": found.status, "message": _why(found)}
+        if timed:
+            return {"value": found.median, "details": {"times": list(found.times)}}
+        return self._read(str(found.details.get("stdout", "")))
+
+    def _words(self, key: str, configuration: Configuration) -> list[str]:
+        words = self.objective[key]
+        words = shlex.split(words) if isinstance(words, str) else words
+
+        def text(match: re.Match[str]) -> str:
+            value = configuration.get(match.group(1), "")
+            return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+        return [_PLACE.sub(text, word) for word in words]
+
+    def _read(self, output: str) -> dict[str, Any]:
+        """The objective in what the command printed."""
+        sign = -1.0 if self.objective.get("maximise") else 1.0
+        if self.objective["value"] == "regex":
+            found = re.findall(self.objective["regex"], output)
+            if not found:
+                return {"status": "run_failed", "message": "its output does not match the regex"}
+            try:
+                return {"value": sign * float(found[-1])}
+            except ValueError:
+                return {"status": "run_failed", "message": f"{found[-1]!r} is not a number"}
+        keys = self.objective.get("json", "time")
+        for line in reversed(output.strip().splitlines()):
+            try:
+                data = json.loads(line)
+                break
+            except ValueError:
+                continue
+        else:
+            return {"status": "run_failed", "message": "it printed no line of JSON"}
+        try:
+            values = [sign * _under(data, k) for k in (keys if isinstance(keys, list) else [keys])]
+        except (KeyError, TypeError, ValueError) as error:
+            return {"status": "run_failed", "message": f"its JSON has no number under {error}"}
+        return {"value": values if len(values) > 1 else values[0]}
+
+
+def load(path: str | Path) -> Problem:
+    """Read a problem file.
+
+    Raises:
+        SpaceError: the file cannot be read, or an entry is missing or wrong, with its line
+            where TOML gives one.
+        ConfigurationError: a configuration to start from is not one of the space's.
+    """
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpaceError(f"{path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpaceError(f"{path} is not TOML: {error}") from None
+    try:
+        return _problem(data, path)
+    except (SpaceError, ConfigurationError) as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _problem(data: Mapping[str, Any], path: Path) -> Problem:
+    _known("", data, _TOP)
+    objective = data.get("objective")
+    if not isinstance(objective, dict) or not objective.get("command"):
+        raise SpaceError("[objective] needs a 'command', a list of words")
+    _known("objective.", objective, _OBJECTIVE)
+    search = data.get("search", {})
+    _known("search.", search, _SEARCH)
+    value = objective.get("value", "time")
+    if value not in ("time", "json", "regex"):
+        raise SpaceError(f"objective.value is {value!r}; use time, json or regex")
+    if value == "regex":
+        try:
+            groups = re.compile(objective["regex"]).groups
+        except KeyError:
+            raise SpaceError("objective.value = 'regex' needs objective.regex") from None
+        except (re.error, TypeError) as error:
+            raise SpaceError(f"objective.regex is not a regular expression: {error}") from None
+        if groups != 1:
+            raise SpaceError("objective.regex needs one group in parentheses: the number")
+    for key in ("timeout", "build_timeout", "memory_mb", "repeat"):
+        number = objective.get(key, 1)
+        if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
+            raise SpaceError(f"objective.{key} is {number!r}; give a number above zero")
+    space = space_from_dict(data)
+    for key in ("command", "build"):
+        words = objective.get(key, [])
+        if not isinstance(words, str) and not all(isinstance(w, str) for w in words):
+            raise SpaceError(f"objective.{key} must be a list of words in quotes")
+        for name in _PLACE.findall(words if isinstance(words, str) else " ".join(words)):
+            if name not in space.index:
+                raise SpaceError(
+                    f"objective.{key} names {{{name}}}, which is no parameter; the parameters "
+                    f"are {', '.join(space.index)}"
+                )
+    start = [
+        {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+        for entry in data.get("start", [])
+    ]
+    for configuration in start:
+        space.encode(configuration)
+    folder = path.resolve().parent
+    return Problem(str(data.get("name", path.stem)), space, objective, search, start, folder)
+
+
+def _known(where: str, entries: Mapping[str, Any], known: set[str]) -> None:
+    if not isinstance(entries, Mapping):
+        raise SpaceError(f"'{where.rstrip('.')}' must be a table")
+    for key in entries:
+        if key not in known:
+            raise SpaceError(f"'{where}{key}' is unknown; use {', '.join(sorted(known))}")
+
+
+def _under(data: Any, key: str) -> float:
+    for part in str(key).split("."):
+        data = data[part]
+    if isinstance(data, bool):
+        raise TypeError(key)
+    return float(data)
+
+
+def _why(measurement: Measurement) -> str:
+    """The last line of what a failed command said."""
+    said = str(measurement.details.get("stderr") or measurement.details.get("stdout") or "")
+    lines = said.strip().splitlines()
+    return f"{measurement.message}: {lines[-1][:200]}" if lines else measurement.message

@@ -1,0 +1,217 @@
+"""A page about tuning runs: how fast they got good, what mattered, what failed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.report import units
+from tilewright.report.bars import bar_chart
+from tilewright.report.html import Html, tag
+from tilewright.report.lines import Line, line_chart
+from tilewright.report.model import Bar
+from tilewright.report.page import Figure, Section, html_table, page
+from tilewright.report.parallel import Axis, parallel_coordinates
+from tilewright.report.scatter import Points, scatter_plot
+from tilewright.report.table import Column, table
+from tilewright.tuning.encoding import encoder
+from tilewright.tuning.forest import grow
+from tilewright.tuning.parameters import Integer, Ordinal, Real
+from tilewright.tuning.pareto import front
+from tilewright.tuning.space import Space
+from tilewright.tuning.trial import Trial
+
+Runs = Sequence[Sequence[Trial]]
+
+
+def best_so_far(trials: Sequence[Trial]) -> list[float]:
+    """The best first objective after each trial; infinite until one works."""
+    curve: list[float] = []
+    best = math.inf
+    for trial in trials:
+        if trial.ok and not trial.lower_bound:
+            best = min(best, trial.value)
+        curve.append(best)
+    return curve
+
+
+def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
+    """How much each parameter says about the objective, shares that add up to one.
+
+    By permutation importance: a random forest is fitted to the logarithm of the objective
+    (the objective itself where it is not positive), and a parameter's share is how much worse
+    it predicts when that parameter's values are shuffled among the trials. Empty with fewer
+    than five successful trials.
+
+    Source: Breiman, Random Forests, Machine Learning 45, 2001, section 10.
+    """
+    good = [t for t in trials if t.ok]
+    if len(good) < 5:
+        return {}
+    values = np.array([t.value for t in good])
+    outputs = np.log(values) if (values > 0).all() else values
+    codes = np.array([space.encode(t.configuration) for t in good])
+    embed = encoder(space, alignment=False)
+    points = embed(codes)
+    rng = np.random.default_rng(0)
+    forest = grow(points, outputs, rng, trees=64, share=0.7, leaf=2)
+    error = float(((forest.mean(points) - outputs) ** 2).mean())
+    rises: dict[str, float] = {}
+    for block, name in enumerate(embed.labels):
+        columns = np.flatnonzero(embed.blocks == block)
+        rise = 0.0
+        for _ in range(8):
+            shuffled = points.copy()
+            shuffled[:, columns] = points[rng.permutation(len(points))][:, columns]
+            rise += float(((forest.mean(shuffled) - outputs) ** 2).mean()) - error
+        rises[name] = max(0.0, rise / 8)
+    total = sum(rises.values())
+    return {name: rise / total for name, rise in rises.items()} if total > 0 else {}
+
+
+def tuning_page(runs: Runs, space: Space, title: str, *, unit: str = "") -> str:
+    """The page as text: one or more runs of the same problem, as by different seeds."""
+    trials = [trial for run in runs for trial in run]
+    good = [t for t in trials if t.ok and not t.lower_bound]
+    failures = Counter(t.status for t in trials if not t.ok)
+    figures = [
+        Figure(str(len(trials)), "evaluations"),
+        Figure(f"{len(good)}", "succeeded", "good" if good else "bad"),
+        Figure(str(sum(failures.values())), "failed", "bad" if failures else ""),
+    ]
+    if good:
+        best = min(good, key=lambda t: t.value)
+        figures.insert(0, Figure(f"{best.value:.5g} {unit}".strip(), "best", "good"))
+    sections = [Section("Best so far", _curves(runs, unit), _curve_note(runs))]
+    if good:
+        sections.append(Section("Best configuration", _configuration(best)))
+        if any(len(t.values) > 1 for t in good):
+            sections.append(Section("Pareto front", _pareto(good)))
+        sections.append(
+            Section(
+                "Configurations",
+                _strands(trials, space),
+                "Each strand is a configuration; the better it is, the stronger it is drawn. "
+                "Red ones failed.",
+            )
+        )
+        shares = importance(space, trials)
+        if shares:
+            sections.append(
+                Section(
+                    "Which parameters matter",
+                    _shares(shares),
+                    "How much worse a forest fitted to the trials predicts when one "
+                    "parameter's values are shuffled.",
+                )
+            )
+    if failures:
+        sections.append(Section("Feasibility", _failures(trials, failures)))
+    return page(f"Tuning {title}", sections, subtitle=_subtitle(space), figures=figures)
+
+
+def write_page(path: str | Path, runs: Runs, space: Space, title: str, *, unit: str = "") -> None:
+    """Write `tuning_page` to a file."""
+    Path(path).write_text(tuning_page(runs, space, title, unit=unit), encoding="utf-8")
+
+
+def _subtitle(space: Space) -> str:
+    names = len(space.parameters)
+    return f"{names} parameters, {space.count:,} feasible configurations of {space.dense:,}"
+
+
+def _curves(runs: Runs, unit: str) -> Html:
+    curves = [best_so_far(run) for run in runs]
+    length = max(len(curve) for curve in curves)
+    table = np.full((len(curves), length), np.nan)
+    for row, curve in zip(table, curves, strict=True):
+        row[: len(curve)] = curve
+        row[len(curve) :] = curve[-1] if curve else math.inf
+    low, middle, high = np.percentile(table, [25, 50, 75], axis=0, method="nearest")
+    band = {"low": low.tolist(), "high": high.tolist()} if len(runs) > 1 else {}
+    x = list(range(1, length + 1))
+    line = Line("best so far", x, middle.tolist(), steps=True, **band)
+    finite = table[np.isfinite(table)]
+    return line_chart(
+        [line],
+        label="best objective after each evaluation",
+        x_label="evaluations",
+        y_label=f"objective ({unit})" if unit else "objective",
+        log_y=bool(len(finite)) and bool((finite > 0).all()),
+    )
+
+
+def _curve_note(runs: Runs) -> str:
+    if len(runs) == 1:
+        return ""
+    return f"Median over {len(runs)} runs, with the band between their quartiles."
+
+
+def _configuration(best: Trial) -> Html:
+    rows = [
+        (name, " ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in best.configuration.items()
+    ]
+    return html_table(table([Column("parameter"), Column("value", "right")], rows))
+
+
+def _strands(trials: Sequence[Trial], space: Space) -> Html:
+    axes = []
+    for p in space.parameters:
+        values: list[Any] = []
+        for trial in trials:
+            value = trial.configuration.get(p.name, "absent")
+            values.append(" ".join(map(str, value)) if isinstance(value, tuple) else value)
+        log = isinstance(p, Real | Integer | Ordinal) and p.scale == "log"
+        axes.append(Axis(p.name, values, log=log and p.when is None))
+    objective = [t.value if t.ok else None for t in trials]
+    return parallel_coordinates(axes, objective, label="configurations and their objective")
+
+
+def _shares(shares: dict[str, float]) -> Html:
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    bars = [Bar(name, share) for name, share in ranked]
+    return bar_chart(
+        bars, label="importance of each parameter", text=lambda v: f"{100 * v:.0f} %", cut=None
+    )
+
+
+def _failures(trials: Sequence[Trial], failures: Counter[str]) -> Html:
+    rows = []
+    for status, count in failures.most_common():
+        said = Counter(t.message for t in trials if t.status == status and t.message)
+        example = said.most_common(1)[0][0] if said else ""
+        rows.append((status.replace("_", " "), str(count), example[:200]))
+    columns = [Column("cause"), Column("times", "right"), Column("most often said", wrap=True)]
+    return tag("div", html_table(table(columns, rows)))
+
+
+def _pareto(good: Sequence[Trial]) -> Html:
+    values = np.array([t.values for t in good])
+    kept = set(front(values))
+    groups = {
+        "Pareto front": [i for i in range(len(good)) if i in kept],
+        "others": [i for i in range(len(good)) if i not in kept],
+    }
+    kinds = [
+        Points(
+            name,
+            [float(values[i, 0]) for i in rows],
+            [float(values[i, 1]) for i in rows],
+            [str(good[i].configuration) for i in rows],
+        )
+        for name, rows in groups.items()
+    ]
+    return scatter_plot(
+        kinds,
+        label="first and second objective",
+        x_label="first objective",
+        y_label="second objective",
+        x_text=units.digits,
+        y_text=units.digits,
+    )

@@ -1,0 +1,184 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.errors import TilewrightError
+from tilewright.tuning.problem_file import TEMPLATE, load
+
+KERNEL = """\
+import json, os, sys, time
+x, y, order = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+with open("asked.log", "a") as log:
+    log.write(f"{x} {y} {order}\\n")
+if x == 7:
+    sys.exit(3)
+if x == 6:
+    os.abort()
+if x == 5:
+    time.sleep(60)
+if x == 4:
+    print("nan is what it took" if y % 2 else "nothing to see")
+    sys.exit(0)
+cost = 1 + (x - 2) ** 2 + abs(y - 3) + (order != "b,a")
+time.sleep(float(os.environ.get("PAUSE", "0")))
+print("warming up")
+print(f"took {cost} ms")
+print(json.dumps({"result": {"cost": cost, "memory": 10 - y}}))
+"""
+
+PROBLEM = """\
+name = "toy"
+constraints = ["x + y <= 12"]
+[objective]
+command = [PYTHON, "kernel.py", "{x}", "{y}", "{order}"]
+value = "regex"
+regex = "took ([0-9.]+) ms"
+timeout = 0.5
+[search]
+budget = 18
+seed = 3
+[[start]]
+x = 7
+y = 0
+order = ["a", "b"]
+[[parameters]]
+name = "x"
+type = "integer"
+low = 0
+high = 7
+[[parameters]]
+name = "y"
+type = "integer"
+low = 0
+high = 9
+[[parameters]]
+name = "order"
+type = "permutation"
+items = ["a", "b"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    text = PROBLEM.replace("PYTHON", json.dumps(sys.executable))
+    (tmp_path / "problem.toml").write_text(text)
+    return tmp_path
+
+
+def asked(folder):
+    return (folder / "asked.log").read_text().splitlines()
+
+
+def command(folder, *more):
+    records = str(folder / "records.sqlite")
+    return ["tune", str(folder / "problem.toml"), "--records", records, "--quiet", *more]
+
+
+def test_a_command_is_tuned_and_its_failures_are_told_apart(folder, capsys):
+    assert main(command(folder, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["evaluations"] == 18
+    assert found["best"]["values"][0] <= 3
+    assert found["failed"] >= 1
+    problem = load(folder / "problem.toml")
+    outcomes = {x: problem({"x": x, "y": 1, "order": ("a", "b")})["status"] for x in (7, 6, 5, 4)}
+    assert outcomes == {7: "run_failed", 6: "crashed", 5: "timeout", 4: "run_failed"}
+
+
+def test_json_gives_several_objectives(folder, capsys):
+    text = (folder / "problem.toml").read_text()
+    text = text.replace('value = "regex"', 'value = "json"')
+    text = text.replace('regex = "took ([0-9.]+) ms"', 'json = ["result.cost", "result.memory"]')
+    (folder / "problem.toml").write_text(text)
+    assert main(command(folder, "--budget", "12")) == 0
+    assert "best" in capsys.readouterr().out
+    problem = load(folder / "problem.toml")
+    assert problem({"x": 2, "y": 3, "order": ("b", "a")}) == {"value": [1.0, 7.0]}
+    assert problem.objectives == 2
+
+
+def test_wall_time_is_the_default_and_repeats_give_its_median(folder):
+    text = (folder / "problem.toml").read_text().replace('value = "regex"', "repeat = 3")
+    text = text.replace('regex = "took ([0-9.]+) ms"\n', "").replace("timeout = 0.5", "timeout = 9")
+    (folder / "problem.toml").write_text(text)
+    found = load(folder / "problem.toml")({"x": 2, "y": 3, "order": ("b", "a")})
+    assert len(found["details"]["times"]) == 3
+    assert 0 < found["value"] < 9
+    assert len(asked(folder)) == 3
+
+
+def test_a_killed_run_is_taken_up_with_the_same_decisions(folder):
+    environment = {**os.environ, "PAUSE": "0.05"}
+    line = [sys.executable, "-m", "tilewright.cli", *command(folder, "--budget", "14")]
+    whole = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
+    expected = asked(folder)
+    (folder / "asked.log").unlink()
+    os.rename(folder / "records.sqlite", folder / "first.sqlite")
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (folder / "asked.log").exists() and len(asked(folder)) > 8:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = asked(folder)
+    again = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
+    # what was in flight when it was killed is evaluated again, nothing else is
+    both = asked(folder)
+    assert len(both) in (14, 15)
+    assert list(dict.fromkeys(both)) == list(dict.fromkeys(expected))
+    assert 9 <= len(before) < 14
+    assert again.stdout == whole.stdout
+
+
+def test_init_writes_a_problem_that_loads(tmp_path, capsys):
+    path = tmp_path / "new.toml"
+    assert main(["tune", "--init", str(path)]) == 0
+    assert path.read_text() == TEMPLATE
+    problem = load(path)
+    assert problem.space.count > 50
+    assert problem.start[0]["order"] == ("i", "j", "k")
+    assert main(["tune", "--init", str(path)]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_nothing_that_works_is_said(folder, capsys):
+    (folder / "kernel.py").write_text("import sys\nprint('no device found')\nsys.exit(4)\n")
+    assert main(command(folder, "--budget", "3")) == 1
+    assert "no device found" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("[search]", "[search", "line"),
+        ("budget = 18", "bugdet = 18", "bugdet"),
+        ('"{y}"', '"{z}"', "{z}"),
+        ('"x + y <= 12"', '"x + w <= 12"', "'w'"),
+        ('"x + y <= 12"', '"x + y <= -12"', "-12"),
+        ("took ([0-9.]+) ms", "took ms", "group"),
+        ('value = "regex"', 'value = "guess"', "guess"),
+        ("timeout = 0.5", "timeout = -1", "timeout"),
+        ("low = 0\nhigh = 9", "low = 0", "high"),
+        ('type = "permutation"', 'type = "order"', "order"),
+        ("x = 7\n", "x = 99\n", "99"),
+    ],
+)
+def test_mistakes_are_named(folder, capsys, old, new, named):
+    text = (folder / "problem.toml").read_text()
+    assert old in text
+    (folder / "problem.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(TilewrightError) as error:
+        load(folder / "problem.toml")
+    assert named in str(error.value)
+    assert "problem.toml" in str(error.value)
+    assert main(command(folder)) == 2
+    assert named in capsys.readouterr().err

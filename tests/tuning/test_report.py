@@ -1,0 +1,74 @@
+import html.parser
+
+import numpy as np
+import pytest
+
+from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Space, tune
+from tilewright.tuning.report import best_so_far, importance, tuning_page, write_page
+
+SPACE = Space(
+    [
+        Ordinal("tile", (1, 2, 4, 8, 16), scale="log"),
+        Integer("unroll", 1, 9),
+        Categorical("mode", ("a", "<b>")),
+        Permutation("order", ("i", "j")),
+    ]
+)
+
+
+def cost(c):
+    if c["unroll"] == 9:
+        raise RuntimeError("too many registers & <more>")
+    return 1.0 + c["tile"] + 0.01 * c["unroll"]
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return [tune(cost, SPACE, budget=25, seed=s).trials for s in range(3)]
+
+
+def test_curves_never_rise(runs):
+    for run in runs:
+        curve = np.array(best_so_far(run))
+        assert (curve[1:] <= curve[:-1]).all()
+        assert curve[-1] == min(t.value for t in run)
+
+
+def test_importance_names_what_matters(runs):
+    shares = importance(SPACE, [t for run in runs for t in run])
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["tile"] > 0.8
+    assert importance(SPACE, runs[0][:3]) == {}
+
+
+class Parser(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [v for k, v in attrs if k in ("src", "href")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_holds_everything_in_itself(runs, tmp_path):
+    path = tmp_path / "page.html"
+    write_page(path, runs, SPACE, "toy <1>", unit="ms")
+    parser = Parser()
+    parser.feed(path.read_text())
+    assert [link for link in parser.links if not link.startswith("#")] == []
+    for word in ("Best so far", "Which parameters matter", "toy <1>", "Feasibility", "<more>"):
+        assert word in parser.text
+    assert "Median over 3 runs" in parser.text
+
+
+def test_runs_in_which_nothing_worked_have_a_page_too():
+    found = tune(lambda c: None, SPACE, budget=4)
+    assert "Feasibility" in tuning_page([found.trials], SPACE, "broken")
+
+
+def test_two_objectives_show_their_front():
+    found = tune(lambda c: (c["tile"], 9 - c["unroll"]), SPACE, budget=15, objectives=2)
+    assert "Pareto front" in tuning_page([found.trials], SPACE, "two")
