@@ -6,6 +6,7 @@ import argparse
 import base64
 import dataclasses
 import datetime
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -83,11 +84,24 @@ def chosen(args: argparse.Namespace, programs: Sequence[str]) -> list[str]:
     return names
 
 
-class Pieces:
-    """Finished pieces of a benchmark, a JSON file each, so that a run can be interrupted."""
+@functools.cache
+def code_hash() -> str:
+    """Of all that the results depend on in this repository."""
+    hashed = hashlib.sha256()
+    for folder in (HERE.parent / "src" / "tilewright", EXAMPLES, HERE):
+        for path in sorted(folder.rglob("*.py")):
+            hashed.update(path.read_bytes())
+    return hashed.hexdigest()[:12]
 
-    def __init__(self, work: Path, name: str, fresh: bool) -> None:
-        self._folder = work / name
+
+class Pieces:
+    """Finished pieces of a benchmark, a JSON file each, so that a run can be interrupted.
+
+    Those that other code of ours has made are not taken, unless it had no part in them.
+    """
+
+    def __init__(self, work: Path, name: str, fresh: bool, *, ours: bool = True) -> None:
+        self._folder = work / name / (code_hash() if ours else "")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._fresh = fresh
         self._made: set[str] = set()
@@ -123,14 +137,14 @@ def peer_schedules(pieces: Pieces, task: Any, inputs: Any) -> dict[str, Any]:
                 data["serialized"] = base64.b64encode(schedule.serialized).decode()
             return data
 
-        data = pieces.get(f"{task.name}-{_slug(peer.name)}-{told}", search)
+        data = pieces.get(f"{task.name}-{slug(peer.name)}-{told}", search)
         if data["serialized"] is not None:
             data["serialized"] = base64.b64decode(data["serialized"])
         found[peer.name] = PeerSchedule(**{**data, "peer": peer})
     return found
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 
 

@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--candidate-time", type=float, default=120.0, help="limit of a build")
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_host", args.fresh)
-    peers = common.Pieces(args.work, "peers", args.fresh)
+    peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, common.PROGRAMS):
         row = pieces.get(name, lambda name=name: measure(name, args, peers))

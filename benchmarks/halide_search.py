@@ -229,7 +229,7 @@ def main() -> None:
         os.environ[variable] = "1"  # one core; set before NumPy is imported
     args = common.arguments(__doc__.splitlines()[0], common.ALL_PROGRAMS).parse_args()
     pieces = common.Pieces(args.work, "halide_search", args.fresh)
-    peer_pieces = common.Pieces(args.work, "peers", args.fresh)
+    peer_pieces = common.Pieces(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, common.ALL_PROGRAMS):
         row = pieces.get(name, lambda name=name: row_of(name, args, peer_pieces))
