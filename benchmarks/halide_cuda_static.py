@@ -1,0 +1,230 @@
+"""CUDA schedules without a GPU: do they compile, are launches foretold, do registers spill.
+
+Every program is scheduled for an A100 in each of the three modes, compiled and run against a CUDA
+driver that records launches and computes nothing (``support/recording_cuda.c``); what it was
+asked to launch is compared with what the model said. ``ptxas`` compiles the PTX for sm_80 with 64
+registers a thread, the cap of Halide's runtime, and the same is done with the schedules of
+Anderson2021, which run in processes of their own with 120 CPU seconds and 8 GB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import common
+
+GPU = "a100"
+ARCHITECTURE = "sm_80"
+REGISTERS = 64
+MODES = ("nested", "overlapped", "none")
+CPU_SECONDS = 120
+MEMORY_BYTES = 8 << 30
+SUPPORT = Path(__file__).resolve().parent / "support"
+
+
+# --- in processes of their own ----------------------------------------------------------------
+
+
+def ours(name: str, mode: str) -> dict[str, Any]:
+    """Schedule, run against the recording driver, compare the launches, count spills."""
+    recording = common.load_module(SUPPORT / "recording_cuda.py")
+    recorder = recording.Recorder()  # before anything of Halide runs for CUDA
+
+    from tilewright.halide.measuring import make_inputs
+    from tilewright.halide.planning import plan
+    from tilewright.halide.runner import Runner
+    from tilewright.halide.schedule_json import to_json
+    from tilewright.halide.task import make_task
+
+    task = make_task(common.build(name), machine=GPU, name=name)
+    began = time.process_time()
+    planned = plan(task, fusion=mode)[0]
+    searched = time.process_time() - began
+    refused = not planned.groups
+    began = time.process_time()
+    runner = Runner(
+        {
+            "serialized": task.algorithm.serialized,
+            "schedule": to_json(planned.schedule),
+            "target": planned.schedule.target,
+            "inputs": make_inputs(task.algorithm).to_json(),
+        }
+    )
+    compiled = time.process_time() - began
+    runner.run()
+    foretold = Counter(
+        (group.threads, group.shared_bytes) for group in planned.groups if group.threads
+    )
+    recorded = recorder.launches()
+    launched = Counter((tuple(item["threads"]), item["shared"]) for item in recorded)
+    return {
+        "refused": refused,
+        "search_seconds": searched,
+        "compile_seconds": compiled,
+        "kernels": len(recorded),
+        "mismatches": max((foretold - launched).total(), (launched - foretold).total()),
+        "foretold": [[*key, n] for key, n in (foretold - launched).items()],
+        "launched": [[*key, n] for key, n in (launched - foretold).items()],
+        **spills([path.read_text() for path in recorder.modules()]),
+    }
+
+
+def scheduled(path: str) -> dict[str, Any]:
+    """Compile a pipeline that is scheduled already, and count spills."""
+    import halide as hl
+
+    from tilewright.halide.cuda_kernels import device_code
+    from tilewright.machines import gpu
+
+    pipeline = hl.deserialize_pipeline(Path(path).read_bytes(), {})
+    ptx, _ = device_code(pipeline, hl.Target(gpu(GPU).halide_target))
+    return spills([ptx])
+
+
+def spills(modules: list[str]) -> dict[str, Any]:
+    """What ``ptxas`` says of PTX modules."""
+    from tilewright.halide.cuda_kernels import assembled, entries, find_ptxas
+
+    ptxas = find_ptxas()
+    if ptxas is None:
+        sys.exit("no ptxas: install the CUDA toolkit or the package nvidia-cuda-nvcc")
+    kernels = []
+    for ptx in modules:
+        found = assembled(ptx, ptxas, ARCHITECTURE, REGISTERS)
+        if len(found) != len(entries(ptx)):
+            raise RuntimeError("ptxas does not take the code")
+        kernels += found
+    return {
+        "spill_bytes": sum(kernel.spill_bytes or 0 for kernel in kernels),
+        "spilling": {k.name: k.spill_bytes for k in kernels if k.spill_bytes},
+        "registers": max((kernel.registers or 0 for kernel in kernels), default=0),
+        "entries": len(kernels),
+    }
+
+
+def limited() -> None:
+    """The limits that Halide's autoschedulers have, for compiling what they made."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def child(*request: str, limits: bool = False) -> dict[str, Any]:
+    """Run one of the functions above in a fresh process; a failure is a result too."""
+    argv = [sys.executable, __file__, "--child", *request]
+    # Anderson2021 unrolls loops whose extent Halide cannot always prove constant.
+    env = {**os.environ, "HL_PERMIT_FAILED_UNROLL": "1"} if limits else None
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+            env=env,
+            preexec_fn=limited if limits else None,
+        )
+    except subprocess.TimeoutExpired:
+        return {"status": "timeout", "message": "not compiled in 540 seconds"}
+    if done.returncode != 0:
+        words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        message = (words or [f"exit status {done.returncode}"])[-1][:300]
+        return {"status": "failed", "message": message}
+    return {"status": "ok", **json.loads(done.stdout.splitlines()[-1])}
+
+
+# --- one program ------------------------------------------------------------------------------
+
+
+def anderson(name: str, pieces: common.Pieces) -> dict[str, Any]:
+    """The schedule of Anderson2021: how its search ended, and what its kernels spill."""
+    from tilewright.halide.measuring import make_inputs
+    from tilewright.halide.task import make_task
+
+    task = make_task(common.build(name), machine=GPU, name=name)
+    peer = common.peer_schedules(pieces, task, make_inputs(task.algorithm))["Anderson2021"]
+    row = {"status": peer.status, "message": peer.message, "search_seconds": peer.cpu_seconds}
+    if peer.serialized is None:
+        return row
+    with tempfile.NamedTemporaryFile(suffix=".hlpipe") as file:
+        file.write(peer.serialized)
+        file.flush()
+        return {**row, **child("scheduled", file.name, limits=True)}
+
+
+def row_of(name: str, peer_pieces: common.Pieces) -> dict[str, Any]:
+    """Everything about one program."""
+    return {
+        "program": name,
+        "ours": {mode: child("ours", name, mode) for mode in MODES},
+        "anderson2021": anderson(name, peer_pieces),
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of the claim: spills over the programs that both finish."""
+    runs = [run for row in rows for run in row["ours"].values()]
+    done = [run for run in runs if run["status"] == "ok" and not run["refused"]]
+    both = [
+        row
+        for row in rows
+        if row["ours"]["nested"]["status"] == "ok" and row["anderson2021"]["status"] == "ok"
+    ]
+    own = [row["ours"]["nested"] for row in rows]
+    peers = Counter(row["anderson2021"]["status"] for row in rows)
+    return {
+        "programs": len(rows),
+        "failures": len(runs) - len(done),
+        "launches": sum(run["kernels"] for run in done),
+        "launch_mismatches": sum(run["mismatches"] for run in done),
+        "spill_bytes": sum(row["ours"]["nested"]["spill_bytes"] for row in both),
+        "spill_bytes_anderson2021": sum(row["anderson2021"]["spill_bytes"] for row in both),
+        "programs_both_finish": len(both),
+        "anderson2021_status": dict(sorted(peers.items())),
+        "spill_bytes_all_programs": sum(run.get("spill_bytes", 0) for run in own),
+    }
+
+
+def main() -> None:
+    """Measure, print, write."""
+    if sys.argv[1:2] == ["--child"]:
+        kind, *rest = sys.argv[2:]
+        print(json.dumps(ours(*rest) if kind == "ours" else scheduled(*rest)))
+        return
+    args = common.arguments(__doc__.splitlines()[0], common.ALL_PROGRAMS).parse_args()
+    pieces = common.Pieces(args.work, "halide_cuda_static", args.fresh)
+    peer_pieces = common.Pieces(args.work, "peers", args.fresh)
+    rows = []
+    for name in common.chosen(args, common.ALL_PROGRAMS):
+        row = pieces.get(name, lambda name=name: row_of(name, peer_pieces))
+        rows.append(row)
+        print(f"{name}: {row['ours']['nested']['status']}", flush=True)
+    print()
+    common.print_table(
+        ["", "kernels", "mismatches", "failures", "spill bytes", "Anderson2021", "its spills"],
+        [
+            [
+                row["program"],
+                row["ours"]["nested"].get("kernels"),
+                sum(run.get("mismatches", 0) for run in row["ours"].values()),
+                sum(run["status"] != "ok" for run in row["ours"].values()),
+                row["ours"]["nested"].get("spill_bytes"),
+                row["anderson2021"]["status"],
+                row["anderson2021"].get("spill_bytes"),
+            ]
+            for row in rows
+        ],
+    )
+    common.write(args, "halide_cuda_static", rows, summary(rows), gpu=GPU)
+
+
+if __name__ == "__main__":
+    main()
