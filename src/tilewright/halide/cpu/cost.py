@@ -59,6 +59,7 @@ class CpuCosts:
         self.nested = nested
         self._blocks: dict[tuple[str, int], Block] = {}
         self._cycles: dict[tuple[str, int], float] = {}
+        self._bytes: dict[str, float] = {}
 
     # --- stages ---------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class CpuCosts:
             wait = 3.0 * (lines_bytes > 0.5 * self.model.l1_bytes)
             if callee not in members:
                 wait = wait + 8.0 * (lines_bytes > 0.1 * self.model.l2_bytes)
-            stall: Bound = blocks * block.points * wait
+            stall = np.asarray(blocks * block.points * wait, dtype=np.float64)
             cycles = cycles + stall
         return cycles
 
@@ -321,16 +322,18 @@ class CpuCosts:
 
     def buffer_bytes(self, name: str) -> float:
         """Bytes of a whole Func or input at the sizes of the analysis."""
-        region = self.analysis.regions.get(name)
-        if region is None:
-            return 0.0
-        return math.prod(_finite(i.extent, 1.0) for i in region) * self._element_bytes(name)
+        known = self._bytes.get(name)
+        if known is None:
+            region = self.analysis.regions.get(name, ())
+            known = math.prod(_finite(i.extent, 1.0) for i in region) * self._element_bytes(name)
+            self._bytes[name] = known
+        return known
 
     def _bytes_of(self, name: str, box: Box) -> Bound:
         element = float(self._element_bytes(name))
         size: Bound = element
         for d, interval in enumerate(box):
-            extent = np.where(np.isfinite(interval.extent), interval.extent, np.inf)
+            extent = interval.extent
             if d == 0:
                 extent = extent + (64.0 / element - 1.0) / 2.0
             size = size * extent

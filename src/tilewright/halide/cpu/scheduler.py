@@ -23,6 +23,7 @@ from tilewright.halide.schedule import INLINE, FuncSchedule, Schedule
 from tilewright.machines.cpu import CpuMachine
 
 LARGEST_EXPRESSION = 1500
+EFFORT = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,7 @@ class Planner:
         self.policy = policy
         self.fine = fine
         self.tilings = 0
+        self.spent = 0
         self._known = known
 
     def plan(self, group: Group) -> CpuPlan:
@@ -192,6 +194,7 @@ class Planner:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._best(group)
+            self.spent += len(group.members)
         return found
 
     def _best(self, group: Group) -> CpuPlan:
@@ -371,6 +374,7 @@ class Search:
         self.model = model_of(machine)
         self.base = Analysis(View(algorithm), boxes, scalars)
         self._known: dict[object, CpuPlan] = {}
+        self.spent = 0
 
     def costs(self, inlined: frozenset[str]) -> CpuCosts:
         """The costs of the pipeline with some Funcs inlined."""
@@ -392,6 +396,7 @@ class Search:
             )
             for first in (False, True)
         ]
+        self.spent += planner.spent
         return min(found, key=lambda grouping: self.total(costs, grouping))
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
@@ -401,19 +406,34 @@ class Search:
         buffers, and a heap far larger than its largest buffer, go back to the system and
         fault anew in every run.
         """
-        sizes = [plan.root_bytes for plan in grouping.plans]
-        kept = [size for size in sizes if size <= self.model.fault_threshold]
-        cost = sum(plan.cost - plan.fault for plan in grouping.plans)
-        fresh = sum(size for size in sizes if size > self.model.fault_threshold)
-        if kept and sum(kept) > 1.5 * max(kept):
-            fresh += sum(kept)
-        return cost + costs.fault_cycles(fresh)
+        limit = self.model.fault_threshold
+        view = costs.analysis.view
+        place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
+        fresh = largest = peak = 0.0
+        live: dict[int, float] = {}
+        ends: dict[int, int] = {}
+        for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
+            size = plan.root_bytes
+            if size > limit:
+                fresh += size
+            else:
+                largest = max(largest, size)
+                live[i] = size
+                readers = view.consumers[group.output]
+                ends[i] = max((place[r] for r in readers if r in place), default=i)
+                peak = max(peak, sum(live.values()))
+            live = {j: held for j, held in live.items() if ends[j] > i}
+        if peak > 1.5 * largest:
+            fresh += peak
+        return sum(plan.cost - plan.fault for plan in grouping.plans) + costs.fault_cycles(fresh)
 
-    def run(self, budget: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
+    def run(self, effort: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
         """Inlines what is cheap, groups, then revises what is inlined.
 
-        Up to `budget` revisions are tried, the costliest groups' outputs first: a Func at
-        root is inlined, or an inlined one is not, where that lowers the whole cost.
+        Revisions are tried, the costliest groups' outputs first: a Func at root is inlined, or
+        an inlined one is not, where that lowers the whole cost. They end when `effort`
+        members of groups have been costed, a count rather than a time so that the same
+        pipeline always gets the same schedule.
         """
         inlined = inline_trivial(self.base, self.model, self.policy.inline_bias)
         costs = self.costs(inlined)
@@ -421,14 +441,13 @@ class Search:
         best = self.total(costs, grouping)
         tried: set[frozenset[str]] = {inlined}
         improved = True
-        while improved and budget > 0:
+        while improved and self.spent < effort:
             improved = False
             for name in self._revisions(grouping, inlined):
                 proposal = inlined ^ {name}
-                if proposal in tried or budget <= 0:
+                if proposal in tried or self.spent >= effort:
                     continue
                 tried.add(proposal)
-                budget -= 1
                 try:
                     new_costs = self.costs(proposal)
                     new = self.group(new_costs)
@@ -486,10 +505,10 @@ def schedule_with(
     boxes: Mapping[str, Box],
     scalars: Mapping[str, float],
     policy: Policy,
-    budget: int = 24,
+    effort: int = EFFORT,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy."""
-    costs, grouping = Search(algorithm, machine, boxes, scalars, policy).run(budget)
+    costs, grouping = Search(algorithm, machine, boxes, scalars, policy).run(effort)
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
