@@ -14,6 +14,7 @@ from tilewright.halide.place_legality import (
 )
 from tilewright.halide.schedule import FuncSchedule, Schedule, ScheduleError
 from tilewright.halide.stage_legality import stage_problems
+from tilewright.halide.targets import is_gpu as is_gpu
 
 Found = Iterator[tuple[str, str]]
 
@@ -43,13 +44,6 @@ class Limits:
 
     threads_per_block: int = 1024
     shared_memory_bytes: int | None = None
-
-
-def is_gpu(target: str) -> bool:
-    """Whether a target string names a GPU."""
-    features = target.split("-")
-    names = ("cuda", "opencl", "metal", "vulkan", "d3d12compute", "webgpu")
-    return any(name in features for name in names)
 
 
 def check(
@@ -169,20 +163,19 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
         paths = find_paths(schedule, algorithm)
     except ScheduleError as error:
         return [Problem("level", algorithm.outputs[0], None, str(error))]
-    gpu = is_gpu(schedule.target)
     found = []
     for entry in schedule.funcs:
         name = algorithm.funcs[entry.func].name
         problems = [
             *level_problems(entry, schedule, algorithm, paths),
-            *single_thread_problems(entry, paths, gpu),
+            *single_thread_problems(entry, paths, schedule.target),
         ]
         found += [Problem(kind, name, None, message) for kind, message in problems]
     if not found:
         for (func, stage), ways in paths.stages.items():
             name = algorithm.funcs[func].name
             for path in ways:
-                for kind, message in path_problems(path, gpu, limits.threads_per_block):
+                for kind, message in path_problems(path, schedule.target, limits.threads_per_block):
                     found.append(Problem(kind, name, stage, message))
     return list(dict.fromkeys(found))
 

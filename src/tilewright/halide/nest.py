@@ -18,6 +18,11 @@ from tilewright.halide.schedule import (
     ScheduleError,
     Split,
     StageSchedule,
+    Tail,
+)
+
+GUARDED: frozenset[Tail] = frozenset(
+    {"guard_with_if", "predicate", "predicate_loads", "predicate_stores"}
 )
 
 
@@ -27,7 +32,8 @@ class NestLoop:
 
     `extent` is the number of iterations where it is a known constant, else None. `sources`
     are the canonical names of the stage's original loops that it iterates over. `inside` says
-    that it descends from the inner loop of a split.
+    that it descends from the inner loop of a split, `guarded` that some of its iterations may
+    be skipped under a condition, as ``guard_with_if`` and the predicates do.
     """
 
     name: str
@@ -35,6 +41,7 @@ class NestLoop:
     extent: int | None
     sources: tuple[str, ...]
     inside: bool = False
+    guarded: bool = False
 
     @property
     def reduction(self) -> bool:
@@ -150,8 +157,10 @@ def _split(loops: list[NestLoop], split: Split, used: set[str]) -> None:
         raise ScheduleError(f"loop {split.old!r} is split by {split.factor}; at least 1 is needed")
     old = loops[at]
     outer_extent = None if old.extent is None else -(-old.extent // split.factor)
-    inner = NestLoop(split.inner, old.kind, split.factor, old.sources, True)
-    outer = NestLoop(split.outer, old.kind, outer_extent, old.sources, old.inside)
+    exact = old.extent is not None and old.extent % split.factor == 0
+    guarded = old.guarded or (split.tail in GUARDED and not exact)
+    inner = NestLoop(split.inner, old.kind, split.factor, old.sources, True, guarded)
+    outer = NestLoop(split.outer, old.kind, outer_extent, old.sources, old.inside, guarded)
     loops[at : at + 1] = [inner, outer]
 
 
@@ -169,4 +178,5 @@ def _fuse(loops: list[NestLoop], fuse: Fuse, used: set[str]) -> None:
         (inner.extent or 0) * (outer.extent or 0) if known else None,
         (*inner.sources, *outer.sources),
         inner.inside or outer.inside,
+        inner.guarded or outer.guarded,
     )

@@ -12,6 +12,7 @@ from tilewright.halide.schedule import (
     Mapping,
     Schedule,
     ScheduleError,
+    Split,
 )
 
 # A producer read by two stages of its consumer, at a loop that both have, runs in both places;
@@ -21,12 +22,16 @@ _MOST_PLACES = 256
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One loop on the way to a stage: whose it is, its name, and how it runs."""
+    """One loop on the way to a stage: whose it is, its name, and how it runs.
+
+    `guarded` says that some of its iterations may be skipped under a condition.
+    """
 
     func: int
     loop: str
     mapping: Mapping
     extent: int | None
+    guarded: bool = False
 
 
 Path = tuple[Node, ...]
@@ -155,8 +160,19 @@ def _own_loops(func: int, entry: FuncSchedule | None, algorithm: Algorithm) -> t
     result = []
     for stage, nest in nests:
         loops = scheduled_loops(definition, stage, nest)
+        # These make every load or store of the stage conditional, whichever loop they split.
+        masked = bool(stage.predicates) or any(
+            isinstance(change, Split) and change.tail.startswith("predicate")
+            for change in nest.splits
+        )
         nodes = [
-            Node(func, loop.name, mapped.mapping, loop.extent)
+            Node(
+                func,
+                loop.name,
+                mapped.mapping,
+                loop.extent,
+                loop.guarded or masked,
+            )
             for loop, mapped in zip(loops, nest.loops, strict=True)
         ]
         result.append(tuple(reversed(nodes)))

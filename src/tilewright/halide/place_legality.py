@@ -9,6 +9,7 @@ from tilewright.halide.nest import original_loops, scheduled_loops
 from tilewright.halide.paths import Path, Paths, position
 from tilewright.halide.schedule import FuncSchedule, Level, Schedule
 from tilewright.halide.stage_legality import GPU, PARALLEL
+from tilewright.halide.targets import is_gpu
 
 Found = Iterator[tuple[str, str]]
 
@@ -31,6 +32,13 @@ def level_problems(
         return
     for path in paths.prefixes.get(entry.func, ()):
         yield from _store_problems(entry, path)
+    for use in paths.uses.get(entry.func, ()):
+        for path in paths.stages.get(use, ()):
+            for level in (entry.compute, entry.store):
+                at = position(path, level) or 0
+                outside = [node.mapping for node in path[:at]]
+                if "gpu_block" in outside and any(n.mapping == "gpu_block" for n in path[at:]):
+                    yield "level", f"loop {level.loop!r} is between two GPU block loops"
 
 
 def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str:
@@ -66,6 +74,13 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
                 f"it is stored outside the {node.mapping} loop {node.loop} and computed inside, "
                 "so iterations would overwrite each other's values",
             )
+        elif node.mapping == "unrolled":
+            # Sliding over the loop lengthens it by a warm-up that is no constant.
+            yield (
+                "store",
+                f"it is stored outside the unrolled loop {node.loop} and computed inside, which "
+                "Halide cannot always unroll",
+            )
     kept = path[:stored]
     in_block = any(node.mapping == "gpu_block" for node in kept)
     in_thread = any(node.mapping == "gpu_thread" for node in kept)
@@ -75,8 +90,9 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
         yield "memory", f"{entry.memory} memory on a GPU belongs to a thread: store it in threads"
 
 
-def path_problems(path: Path, gpu: bool, threads_per_block: int) -> Found:
+def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
     """What is wrong with how the loops around one stage are mapped."""
+    gpu = is_gpu(target)
     mappings = [node.mapping for node in path]
     blocks = [i for i, mapping in enumerate(mappings) if mapping == "gpu_block"]
     threads = [i for i, mapping in enumerate(mappings) if mapping == "gpu_thread"]
@@ -92,6 +108,15 @@ def path_problems(path: Path, gpu: bool, threads_per_block: int) -> Found:
         if threads:
             yield "nesting", f"the GPU threads of {path[threads[0]].loop} are in no GPU block"
         return
+    if "cuda" not in target.split("-"):
+        for node in path[blocks[0] :]:
+            if node.mapping == "vectorized" and node.guarded:
+                yield (
+                    "vector",
+                    f"the vectorised loop {node.loop} is guarded by a condition, which Halide "
+                    "cannot compile inside this target's kernels; split it with round_up or "
+                    "shift_inwards, or do not vectorise it",
+                )
     if len({path[i].func for i in blocks}) > 1:
         yield "nesting", "GPU blocks are nested in the GPU blocks of another Func"
     elif blocks[-1] - blocks[0] + 1 != len(blocks):
@@ -110,11 +135,11 @@ def path_problems(path: Path, gpu: bool, threads_per_block: int) -> Found:
         yield "threads", f"a block has {count} threads; the most is {threads_per_block}"
 
 
-def single_thread_problems(entry: FuncSchedule, paths: Paths, gpu: bool) -> Found:
+def single_thread_problems(entry: FuncSchedule, paths: Paths, target: str) -> Found:
     """A nest run by one thread makes a kernel of its own, so it cannot be inside another."""
     if not any(nest.single_thread for nest in entry.stages):
         return
-    if not gpu:
+    if not is_gpu(target):
         yield "target", "a nest run by a single GPU thread needs a GPU target"
     for path in paths.prefixes.get(entry.func, ()):
         if any(node.mapping in GPU for node in path):

@@ -33,7 +33,7 @@ _CPP_WORDS = (
     "register reinterpret_cast requires return short signed sizeof static static_assert "
     "static_cast struct switch template this thread_local throw true try typedef typeid "
     "typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "std Halide Func Var RVar Pipeline TailStrategy MemoryType"
+    "std Halide Func Var RVar Pipeline TailStrategy MemoryType Partition"
 )
 _RESERVED = {
     *keyword.kwlist,

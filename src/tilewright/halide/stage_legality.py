@@ -102,13 +102,24 @@ def same(a: Expr, b: Expr) -> bool:
 
 def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
     """Tail strategies that would change the meaning, fusions out of order."""
+    settled: set[str] = set()
     for i, change in enumerate(nest.splits):
         before = split_loops(func, stage, StageSchedule(nest.splits[:i]))
         by_name = {loop.name: loop for loop in before}
         if isinstance(change, Fuse):
             yield from _fuse_problems(stage, change, before)
-        else:
-            yield from _tail_problems(stage, nest, change, by_name[change.old])
+            if settled & {change.inner, change.outer}:
+                settled.add(change.fused)
+            continue
+        yield from _tail_problems(stage, nest, change, by_name[change.old])
+        if change.old in settled:
+            yield (
+                "tail",
+                f"{change.old} comes from a split with predicate_loads or predicate_stores, "
+                "and such a loop cannot be split again",
+            )
+        if change.tail in ("predicate_loads", "predicate_stores"):
+            settled |= {change.outer, change.inner}
 
 
 def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoop) -> Found:
@@ -146,6 +157,11 @@ def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoo
 
 def _fuse_problems(stage: Stage, fuse: Fuse, before: tuple[NestLoop, ...]) -> Found:
     """Fusing loops over a reduction must not change the order of what depends on order."""
+    by_name = {loop.name: loop for loop in before}
+    inner, outer = by_name[fuse.inner], by_name[fuse.outer]
+    if set(inner.sources) & set(outer.sources):
+        # Halide 21 crashes on some of these, and a loop split and fused again is no use.
+        yield "fuse", f"{fuse.inner} and {fuse.outer} come from one loop; fuse different ones"
     impure = [loop.name for loop in before if loop.kind == "impure_rvar"]
     if is_associative(stage) or not {fuse.inner, fuse.outer} <= set(impure):
         return
