@@ -14,13 +14,20 @@ DEVICE_FUNCTIONS = frozenset(
 HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", "memoize_expr"])
 
 
-def host_only(stage: Stage, func: Func, machine: GpuMachine) -> str | None:
-    """Why a stage must stay on the host, or None where the GPU can run it."""
+def host_only(
+    stage: Stage, func: Func, machine: GpuMachine, memoized: frozenset[str] = frozenset()
+) -> str | None:
+    """Why a stage must stay on the host, or None where the GPU can run it.
+
+    `memoized` are Funcs that Halide keeps in its cache: it compiles no kernel that reads them.
+    """
     roots = [*stage.values, *stage.args, *stage.predicates]
     types = set(func.types)
     for node in walk(*roots):
         types.add(node.type)
         if isinstance(node, Call):
+            if node.kind == "func" and node.name in memoized:
+                return f"it reads {node.name}, which is memoised on the host"
             reason = _call(node)
             if reason:
                 return reason
@@ -46,6 +53,8 @@ def _call(call: Call) -> str | None:
 def _type(t: Type, machine: GpuMachine) -> str | None:
     if t.code == "handle" and t.bits != 64:
         return f"it computes {t}"
+    if t.code == "bfloat":
+        return f"Halide does not compile {t} for GPUs"
     if machine.api == "opencl":
         needs = {("float", 64): "cl_doubles", ("float", 16): "cl_half"}.get((t.code, t.bits))
         if needs and needs not in machine.features:

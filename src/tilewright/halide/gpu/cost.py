@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.bounds import Box, Interval
+from tilewright.halide.bounds import Box
 from tilewright.halide.gpu.kernel import Array, Kernel, iterations, sizes
+from tilewright.halide.gpu.nested import thread_regions
 from tilewright.halide.gpu.packing import pack
 from tilewright.halide.gpu.residency import Residency
 from tilewright.halide.gpu.tiling import MAX_THREAD_DIMS, Tiles
@@ -178,36 +179,6 @@ def _thread_x(kernel: Kernel, member: str | None) -> str | None:
         return kernel.thread_loops[0] if kernel.thread_loops else None
     dims = kernel.member_threads[member]
     return kernel.analysis.view.by_name[member].args[dims[0]] if dims else None
-
-
-def thread_regions(
-    kernel: Kernel,
-    env: Mapping[str, Interval],
-    boxes: Mapping[str, Box],
-    registers: Tiles,
-    nested: Mapping[str, str],
-) -> dict[str, Box]:
-    """The box of each nested member that one thread computes.
-
-    A thread of the output has its own iterations of the tile and all of the loops that are
-    not threads; a thread of a member has one point of the member's thread dimensions.
-    """
-    threads = {kernel.loops[i].loop.name: i for i in kernel.roles.threads}
-    own = {
-        name: Interval(span.lo, span.lo + registers[:, threads[name]] - 1.0)
-        if name in threads
-        else span
-        for name, span in env.items()
-    }
-    points = {
-        name: tuple(
-            Interval(part.lo, part.lo) if d in kernel.member_threads[name] else part
-            for d, part in enumerate(boxes[name])
-        )
-        for name in set(nested.values())
-        if name != kernel.output and name in boxes
-    }
-    return kernel.inside_threads(own, points, nested)
 
 
 class _Tally:

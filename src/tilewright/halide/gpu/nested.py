@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.halide.bounds import Bound, Box, Interval
 from tilewright.halide.gpu.kernel import HUGE, Array, Kernel, sizes
+from tilewright.halide.gpu.tiling import Tiles
 
 # How many neighbours in each direction must need as much memory as the first thread.
 NEIGHBOURS = 8
@@ -82,6 +83,61 @@ def _same_size_everywhere(
     return True
 
 
+def grows_inside_threads(kernel: Kernel, nested: Mapping[str, str]) -> tuple[int, ...]:
+    """The loops that must not run inside threads when members are nested.
+
+    A loop that runs whole inside a thread has an extent that is not known beforehand, and so
+    has a member of which every iteration needs other values. By place among the kernel's loops.
+    """
+    base = _small_tile(kernel)
+    found = []
+    for i in kernel.roles.others:
+        rows = np.vstack([base, base])
+        rows[1, i] = min(2, kernel.extents[i])
+        env = kernel.block_env(rows)
+        regions = thread_regions(kernel, env, kernel.regions(env), np.ones_like(rows), nested)
+        if any(size[0] != size[1] for box in regions.values() for size in sizes(box, 2)):
+            found.append(i)
+    return tuple(found)
+
+
+def thread_regions(
+    kernel: Kernel,
+    env: Mapping[str, Interval],
+    boxes: Mapping[str, Box],
+    registers: Tiles,
+    nested: Mapping[str, str],
+) -> dict[str, Box]:
+    """The box of each nested member that one thread computes.
+
+    A thread of the output has its own iterations of the tile and all of the loops that are
+    not threads; a thread of a member has one point of the member's thread dimensions.
+    """
+    threads = {kernel.loops[i].loop.name: i for i in kernel.roles.threads}
+    own = {
+        name: Interval(span.lo, span.lo + registers[:, threads[name]] - 1.0)
+        if name in threads
+        else span
+        for name, span in env.items()
+    }
+    points = {
+        name: tuple(
+            Interval(part.lo, part.lo) if d in kernel.member_threads[name] else part
+            for d, part in enumerate(boxes[name])
+        )
+        for name in set(nested.values())
+        if name != kernel.output and name in boxes
+    }
+    return kernel.inside_threads(own, points, nested)
+
+
+def _small_tile(kernel: Kernel) -> Array:
+    tile = np.array([float(min(8, max(e // 2, 1))) for e in kernel.extents])
+    for i in kernel.roles.others:
+        tile[i] = 1.0
+    return tile
+
+
 def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
     """Whether every stage of `anchor` has all of its thread loops, so that one level fits."""
     if anchor == kernel.output:
@@ -106,9 +162,7 @@ def _regions(
     `steps` has each thread's distance from the first one in every thread dimension; `shift`
     says how many blocks further on in every direction all of them are.
     """
-    tile = np.array([float(min(8, max(e // 2, 1))) for e in kernel.extents])
-    for i in kernel.roles.others:
-        tile[i] = 1.0
+    tile = _small_tile(kernel)
     env = kernel.block_env(np.tile(tile, (len(steps), 1)))
     env |= {
         loop.loop.name: Interval(

@@ -8,7 +8,25 @@ from typing import Literal
 
 from tilewright.halide.gpu.kernel import Kernel
 
+Mode = Literal["nested", "overlapped", "none"]
 KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices that make one schedule differ from another for the same pipeline.
+
+    `mode` is how Funcs are fused: not at all, in overlapped tiles, or nested in threads too.
+    `inline` is false where loads are weighed less when inlining, so that less is inlined;
+    `max_threads` bounds a block, and with `any_size` no output need be as large as a tile.
+    """
+
+    mode: Mode = "nested"
+    unroll: bool = True
+    inline: bool = True
+    max_threads: int | None = None
+    register_tiles: bool = True
+    any_size: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,7 @@ place on the host, of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,24 +16,21 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.algorithm import Algorithm, Func
 from tilewright.halide.analysis import Analysis, estimated_boxes
 from tilewright.halide.bounds import Box
+from tilewright.halide.gpu.assemble import assemble
 from tilewright.halide.gpu.capability import can_be_atomic, host_only
-from tilewright.halide.gpu.cost import CostModel, Costs, thread_regions
+from tilewright.halide.gpu.cost import CostModel, Costs
 from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
 from tilewright.halide.gpu.inline import LOAD_COST, choose_inlined
 from tilewright.halide.gpu.kernel import Kernel, iterations
-from tilewright.halide.gpu.launch import largest_regions, predicted_launch
-from tilewright.halide.gpu.loops import member_schedule, output_nest, output_schedule, output_tail
-from tilewright.halide.gpu.nested import optimize_granularity
-from tilewright.halide.gpu.plan import GroupPlan, KernelPlan
+from tilewright.halide.gpu.loops import output_nest
+from tilewright.halide.gpu.nested import grows_inside_threads, optimize_granularity
+from tilewright.halide.gpu.plan import GroupPlan, KernelPlan, Mode, Options
 from tilewright.halide.gpu.residency import residency
 from tilewright.halide.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.grouping import Group, greedy_grouping
 from tilewright.halide.inlining import View
-from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.schedule import INLINE, FuncSchedule, Schedule
+from tilewright.halide.planned import PlannedSchedule
 from tilewright.machines.gpu import GpuMachine
-
-Mode = Literal["nested", "overlapped", "none"]
 
 # A stage that one thread runs, or the host, costs so much more an iteration than one of many.
 ALONE_COST = 200.0
@@ -44,18 +40,6 @@ MAX_ALONE = 65536.0
 # What each thread of a reduction's consumer may do of the tile in registers.
 REGISTER_TILES = (1, 2, 4, 8)
 MAX_REGISTER_TILE = 32
-
-
-@dataclass(frozen=True)
-class Options:
-    """Choices that make one schedule differ from another for the same pipeline."""
-
-    mode: Mode = "nested"
-    unroll: bool = True
-    inline: bool = True
-    max_threads: int | None = None
-    register_tiles: bool = True
-    any_size: bool = False
 
 
 def schedule_gpu(
@@ -169,6 +153,7 @@ class Search:
         self.analysis = Analysis(self.view, boxes, scalars)
         self.model = CostModel(residency(machine))
         self.halve = machine.max_threads_per_block <= 512
+        self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
         self._why_host: dict[tuple[str, int], str | None] = {}
         self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
         self._why_not_member: dict[str, str] = {}
@@ -180,7 +165,7 @@ class Search:
         """The best schedule under the given options."""
         groups = self._groups(options)
         plans = [self.final_plan(group, options) for group in groups]
-        return self._write(groups, plans, options)
+        return assemble(self.view, self.machine, plans, options)
 
     # --- grouping ------------------------------------------------------------------------
 
@@ -267,7 +252,7 @@ class Search:
         if key not in self._why_host:
             definition = self.view.stages(name)[stage]
             func = self.view.by_name[name]
-            self._why_host[key] = host_only(definition, func, self.machine)
+            self._why_host[key] = host_only(definition, func, self.machine, self._memoized)
         return self._why_host[key]
 
     def _one_block_loop(self, plans: list[KernelPlan]) -> bool:
@@ -365,7 +350,7 @@ class Search:
             tuple(int(t) for t in costs.tiles[chosen]),
             tuple(int(r) for r in costs.registers[chosen]),
             dict(nested),
-            float(costs.total(final)[chosen]) * _idle(costs, self.machine.sms)[chosen],
+            float(costs.total(final)[chosen] * _idle(costs, self.machine.sms)[chosen]),
             float(costs.blocks[chosen]),
             tuple(int(t[chosen]) for t in costs.threads),
             int(costs.shared[chosen]),
@@ -394,6 +379,10 @@ class Search:
         registers: Tiles | None = None
         if options.register_tiles and self._has_reduction(nested):
             tiles, registers = self._register_tiles(kernel)
+        for i in grows_inside_threads(kernel, nested):
+            chosen = tiles[:, i] == 1.0
+            tiles = tiles[chosen]
+            registers = None if registers is None else registers[chosen]
         tighter = self._best(kernel, tiles, registers, nested, True, options)
         if tighter is None or (tighter.relaxed, tighter.cost) >= (best.relaxed, best.cost):
             return plan
@@ -423,40 +412,6 @@ class Search:
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
 
-    # --- writing the schedule down -------------------------------------------------------
-
-    def _write(
-        self, groups: tuple[Group, ...], plans: list[GroupPlan], options: Options
-    ) -> PlannedSchedule:
-        algorithm = self.algorithm
-        entries = [
-            FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in self.view.inlined
-        ]
-        reports: list[GroupReport] = []
-        for _group, plan in zip(groups, plans, strict=True):
-            kernels = plan.kernels
-            entry, nests = output_schedule(
-                kernels, algorithm, unroll=options.unroll, any_size=options.any_size
-            )
-            entries.append(entry)
-            done: set[str] = set()
-            for stage, nest in zip(kernels, nests, strict=True):
-                extents = _member_extents(stage)
-                for name in stage.kernel.members:
-                    if name in extents and name not in done:
-                        done.add(name)
-                        entries.append(
-                            member_schedule(
-                                stage, name, nest, extents[name], algorithm, unroll=options.unroll
-                            )
-                        )
-                if stage.kind != "nothing":
-                    reports.append(_report(stage, options.any_size))
-        entries.sort(key=lambda e: e.func)
-        target = self.machine.halide_target
-        schedule = Schedule(algorithm.digest, target, tuple(entries))
-        return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
-
 
 def _idle(costs: Costs, sms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """What SMs without a block cost: the others take as much longer."""
@@ -478,52 +433,3 @@ def _pick(costs: Costs, legal: object, final: bool, sms: int) -> tuple[int, int]
         if mask.any():
             return level, int(np.argmin(np.where(mask, total, np.inf)))
     raise AssertionError("a legal tiling passes when everything is waived")
-
-
-def _member_extents(plan: KernelPlan) -> dict[str, list[float]]:
-    """The size of each member's region: a block's, or a thread's where it is nested."""
-    kernel = plan.kernel
-    if not kernel.members:
-        return {}
-    boxes = largest_regions(plan)
-    tiles = np.array([plan.tile], dtype=np.float64)
-    registers = np.array([plan.registers], dtype=np.float64)
-    env = kernel.block_env(tiles)
-    inside = thread_regions(kernel, env, kernel.regions(env), registers, plan.nested)
-    return {
-        name: [float(np.max(part.extent)) for part in inside.get(name, boxes[name])]
-        for name in kernel.members
-        if name in boxes
-    }
-
-
-def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
-    kernel = plan.kernel
-    notes = []
-    if plan.kind == "host":
-        notes.append(f"on the host: {plan.reason}")
-    if plan.kind == "single_thread":
-        notes.append(f"one thread: {plan.reason}")
-    if kernel.atomic:
-        notes.append("reduced in parallel with atomic additions")
-    if plan.nested:
-        notes.append("inside threads: " + ", ".join(plan.nested))
-    if plan.kind == "parallel" and output_tail(kernel, any_size) == "shift_inwards":
-        least = " x ".join(str(plan.tile[i]) for i in kernel.roles.threads)
-        notes.append(f"needs at least {least} points of {kernel.output}")
-    waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
-    if plan.relaxed:
-        notes.append(waived[plan.relaxed])
-    launch = predicted_launch(plan) if plan.kind in ("parallel", "single_thread") else None
-    return GroupReport(
-        funcs=(*kernel.members, kernel.output),
-        output=kernel.output,
-        stage=kernel.stage.index,
-        tile=plan.tile,
-        blocks=launch.blocks if launch else (),
-        threads=launch.threads if launch else (),
-        shared_bytes=launch.shared_bytes if launch else 0,
-        occupancy=plan.occupancy,
-        cost=plan.cost,
-        notes=tuple(notes),
-    )
