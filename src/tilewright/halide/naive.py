@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.halide.algorithm import Algorithm, Func, Stage
+from tilewright.halide.algorithm import Algorithm, Call, Func, Stage
 from tilewright.halide.analysis import Analysis, estimated_boxes
 from tilewright.halide.gpu.capability import host_only
 from tilewright.halide.inlining import View
@@ -36,7 +36,8 @@ def naive_schedule(
 ) -> Schedule:
     """Every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
 
-    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined.
+    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, and so
+    are those that merely stand for an input (Halide puts one before every ImageParam).
     """
     gpu = machine if isinstance(machine, GpuMachine) else None
     large = _too_large(algorithm)
@@ -44,7 +45,7 @@ def naive_schedule(
     for i, func in enumerate(algorithm.funcs):
         if func.fixed or func.scheduled:
             continue
-        if func.name in large:
+        if func.name in large or _is_alias(func, algorithm):
             funcs.append(FuncSchedule(i, INLINE, INLINE))
             continue
         stages: tuple[StageSchedule, ...] = ()
@@ -54,6 +55,16 @@ def naive_schedule(
             stages = tuple(_kernel(func, stage) for stage in func.stages)
         funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))
     return Schedule(algorithm.digest, target, tuple(funcs))
+
+
+def _is_alias(func: Func, algorithm: Algorithm) -> bool:
+    """Whether a Func is an input under another name."""
+    if not func.pure or func.name in algorithm.outputs or len(func.stages[0].values) != 1:
+        return False
+    value = func.stages[0].values[0]
+    if not isinstance(value, Call) or value.kind != "image":
+        return False
+    return tuple(getattr(arg, "name", "") for arg in value.args) == func.args
 
 
 def _too_large(algorithm: Algorithm) -> frozenset[str]:

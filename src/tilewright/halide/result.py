@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.halide.measuring import versions
+from tilewright.halide.names import readable
 from tilewright.halide.planned import PlannedSchedule
 from tilewright.halide.requirements import Requirement, requirements
 from tilewright.halide.schedule import Schedule
@@ -182,7 +183,7 @@ class Result:
         for name in self.task.algorithm.outputs:
             func = self.task.algorithm.by_name[name]
             spans = [func.estimates[arg].extent for arg in func.args if arg in func.estimates]
-            sizes.append(f"{name} {'x'.join(map(str, spans))}" if spans else name)
+            sizes.append(" ".join([readable(name), "x".join(map(str, spans))]).strip())
         facts = {
             "output": ", ".join(sizes),
             "pipeline": self.task.algorithm.digest[:16],

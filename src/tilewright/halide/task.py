@@ -93,16 +93,16 @@ def make_task(
 def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
     if target is None:
         target = machine.api if isinstance(machine, GpuMachine) else "host"
+    api = _api(target) if is_gpu(target) else None
     if target not in ("host", "cuda", "opencl"):
         halide_target(target)  # raises where Halide does not know it; slow for a GPU
-    if not is_gpu(target):
+    if api is None:
         if isinstance(machine, GpuMachine):
             raise TilewrightError(
                 f"the machine is a GPU ({machine.name}), but the target is {target!r}: "
                 f"give the target {machine.api!r}"
             )
         return target, machine or detect_cpu()
-    api = _api(target)
     if isinstance(machine, CpuMachine):
         raise TilewrightError(f"the machine is a CPU, but the target is {target!r}")
     if machine is None:

@@ -1,0 +1,26 @@
+"""The package as a whole: what importing it costs, what it offers."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tilewright
+
+
+def test_importing_it_imports_nothing_heavy():
+    code = (
+        "import sys, tilewright; dir(tilewright); "
+        "print([m for m in ('halide', 'numpy', 'scipy', 'rich', 'sqlite3') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_what_it_offers_is_found_by_name():
+    from tilewright.halide.session import schedule
+
+    assert tilewright.schedule is schedule
+    assert set(tilewright.__all__) <= set(dir(tilewright))
+    with pytest.raises(AttributeError, match="shedule"):
+        tilewright.shedule  # noqa: B018
