@@ -11,6 +11,7 @@ from tilewright import __version__
 from tilewright.measure import Measurement, machine_id
 from tilewright.records import Record, Records, digest
 from tilewright.tuning.errors import SpaceError
+from tilewright.tuning.expressions import Constraint
 from tilewright.tuning.space import Space
 from tilewright.tuning.space_json import space_to_dict
 from tilewright.tuning.trial import Trial, plain
@@ -27,7 +28,11 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
     except SpaceError:
         shape = [repr(p) for p in space.parameters]
         shape += [
-            c if isinstance(c, str) else [getattr(c[0], "__qualname__", ""), *c[1]]
+            c
+            if isinstance(c, str)
+            else c.text
+            if isinstance(c, Constraint)
+            else [getattr(c[0], "__qualname__", ""), *c[1]]
             for c in space.constraint_sources
         ]
     return f"tuning/{name}/{digest([shape, objective])[:16]}"

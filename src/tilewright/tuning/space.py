@@ -29,6 +29,7 @@ from tilewright.tuning.parameters import (
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Configuration: TypeAlias = dict[str, Value]
+ConstraintSource: TypeAlias = str | tuple[Callable[..., Any], Sequence[str]] | Constraint
 _LISTED_ITEMS = 6
 _MOST_ITEMS = 16
 _LISTED_INTEGERS = 1 << 20
@@ -59,7 +60,7 @@ class Space:
     def __init__(
         self,
         parameters: Sequence[Parameter],
-        constraints: Sequence[str | tuple[Callable[..., Any], Sequence[str]]] = (),
+        constraints: Sequence[ConstraintSource] = (),
     ) -> None:
         self.parameters = tuple(parameters)
         self.constraint_sources = tuple(constraints)
@@ -143,13 +144,16 @@ class Space:
         return result
 
     def _constraints(
-        self, sources: Sequence[str | tuple[Callable[..., Any], Sequence[str]]]
+        self, sources: Sequence[ConstraintSource]
     ) -> tuple[list[Constraint], list[Constraint]]:
         """All constraints: on discrete choices alone, and with real parameters."""
         parsed: list[Constraint] = []
         for source in sources:
             if isinstance(source, str):
                 parsed += parse(source, self._known)
+                continue
+            if isinstance(source, Constraint):
+                parsed.append(source)
                 continue
             function, names = source
             for name in names:

@@ -16,6 +16,7 @@ from tilewright.tuning.trial import Suggestion, Trial, plain
 from tilewright.tuning.tuner import Tuner
 from tilewright.tuning.warm import WarmStart
 
+_MOST_CONFIRMATIONS = 5
 Outcome: TypeAlias = float | Sequence[float] | Measurement | Mapping[str, Any] | None
 Objective: TypeAlias = Callable[[Configuration], Outcome]
 
@@ -181,15 +182,21 @@ class _Run:
         return "budget"
 
     def confirm(self, repeats: int, deadline: float | None) -> None:
-        """Evaluate the leaders again, in turns, so that a drift of the machine hits all."""
-        leaders = self.tuner.leaders(3)
-        for _ in range(repeats):
-            for trial in leaders:
-                if deadline is not None and time.monotonic() >= deadline:
-                    return
-                outcome = evaluate(self.objective, trial.configuration)
-                again = Suggestion(self.tuner.decisions, trial.configuration, "confirm")
-                self._tell(again, outcome)
+        """Evaluate the leaders again, in turns, so that a drift of the machine hits all.
+
+        Where others come to lead thereby, those too, until the leaders are confirmed ones.
+        """
+        for _ in range(_MOST_CONFIRMATIONS):
+            leaders = [t for t in self.tuner.leaders(3) if self.tuner.measured(t) <= repeats]
+            if not leaders:
+                return
+            for _ in range(repeats):
+                for trial in leaders:
+                    if deadline is not None and time.monotonic() >= deadline:
+                        return
+                    outcome = evaluate(self.objective, trial.configuration)
+                    again = Suggestion(self.tuner.decisions, trial.configuration, "confirm")
+                    self._tell(again, outcome)
 
     def _collect(self) -> None:
         done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)

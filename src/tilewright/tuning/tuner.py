@@ -102,12 +102,15 @@ class Tuner:
 
     # -- asking --------------------------------------------------------------------------
 
-    def ask(self) -> Suggestion | None:
+    def ask(self, index: int | None = None) -> Suggestion | None:
         """The next configuration to evaluate, or None when every one has been asked.
 
         Several may be pending at once; the model then expects of those what it predicts.
+
+        Args:
+            index: the decision's index, at least `decisions`, for callers who count their own.
         """
-        index = self._next
+        index = self._next if index is None else max(index, self._next)
         rng = np.random.default_rng([self.seed, index])
         taken = set(self._told) | {self._key(s.configuration) for s in self.pending.values()}
         # the matrices are small: more threads would only wait for one another
@@ -253,14 +256,8 @@ class Tuner:
     @property
     def best(self) -> Trial | None:
         """The best trial by the first objective, repeated measurements by their median."""
-        best: tuple[float, Trial] | None = None
-        for trials in self._told.values():
-            good = [t for t in trials if t.ok and not t.lower_bound]
-            if good:
-                value = middle([t.values for t in good])[0]
-                if best is None or value < best[0]:
-                    best = (value, good[0])
-        return None if best is None else best[1]
+        found = self.leaders(1)
+        return found[0] if found else None
 
     @property
     def pareto(self) -> list[Trial]:
@@ -272,13 +269,18 @@ class Tuner:
         return sorted((good[i] for i in kept), key=lambda t: t.values)
 
     def leaders(self, count: int) -> list[Trial]:
-        """The best ``count`` configurations, each once, best first."""
+        """The best ``count`` configurations, each once with its median values, best first."""
         scored: list[tuple[float, int, Trial]] = []
         for trials in self._told.values():
             good = [t for t in trials if t.ok and not t.lower_bound]
-            if good:
-                scored.append((middle([t.values for t in good])[0], len(scored), good[0]))
+            if good and len(good) * 2 > len(trials):
+                values = middle([t.values for t in good])
+                scored.append((values[0], len(scored), replace(good[0], values=values)))
         return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])[:count]]
+
+    def measured(self, trial: Trial) -> int:
+        """How often a trial's configuration has been told."""
+        return len(self._told.get(self._key(trial.configuration), ()))
 
     def exhausted(self, tolerance: float = 0.005, patience: int = 5) -> bool:
         """Whether another evaluation is unlikely to pay: the stopping rule.

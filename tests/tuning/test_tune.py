@@ -1,0 +1,190 @@
+import math
+import threading
+import time
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from tilewright.measure import Measurement
+from tilewright.records import Records, RecordsError
+from tilewright.tuning import FailedError, Integer, Permutation, Space, tune
+from tilewright.tuning.journal import RecordsJournal, problem_key
+
+SPACE = Space([Integer("x", 0, 15), Integer("y", 0, 15), Permutation("p", 2)], ["x + y <= 25"])
+
+
+def cost(c):
+    return 1.0 + abs(c["x"] - 11) + abs(c["y"] - 4) + c["p"][0]
+
+
+def test_failures_of_every_kind_are_told_apart():
+    def objective(c):
+        kinds = {
+            0: lambda: math.nan,
+            1: lambda: None,
+            2: lambda: 1 / 0,
+            3: lambda: Measurement("timeout", message="too slow"),
+            4: lambda: {"status": "wrong_answer"},
+        }
+        if c["x"] in kinds:
+            return kinds[c["x"]]()
+        if c["x"] == 5:
+            raise FailedError("build_failed", "no such flag")
+        if c["x"] == 6:
+            raise MemoryError
+        if c["x"] == 7:
+            return Measurement("ok", times=(3.0, 1.0, 2.0))
+        return cost(c)
+
+    queue = [{"x": x, "y": 0, "p": (0, 1)} for x in range(8)]
+    found = tune(objective, SPACE, budget=12, queue=queue)
+    assert [t.status for t in found.trials[:8]] == [
+        "run_failed",
+        "run_failed",
+        "run_failed",
+        "timeout",
+        "wrong_answer",
+        "build_failed",
+        "out_of_memory",
+        "ok",
+    ]
+    assert "ZeroDivisionError" in found.trials[2].message
+    assert found.trials[7].value == 2.0
+    assert found.best is not None
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_several_are_evaluated_at_once_on_any_executor(kind):
+    with kind(4) as executor:
+        found = tune(cost, SPACE, budget=40, executor=executor, jobs=4)
+    assert len(found.trials) == 40
+    assert found.best.value <= 2.0
+    assert sorted(t.suggestion.index for t in found.trials) == list(range(40))
+
+
+def test_jobs_alone_take_threads_and_overlap():
+    running, most = [], []
+    lock = threading.Lock()
+
+    def objective(c):
+        with lock:
+            running.append(1)
+            most.append(len(running))
+        time.sleep(0.02)
+        with lock:
+            running.pop()
+        return cost(c)
+
+    tune(objective, SPACE, budget=16, jobs=4)
+    assert 2 <= max(most) <= 4
+
+
+class LosingExecutor(ThreadPoolExecutor):
+    """An executor that loses every third worker."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.count = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.count += 1
+        if self.count % 3 == 0:
+            future = Future()
+            future.set_exception(OSError("node 7 went away"))
+            return future
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_a_lost_worker_is_a_crash_of_its_configuration():
+    with LosingExecutor() as executor:
+        found = tune(cost, SPACE, budget=9, executor=executor, jobs=2)
+    crashed = [t for t in found.trials if t.status == "crashed"]
+    assert len(crashed) == 3
+    assert "node 7" in crashed[0].message
+
+
+def test_ctrl_c_ends_with_the_best_so_far():
+    def objective(c):
+        objective.count += 1
+        if objective.count == 8:
+            raise KeyboardInterrupt
+        return cost(c)
+
+    objective.count = 0
+    found = tune(objective, SPACE, budget=30)
+    assert found.stopped == "interrupted"
+    assert len(found.trials) == 7
+    assert found.best is not None
+
+
+def test_limits_of_time_convergence_and_the_space():
+    assert tune(lambda c: time.sleep(0.05) or 1.0, SPACE, budget=99, time_limit=0.2).stopped == (
+        "time"
+    )
+    small = Space([Integer("x", 0, 4)])
+    assert tune(lambda c: 1.0, small, budget=99).stopped == "exhausted"
+    wide = Space([Integer("x", 0, 300)])
+    found = tune(lambda c: 1.0 + (c["x"] - 40) ** 2 / 100, wide, budget=99, converge=0.01)
+    assert found.stopped == "converged"
+    assert found.best.value < 1.1
+
+
+def test_leaders_are_measured_again_before_one_is_declared_best():
+    def lucky_once(c):
+        key = (c["x"], c["y"], c["p"])
+        lucky_once.seen[key] = lucky_once.seen.get(key, 0) + 1
+        return cost(c) - (100.0 if lucky_once.seen[key] == 1 and c["x"] == 0 else 0.0)
+
+    lucky_once.seen = {}
+    queue = [{"x": 0, "y": 0, "p": (0, 1)}]
+    once = tune(lucky_once, SPACE, budget=12, queue=queue)
+    assert once.best.configuration["x"] == 0
+    lucky_once.seen = {}
+    again = tune(lucky_once, SPACE, budget=12, queue=queue, confirm=3)
+    assert again.best.configuration["x"] != 0
+    assert {t.suggestion.origin for t in again.trials[12:]} == {"confirm"}
+    assert again.tuner.measured(again.best) == 4
+
+
+def test_a_run_is_taken_up_from_its_records(tmp_path):
+    key = problem_key("toy", SPACE)
+    with Records(tmp_path / "a.sqlite") as records:
+        whole = tune(cost, SPACE, budget=20, seed=4, journal=RecordsJournal(records, key, 4))
+    with Records(tmp_path / "b.sqlite") as records:
+        tune(cost, SPACE, budget=11, seed=4, journal=RecordsJournal(records, key, 4))
+    with Records(tmp_path / "b.sqlite") as records:
+        other = tune(cost, SPACE, budget=3, seed=5, journal=RecordsJournal(records, key, 5))
+        assert len(other.trials) == 3
+        rest = tune(cost, SPACE, budget=20, seed=4, journal=RecordsJournal(records, key, 4))
+        assert len(records) == 20 + 3
+    assert [t.suggestion for t in rest.trials] == [t.suggestion for t in whole.trials]
+    assert [t.values for t in rest.trials] == [t.values for t in whole.trials]
+
+
+def test_problems_differ_by_space_and_objective():
+    other = Space([Integer("x", 0, 15)])
+    keys = {
+        problem_key("a", SPACE),
+        problem_key("a", other),
+        problem_key("b", SPACE),
+        problem_key("a", SPACE, {"command": ["x"]}),
+        problem_key("a", Space([Integer("x", 0, 15)], [(lambda x: x > 1, ("x",))])),
+    }
+    assert len(keys) == 5
+
+
+def test_records_that_cannot_be_written_end_the_run_before_the_next_decision(tmp_path):
+    asked = []
+
+    def objective(c):
+        asked.append(c)
+        return cost(c)
+
+    with Records(tmp_path / "a.sqlite") as records:
+        with pytest.raises(RecordsError, match="being written"):
+            Records(tmp_path / "a.sqlite")
+        journal = RecordsJournal(records, "toy", 0)
+        records.close()
+        with pytest.raises(RecordsError):
+            tune(objective, SPACE, budget=5, journal=journal)
+    assert asked == []
