@@ -227,7 +227,9 @@ class Session:
         self.timing = replace(timing or Timing(), verify=verify)
         self.workers = Workers(jobs=jobs, preload=preload(targets))
         self.records = records
-        self.machine: Mapping[str, Any] = machine if machine is not None else machine_key(targets[0])
+        self.machine: Mapping[str, Any] = (
+            machine if machine is not None else machine_key(targets[0])
+        )
         self._verify = verify
         self.remeasure = remeasure
         self._references = None if references is None else Path(references)
