@@ -160,12 +160,15 @@ def anderson(name: str, pieces: common.Pieces) -> dict[str, Any]:
         return {**row, **child("scheduled", file.name, limits=True)}
 
 
-def row_of(name: str, peer_pieces: common.Pieces) -> dict[str, Any]:
-    """Everything about one program."""
+def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict[str, Any]:
+    """Everything about one program, each part kept as soon as it is known."""
     return {
         "program": name,
-        "ours": {mode: child("ours", name, mode) for mode in MODES},
-        "anderson2021": anderson(name, peer_pieces),
+        "ours": {
+            mode: pieces.get(f"{name}-{mode}", lambda mode=mode: child("ours", name, mode))
+            for mode in MODES
+        },
+        "anderson2021": peer_pieces.get(f"{name}-static", lambda: anderson(name, peer_pieces)),
     }
 
 
@@ -201,10 +204,10 @@ def main() -> None:
         return
     args = common.arguments(__doc__.splitlines()[0], common.ALL_PROGRAMS).parse_args()
     pieces = common.Pieces(args.work, "halide_cuda_static", args.fresh)
-    peer_pieces = common.Pieces(args.work, "peers", args.fresh)
+    peer_pieces = common.Pieces(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, common.ALL_PROGRAMS):
-        row = pieces.get(name, lambda name=name: row_of(name, peer_pieces))
+        row = row_of(name, pieces, peer_pieces)
         rows.append(row)
         print(f"{name}: {row['ours']['nested']['status']}", flush=True)
     print()

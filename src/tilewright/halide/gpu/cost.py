@@ -27,8 +27,10 @@ GLOBAL_BYTES = 64.0 * 1024.0
 # The widest memory transaction that consecutive loads share.
 TRANSACTION_BYTES = 64.0
 OCCUPANCY_THRESHOLD = 0.1
-# What one thread may keep in registers of members computed inside it, in 32-bit words.
-REGISTER_WORDS = 36.0
+# What one thread may need of its 64 registers for members computed inside it; the rest goes to
+# addresses. A reduction keeps its values, an operand a row and a column, and counters.
+REGISTER_WORDS = 50.0
+WORDS_A_REDUCTION_LOOP = 4.0
 # Block counts beyond these do not fit a launch's second and third dimensions.
 MAX_GRID_Y = 65535.0
 
@@ -163,6 +165,9 @@ class CostModel:
             if inside:
                 words = sum(max(t.bytes, 4) / 4 for t in func.types) * _product(spans, n)
                 tally.words = tally.words + words
+                loops = sum(len(s.rvars) for s in kernel.working_stages(name))
+                if loops:
+                    tally.words = tally.words + sum(spans) + WORDS_A_REDUCTION_LOOP * loops
         return tally.finish(tiles, regs)
 
 

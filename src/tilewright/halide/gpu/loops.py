@@ -28,8 +28,10 @@ from tilewright.halide.schedule import (
 )
 
 MAX_BLOCK_DIMS = 3
-# A loop with more iterations is not unrolled, nor a nest of unrolled loops with more together.
-MAX_UNROLL = 8
+# A loop with more iterations is not unrolled, nor a nest of unrolled loops with more together:
+# every copy of a body keeps values in registers, of which there are 64.
+MAX_UNROLL = 4
+MAX_UNROLL_REDUCTION = 7
 MAX_UNROLL_TOGETHER = 32
 # Unrolling stops before a thread's body has more operations than this.
 MAX_BODY = 1200.0
@@ -244,7 +246,8 @@ def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> l
         if loop.kind != "pure" and loop.name not in taken
     ]
     for _, nest in loops:
-        unrolling = unrolling and nest.extent is not None and budget.take(nest.extent)
+        known = nest.extent is not None
+        unrolling = unrolling and known and budget.take(nest.extent or 0, MAX_UNROLL_REDUCTION)
         result.append(ScheduledLoop(nest.name, "unrolled" if unrolling else "serial"))
     return result
 
