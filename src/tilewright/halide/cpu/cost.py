@@ -50,10 +50,14 @@ class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
     `nested` maps a reduction to the one Func that reads it point by point and in whose
-    innermost block it is computed (nested fusion, Sioutas 2020, Section 4.3).
+    innermost block it is computed (nested fusion, Sioutas 2020, Section 4.3). `block_rank`
+    takes that many blocks worse than the best for reductions.
     """
 
-    def __init__(self, analysis: Analysis, model: CpuModel, nested: Mapping[str, str]) -> None:
+    def __init__(
+        self, analysis: Analysis, model: CpuModel, nested: Mapping[str, str], block_rank: int = 0
+    ) -> None:
+        self.block_rank = block_rank
         self.analysis = analysis
         self.model = model
         self.nested = nested
@@ -90,7 +94,9 @@ class CpuCosts:
                 region = self.analysis.regions[name]
                 extents = {d: _finite(i.extent) for d, i in enumerate(region)}
                 summary = self.analysis.summaries(name)[index]
-                known = best_block(summary, self.pure_loops(name, index), extents, self.model)
+                known = best_block(
+                    summary, self.pure_loops(name, index), extents, self.model, self.block_rank
+                )
             self._blocks[key] = known
         return known
 

@@ -192,9 +192,16 @@ def accumulates(summary: StageSummary) -> bool:
 
 
 def best_block(
-    summary: StageSummary, loops: Mapping[int, str], extents: Mapping[int, float], model: CpuModel
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    rank: int = 0,
 ) -> Block:
-    """The block of least cost a point; `extents` gives each dimension's extent."""
+    """The block of least cost a point; `extents` gives each dimension's extent.
+
+    With a `rank` the next best in line for a reduction, as far as it is within a quarter.
+    """
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
@@ -232,7 +239,11 @@ def best_block(
             waste *= math.ceil(n / block.rows) * block.rows / n
         return block_cycles(summary, loops, block, model) / block.points * waste
 
-    return min(blocks, key=per_point)
+    if rank == 0 or not accumulating:
+        return min(blocks, key=per_point)
+    ordered = sorted(blocks, key=per_point)
+    close = [b for b in ordered if per_point(b) <= 1.25 * per_point(ordered[0])]
+    return close[min(rank, len(close) - 1)]
 
 
 def crossings(summary: StageSummary, vector: str | None) -> tuple[str, ...]:

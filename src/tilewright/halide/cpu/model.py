@@ -7,7 +7,7 @@ cores, bandwidth) is read from the `CpuMachine`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.machines.cpu import CpuMachine
 
@@ -61,4 +61,14 @@ def model_of(machine: CpuMachine) -> CpuModel:
         l3_bytes=l3,
         memory_rate=bandwidth / clock,
         clock_hz=clock,
+    )
+
+
+def weighted(model: CpuModel, weight: float) -> CpuModel:
+    """The model of a machine whose memory is so many times slower beside its cores."""
+    return replace(
+        model,
+        l2_rate=model.l2_rate / weight,
+        l3_rate=model.l3_rate / weight,
+        memory_rate=model.memory_rate / weight,
     )

@@ -15,7 +15,7 @@ from tilewright.halide.bounds import Box, touched
 from tilewright.halide.cpu.assemble import Tiling, group_schedules
 from tilewright.halide.cpu.cost import Array, CpuCosts
 from tilewright.halide.cpu.kernel import accumulates, value_bytes
-from tilewright.halide.cpu.model import CpuModel, model_of
+from tilewright.halide.cpu.model import CpuModel, model_of, weighted
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
@@ -46,13 +46,20 @@ IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What distinguishes the searches whose results compete: see `variants`."""
+    """What distinguishes the searches whose results compete (see `POLICIES`).
+
+    `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
+    windows, `unprotected` also those over inputs that are not clamped (Halide may then ask
+    for a few more rows of input). `memory_weight` makes traffic dearer, `block` takes the
+    so-many-th best register block of reductions.
+    """
 
     inline_bias: float = 1.0
     fuse: bool = True
     slide: bool = True
     unprotected: bool = False
     memory_weight: float = 1.0
+    block: int = 0
 
 
 def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
@@ -371,7 +378,7 @@ class Search:
         self.algorithm = algorithm
         self.machine = machine
         self.policy = policy
-        self.model = model_of(machine)
+        self.model = weighted(model_of(machine), policy.memory_weight)
         self.base = Analysis(View(algorithm), boxes, scalars)
         self._known: dict[object, CpuPlan] = {}
         self.spent = 0
@@ -379,7 +386,7 @@ class Search:
     def costs(self, inlined: frozenset[str]) -> CpuCosts:
         """The costs of the pipeline with some Funcs inlined."""
         analysis = self.base.with_inlined(inlined)
-        return CpuCosts(analysis, self.model, nest_reductions(analysis))
+        return CpuCosts(analysis, self.model, nest_reductions(analysis), self.policy.block)
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
         """Groups what is not inlined."""
@@ -523,10 +530,13 @@ def schedule_with(
 
 POLICIES = (
     Policy(),
-    Policy(slide=False),
-    Policy(inline_bias=2.0),
-    Policy(inline_bias=0.5),
     Policy(unprotected=True),
+    Policy(memory_weight=3.0),
+    Policy(block=1),
+    Policy(inline_bias=2.0),
+    Policy(slide=False),
+    Policy(inline_bias=0.5),
+    Policy(block=2),
     Policy(fuse=False),
 )
 
