@@ -41,7 +41,9 @@ Mask = npt.NDArray[np.bool_]
 class Costs:
     """Everything the model knows of one kernel under `n` tilings; all arrays of length n.
 
-    `threads` has the block's extents by dimension (x, y, z). `legal` says that the hardware
+    `threads` has the block's extents by dimension (x, y, z). `occupancy` and `active_threads`
+    are the least of any stage's, each with its own threads (Listing 1); `launch_occupancy` is
+    that of the block as it is launched. `legal` says that the hardware
     can launch it; the other masks are the model's own rejections.
     """
 
@@ -50,6 +52,7 @@ class Costs:
     arithmetic: Array
     memory: Array
     occupancy: Array
+    launch_occupancy: Array
     active_threads: Array
     active_sms: Array
     blocks: Array
@@ -301,6 +304,8 @@ class _Tally:
         threads = tuple(self.block_threads)
         total = threads[0] * threads[1] * threads[2]
         active_sms = np.minimum(self.blocks, machine.sms)
+        resident = self.model.resident.blocks(total, self.by_shared)
+        warps = self.model.resident.warps(total)
         fits = total <= machine.max_threads_per_block
         fits &= self.shared <= machine.shared_per_block
         fits &= self.bounded & (self.words <= REGISTER_WORDS)
@@ -312,6 +317,7 @@ class _Tally:
             arithmetic=self.arithmetic * self.blocks,
             memory=self.memory * self.blocks,
             occupancy=self.occupancy,
+            launch_occupancy=np.minimum(resident * warps / machine.max_warps_per_sm, 1.0),
             active_threads=self.active,
             active_sms=active_sms,
             blocks=self.blocks,

@@ -354,7 +354,7 @@ class Search:
             float(costs.blocks[chosen]),
             tuple(int(t[chosen]) for t in costs.threads),
             int(costs.shared[chosen]),
-            float(costs.occupancy[chosen]),
+            float(costs.launch_occupancy[chosen]),
             level,
         )
 
