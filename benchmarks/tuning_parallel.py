@@ -1,0 +1,96 @@
+"""Wall time to the quality of 40 sequential evaluations, with 8 evaluations at once.
+
+The objective takes one second (asleep, so that the machine's cores do not matter) and has the
+values of a smooth problem with interactions. For each seed, one run is sequential; the other
+has 8 workers and goes on until it has found as good a configuration as the sequential one's
+median over seeds, or three times as many evaluations are spent. With --dask, the workers are
+a local Dask cluster's processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import tuning_common
+from tilewright.tuning import Trial, Tuner, tune
+from tuning_overhead import objective, problem
+
+WORKERS = 8
+BUDGET = 40
+
+
+class Reached(KeyboardInterrupt):
+    """The wanted quality has been reached: ends the run as Ctrl-C does."""
+
+
+def slow(configuration: dict[str, Any]) -> float | None:
+    """The objective after a second."""
+    time.sleep(1.0)
+    return objective(configuration)
+
+
+def run(seed: int, jobs: int, executor: Executor | None, target: float | None) -> dict[str, Any]:
+    """One run: its best value, and the seconds until it was found."""
+    start = time.monotonic()
+    reached: list[float] = []
+
+    def on_trial(trial: Trial, tuner: Tuner) -> None:
+        if target is not None and tuner.best is not None and tuner.best.value <= target:
+            reached.append(time.monotonic() - start)
+            raise Reached
+
+    budget = BUDGET if target is None else 3 * BUDGET
+    found = tune(
+        slow, problem(), budget, seed=seed, jobs=jobs, executor=executor, on_trial=on_trial
+    )
+    return {
+        "seed": seed,
+        "jobs": jobs,
+        "best": None if found.best is None else found.best.value,
+        "evaluations": len(found.trials),
+        "seconds": time.monotonic() - start,
+        "reached_in": reached[0] if reached else None,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--dask", action="store_true")
+    args = parser.parse_args()
+    with ThreadPoolExecutor(args.seeds) as pool:
+        sequential = list(pool.map(lambda s: run(s, 1, None, None), range(args.seeds)))
+    target = statistics.median(r["best"] for r in sequential)
+    wall = statistics.median(r["seconds"] for r in sequential)
+    parallel = []
+    for seed in range(args.seeds):
+        with ExitStack() as stack:
+            executor: Executor
+            if args.dask:
+                from dask.distributed import Client
+
+                client = stack.enter_context(Client(n_workers=WORKERS, threads_per_worker=1))
+                executor = client.get_executor()
+            else:
+                executor = stack.enter_context(ThreadPoolExecutor(WORKERS))
+            parallel.append(run(seed, WORKERS, executor, target))
+        print(parallel[-1], flush=True)
+    times = [r["reached_in"] or float("inf") for r in parallel]
+    summary = {
+        "target": target,
+        "sequential_seconds": wall,
+        "parallel_seconds": statistics.median(times),
+        "wall_ratio": statistics.median(times) / wall,
+        "workers": WORKERS,
+        "executor": "dask" if args.dask else "threads",
+    }
+    tuning_common.write("tuning_parallel", sequential + parallel, summary)
+
+
+if __name__ == "__main__":
+    main()
