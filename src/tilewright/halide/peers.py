@@ -37,7 +37,9 @@ MEMORY_BYTES = 8 << 30
 
 _BUILDER = "tilewright.halide.peers:Search"
 _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=0.0, verify=False)
-_PATIENCE = 2.5  # wall time allowed, of the CPU time allowed
+# Wall time allowed: others may use the machine too.
+_PATIENCE = 3.0  # of the CPU time allowed, and
+_PATIENCE_SECONDS = 60.0
 _LONGEST_COUNT = 100_000  # of automatic names to step over
 
 
@@ -125,7 +127,9 @@ def run_peers(
     by_key = {peer.name: peer for peer in chosen}
     candidates = [_candidate(algorithm, inputs, p, target, cpu_seconds) for p in by_key.values()]
     limits = Limits(
-        build_seconds=_PATIENCE * cpu_seconds, run_seconds=10.0, memory_bytes=memory_bytes
+        build_seconds=_PATIENCE * cpu_seconds + _PATIENCE_SECONDS,
+        run_seconds=10.0,
+        memory_bytes=memory_bytes,
     )
     for candidate, measurement in measure_all(
         candidates,
@@ -161,7 +165,7 @@ def _conclude(peer: Peer, measurement: Measurement, cpu_seconds: float) -> PeerS
     if "SIGXCPU" in message:
         status, message, used = "timeout", f"no schedule in {cpu_seconds:g} CPU seconds", None
     elif status == "timeout":
-        message = f"no schedule in {_PATIENCE * cpu_seconds:g} seconds"
+        message = f"no schedule in {_PATIENCE * cpu_seconds + _PATIENCE_SECONDS:g} seconds"
     elif status == "crashed":
         said = _last_words(measurement.output)
         message = f"{message}: {said}" if said else message

@@ -1,0 +1,104 @@
+"""The comparison with other schedules, on a pipeline that compiles in a moment."""
+
+from functools import partial
+from pathlib import Path
+
+import halide as hl
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.halide import compare as module
+from tilewright.halide.compare import HAND, NAIVE, OURS, compare, source_of
+from tilewright.halide.peers import PeerSchedule
+
+FILE = """
+import halide as hl
+
+def build(width):
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.UInt(16), 2, "image")
+    across, blurred = hl.Func("across"), hl.Func("blurred")
+    across[x, y] = (image[x, y] + image[x + 1, y] + image[x + 2, y]) // 3
+    blurred[x, y] = (across[x, y] + across[x, y + 1] + across[x, y + 2]) // 3
+    blurred.set_estimates([(0, width), (0, 90)])
+    return image, across, blurred, x, y
+
+def blur(width=200):
+    return build(width)[2]
+
+def hand(target, width=200):
+    image, across, blurred, x, y = build(width)
+    image.dim(0).set_bounds(0, width + 2)
+    blurred.vectorize(x, 8).parallel(y)
+    across.compute_at(blurred, y).vectorize(x, 8)
+    return blurred
+
+def other(target):
+    return hl.ImageParam(hl.UInt(16), 2, "another").in_()
+"""
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    from tilewright.cli.pipeline import load_module
+
+    path = tmp_path / "blur_example.py"
+    path.write_text(FILE)
+    return load_module(path)
+
+
+def test_all_are_timed_together_and_failures_are_shown(example, monkeypatch, tmp_path):
+    searched = module.peer_schedules
+
+    def with_failures(session, task, watch, cpu_seconds, memory_bytes):
+        found = searched(session, task, watch, cpu_seconds, memory_bytes)
+        for name, status in (("Adams2019", "timeout"), ("Li2018", "crashed")):
+            found[name] = PeerSchedule(found[name].peer, status, message=f"it {status}")
+        return found
+
+    monkeypatch.setattr(module, "peer_schedules", with_failures)
+    monkeypatch.setattr(module, "ROUNDS", 3)
+    found = compare(
+        example.blur(160), hand=partial(example.hand, width=160), k=2, records=tmp_path / "r"
+    )
+    labels = [entry.label for entry in found.entries]
+    assert labels[:2] == [NAIVE, HAND]
+    assert labels[-1] == OURS
+    status = {entry.label: entry.status for entry in found.entries}
+    assert status.pop("Adams2019") == "timeout"
+    assert status.pop("Li2018") == "crashed"
+    assert set(status.values()) == {"ok"}
+    naive = found.entry(NAIVE)
+    assert naive.low <= naive.seconds <= naive.high
+    assert naive.slower[0] > 1
+    assert found.entry(OURS).measurement.verified
+    report = found.report(tmp_path / "page.html")
+    assert [bar.label for bar in report.comparison if bar.ours] == [OURS]
+    assert "it timeout" in found.explain()
+    assert "Mullapudi2016" in (tmp_path / "page.html").read_text()
+    with pytest.raises(KeyError):
+        found.entry("nobody")
+
+
+def test_a_hand_written_schedule_of_another_pipeline_is_told_as_such(example, monkeypatch):
+    monkeypatch.setattr(module, "peer_schedules", lambda *_: {})
+    monkeypatch.setattr(module, "ROUNDS", 2)
+    found = compare(example.blur(), hand=example.other, k=1)
+    assert found.entry(HAND).status == "build_failed"
+    assert "reads another, the pipeline itself image" in found.entry(HAND).message
+    assert found.entry(OURS).ok
+
+
+def test_a_hand_written_schedule_must_be_a_function_of_a_file(example):
+    source = source_of(partial(example.hand, width=10))
+    assert (Path(source.path).name, source.function) == ("blur_example.py", "hand")
+    assert source.arguments == {"width": 10}
+
+    def inside(target):
+        return hl.Func()
+
+    with pytest.raises(TilewrightError, match="top level of a Python file"):
+        source_of(inside)
+    with pytest.raises(TilewrightError, match="top level of a Python file"):
+        source_of(print)

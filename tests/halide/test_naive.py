@@ -1,0 +1,79 @@
+"""The naive schedule: legal on every target, right, and never too large for an allocation."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import halide as hl
+import pytest
+
+from tilewright.halide.legality import check
+from tilewright.halide.measuring import Session, Variant
+from tilewright.halide.naive import naive_schedule
+from tilewright.halide.source import load
+from tilewright.machines import gpu
+from tilewright.measure import Timing
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def example(name, **sizes):
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        return load(getattr(importlib.import_module(name), name)(**sizes))
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+@pytest.mark.parametrize("name", ["histogram", "iir_blur", "matmul", "bilateral_grid", "fft"])
+def test_it_is_legal_on_a_gpu(name):
+    algorithm = example(name)
+    schedule = naive_schedule(algorithm, "host-cuda", gpu("k40c"))
+    assert check(schedule, algorithm) == []
+    mapped = {loop.mapping for f in schedule.funcs for s in f.stages for loop in s.loops}
+    assert {"gpu_block", "gpu_thread"} <= mapped
+
+
+def test_what_does_not_fit_into_an_allocation_is_inlined():
+    algorithm = example("nl_means")
+    inlined = {
+        algorithm.funcs[entry.func].name.split("$")[0]
+        for entry in naive_schedule(algorithm).funcs
+        if entry.compute.kind == "inline"
+    }
+    assert "dc" in inlined  # 2.3 GB
+    assert "d" not in inlined
+
+
+def test_inputs_are_not_copied():
+    algorithm = example("blur")
+    kinds = {
+        algorithm.funcs[entry.func].name.split("$")[0]: entry.compute.kind
+        for entry in naive_schedule(algorithm).funcs
+    }
+    assert kinds == {"input_im": "inline", "blur_x": "root", "blur_y": "root"}
+
+
+@pytest.mark.opencl
+def test_it_runs_and_is_right():
+    x, y, z, w, i = (hl.Var(name) for name in "xyzwi")
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    r = hl.RDom([(0, 20), (0, 17)], "r")
+    histogram, out = hl.Func("histogram"), hl.Func("out")
+    histogram[i] = 0
+    histogram[hl.i32(image[r.x, r.y]) // 8] += 1
+    out[x, y, z, w] = histogram[(x + y + z + w) % 32] + hl.i32(image[x, y])
+    out.set_estimates([(0, 20), (0, 17), (0, 3), (0, 2)])
+    algorithm = load(out)
+    variants = [
+        Variant(naive_schedule(algorithm, target), target=target) for target in ("host", "opencl")
+    ]
+    with Session(algorithm, targets=("opencl",), timing=ONCE) as session:
+        for measured in session.measure(variants):
+            assert measured.measurement.ok, measured.measurement
