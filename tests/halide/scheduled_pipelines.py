@@ -78,8 +78,10 @@ def imported(pipeline):
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
 
 
-def lowered(algorithm, schedule_it, path, target="host"):
+def lowered(source, schedule_it, path, target="host"):
     """The lowered code of a fresh pipeline after `schedule_it(pipeline)`.
+
+    `source` is an algorithm, or a function that builds the pipeline.
 
     Each lowering runs in a process forked for it, so that Halide's counters of automatic names,
     on whose spelling the order of some code depends, start where those of the others do.
@@ -88,7 +90,7 @@ def lowered(algorithm, schedule_it, path, target="host"):
     if child == 0:
         status = 1
         try:
-            pipeline = with_image(algorithm)[0]
+            pipeline = source() if callable(source) else with_image(source)[0]
             schedule_it(pipeline)
             lower(pipeline, path, target)
             status = 0
@@ -116,7 +118,7 @@ def normalised(text):
 
     def rank(match):
         name = match[0]
-        numbered = re.fullmatch(r"(.*)\$\d+|([a-z])\d+", name)
+        numbered = re.fullmatch(r"(.*)\$\d+|(_?[a-z])\d+", name)
         base = (numbered[1] or numbered[2]) if numbered else name
         seen = ranks.setdefault(base, {})
         return f"{base}{seen.setdefault(name, len(seen))}"
@@ -124,6 +126,8 @@ def normalised(text):
     text = re.sub(r"^module name=\S+", "module", text, flags=re.MULTILINE)
     text = re.sub(r"^(external\S*|internal\S*) func \S+", r"\1 func", text, flags=re.MULTILINE)
     text = re.sub(r"_par_for_\w+", "_par_for", text)
+    # The length of a kernel's source counts the digits of automatic names.
+    text = re.sub(r"(source_kernels\.buffer\)), \d+\)", r"\1, length)", text)
     return re.sub(r"[A-Za-z_]\w*(\$\w+)*", rank, text)
 
 

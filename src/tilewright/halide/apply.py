@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.directives import Argument, EnumRef, FuncRef, LoopRef, directives
+from tilewright.halide.directives import Argument, EnumRef, FuncRef, LoopRef, Outermost, directives
 from tilewright.halide.importer import import_pipeline
 from tilewright.halide.live import live_funcs
 from tilewright.halide.names import FuncNames, LoopNames, loop_names
@@ -102,6 +102,8 @@ def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames) -> Any:
         return hl.RVar(name) if arg.reduction else hl.Var(name)
     if isinstance(arg, FuncRef):
         return funcs[arg.func]
+    if isinstance(arg, Outermost):
+        return hl.Var.outermost()
     if isinstance(arg, EnumRef):
         return getattr(getattr(hl, arg.enumeration), arg.value)
     return arg

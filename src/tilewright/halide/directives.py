@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.names import BLOCK, THREAD
 from tilewright.halide.nest import (
     NestLoop,
     original_loops,
@@ -55,7 +56,12 @@ class EnumRef:
     value: str
 
 
-Argument = LoopRef | FuncRef | EnumRef | int
+@dataclass(frozen=True, slots=True)
+class Outermost:
+    """The loop of one iteration that Halide has around every nest."""
+
+
+Argument = LoopRef | FuncRef | EnumRef | Outermost | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,12 @@ def _nest(
     if nest.atomic:
         emit("atomic")
     if nest.single_thread:
-        emit("gpu_single_thread")
+        # As Halide's gpu_single_thread, whose automatic names may be taken in the pipeline.
+        for loop in (THREAD, BLOCK):
+            tail = EnumRef("TailStrategy", "GuardWithIf")
+            emit("split", Outermost(), Outermost(), LoopRef(entry.func, stage, loop), 1, tail)
+        emit("gpu_blocks", LoopRef(entry.func, stage, BLOCK))
+        emit("gpu_threads", LoopRef(entry.func, stage, THREAD))
     for mapping, method in _TOGETHER.items():
         chosen = [ref(loop.name) for loop in nest.loops if loop.mapping == mapping]
         if chosen:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.schedule import Fuse, Schedule, Split
 
+# The loops of one iteration around a nest that a GPU runs as a single thread.
+BLOCK, THREAD = "_block", "_thread"
+
 
 @dataclass(frozen=True, slots=True)
 class FuncNames:
@@ -71,12 +74,19 @@ def loop_names(
     introduced: dict[tuple[int, str], str] = {}
     for entry in schedule.funcs:
         used = set(taken)
+
+        def introduce(loop: str, wish: str, func: int = entry.func, used: set[str] = used) -> None:
+            if (func, loop) not in introduced:
+                introduced[func, loop] = distinct(wish, used)
+                used.add(introduced[func, loop])
+
+        if any(nest.single_thread for nest in entry.stages):
+            introduce(BLOCK, "one_block")
+            introduce(THREAD, "one_thread")
         for stage, nest in enumerate(entry.stages):
             for change in nest.splits:
                 for loop, wish in _wishes(change, entry.func, stage, LoopNames(own, introduced)):
-                    if (entry.func, loop) not in introduced:
-                        introduced[entry.func, loop] = distinct(wish, used)
-                        used.add(introduced[entry.func, loop])
+                    introduce(loop, wish)
     return LoopNames(funcs, introduced)
 
 

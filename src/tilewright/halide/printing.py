@@ -20,6 +20,7 @@ from tilewright.halide.directives import (
     EnumRef,
     FuncRef,
     LoopRef,
+    Outermost,
     directives,
 )
 from tilewright.halide.names import LoopNames, distinct, loop_names, readable
@@ -57,13 +58,14 @@ _RESERVED = {
 
 @dataclass(frozen=True)
 class _Language:
-    """How a language writes a constant of an enumeration."""
+    """How a language writes a constant of an enumeration and the outermost loop."""
 
     constant: str
+    outermost: str
 
 
-_PYTHON = _Language("hl.{0}.{1}")
-_CPP = _Language("{0}::{1}")
+_PYTHON = _Language("hl.{0}.{1}", "hl.Var.outermost()")
+_CPP = _Language("{0}::{1}", "Var::outermost()")
 
 
 def to_python(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
@@ -232,6 +234,8 @@ class _Printer:
             return self.func_ids[arg.func]
         if isinstance(arg, EnumRef):
             return self.language.constant.format(arg.enumeration, arg.value)
+        if isinstance(arg, Outermost):
+            return self.language.outermost
         if isinstance(arg, LoopRef):
             if (arg.func, arg.name) in self.names.introduced:
                 name = self.names(arg.func, arg.stage, arg.name)

@@ -1,0 +1,176 @@
+"""A fixed handful of schedules with everything that is printed, by hand."""
+
+from scheduled_pipelines import PIPELINES, imported
+
+from tilewright.halide.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+
+
+def nest(*changes, order, **options):
+    """A stage; `order` lists loops innermost first, each ``name`` or ``name:mapping``."""
+    loops = []
+    for loop in order.split():
+        name, _, mapping = loop.partition(":")
+        mapping, _, partition = mapping.partition("/")
+        loops.append(ScheduledLoop(name, mapping or "serial", partition or "auto"))
+    return StageSchedule(tuple(changes), tuple(loops), **options)
+
+
+def split(old, factor, tail="guard_with_if"):
+    return Split(old, f"{old}o", f"{old}i", factor, tail)
+
+
+def place(algorithm, name):
+    """A Func's place by the start of its name."""
+    (index,) = (i for i, f in enumerate(algorithm.funcs) if f.name.split("$")[0] == name)
+    return index
+
+
+def complete(algorithm, target, entries):
+    """A schedule with the given entries; other Funcs are inlined, or at root where they must."""
+    chosen = {entry.func: entry for entry in entries}
+    for i, func in enumerate(algorithm.funcs):
+        if i not in chosen:
+            inline = func.pure and func.name not in algorithm.outputs
+            level = INLINE if inline else ROOT
+            chosen[i] = FuncSchedule(i, level, level)
+    return Schedule(algorithm.digest, target, tuple(chosen[i] for i in sorted(chosen)))
+
+
+def sliding_window(algorithm):
+    across, blurred = (place(algorithm, name) for name in ("across", "blurred"))
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(
+                blurred,
+                ROOT,
+                ROOT,
+                stages=(
+                    nest(
+                        split("v1", 32),
+                        split("v0", 16, "shift_inwards"),
+                        order="v0i:vectorized v0o v1i:serial/never v1o:parallel",
+                    ),
+                ),
+            ),
+            FuncSchedule(
+                across,
+                Level("at", blurred, 0, "v1i"),
+                Level("at", blurred, 0, "v1o"),
+                "stack",
+                (nest(split("v0", 8, "round_up"), order="v0i:vectorized v0o v1"),),
+                align_storage=16,
+            ),
+        ],
+    )
+
+
+def gpu_tiles(algorithm):
+    across, blurred = (place(algorithm, name) for name in ("across", "blurred"))
+    tiles = nest(
+        split("v0", 16),
+        split("v1", 8),
+        split("v1i", 2),
+        order="v1ii:unrolled v0i:gpu_thread v1io:gpu_thread v0o:gpu_block v1o:gpu_block",
+    )
+    return complete(
+        algorithm,
+        "opencl",
+        [
+            FuncSchedule(blurred, ROOT, ROOT, stages=(tiles,)),
+            FuncSchedule(
+                across,
+                Level("at", blurred, 0, "v0o"),
+                Level("at", blurred, 0, "v0o"),
+                "gpu_shared",
+                (nest(order="v0:gpu_thread v1:gpu_thread"),),
+                storage_order=(1, 0),
+            ),
+        ],
+    )
+
+
+def reduction_loops(algorithm):
+    convolved, histogram, scan, result = (
+        place(algorithm, name) for name in ("convolved", "histogram", "scan", "result")
+    )
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(
+                result,
+                ROOT,
+                ROOT,
+                stages=(nest(Split("v1", "rows", "v1i", 4, "round_up"), order="v0 v1i rows"),),
+            ),
+            FuncSchedule(scan, ROOT, ROOT),
+            FuncSchedule(
+                convolved,
+                Level("at", scan, 0, "v1"),
+                Level("at", scan, 0, "v1"),
+                stages=(
+                    nest(order="v0 v1"),
+                    nest(
+                        split("r1", 2),
+                        Fuse("v0", "v1", "both"),
+                        split("both", 8),
+                        order="bothi:vectorized r0:unrolled r1i r1o botho:parallel",
+                    ),
+                ),
+            ),
+            FuncSchedule(
+                histogram,
+                ROOT,
+                ROOT,
+                stages=(
+                    nest(split("v0", 4), order="v0i:vectorized v0o"),
+                    nest(split("r0", 4), order="r0i r1 r0o:parallel", atomic=True),
+                ),
+            ),
+        ],
+    )
+
+
+def gpu_single_thread(algorithm):
+    best, both = (place(algorithm, name) for name in ("best", "both"))
+    blocks = nest(split("v0", 16), order="v0i:gpu_thread v0o:gpu_block v1:gpu_block")
+    return complete(
+        algorithm,
+        "opencl",
+        [
+            FuncSchedule(both, ROOT, ROOT, stages=(blocks,)),
+            FuncSchedule(
+                best,
+                ROOT,
+                ROOT,
+                stages=(nest(order="v0 v1", single_thread=True), nest(order="r0 v0 v1")),
+            ),
+        ],
+    )
+
+
+def all_cases():
+    """Name to algorithm and schedule."""
+    algorithms = {name: imported(build()) for name, build in PIPELINES.items()}
+    made = {
+        "sliding_window": ("blur", sliding_window),
+        "gpu_tiles": ("blur", gpu_tiles),
+        "reduction_loops": ("reductions", reduction_loops),
+        "gpu_single_thread": ("tuples", gpu_single_thread),
+    }
+    return {
+        name: (algorithms[pipeline], make(algorithms[pipeline]))
+        for name, (pipeline, make) in made.items()
+    }

@@ -1,0 +1,106 @@
+"""Printed schedules, as Python and as C++, lower to what applying them lowers to."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import halide as hl
+import pytest
+from schedule_cases import all_cases
+from scheduled_pipelines import PIPELINES, imported, lowered, normalised
+
+from tilewright.halide.apply import apply
+from tilewright.halide.legality import check
+from tilewright.halide.printing import to_cpp, to_python
+
+CASES = all_cases()
+
+MAIN = """
+#include <sys/wait.h>
+#include <unistd.h>
+#define CASE(name, target) \\
+    if (fork() == 0) { \\
+        Halide::Pipeline pipeline = Halide::deserialize_pipeline(#name ".hlpipe", {}); \\
+        name(pipeline); \\
+        pipeline.compile_to_lowered_stmt( \\
+            #name ".cpp.stmt", pipeline.infer_arguments(), Halide::Text, Halide::Target(target)); \\
+        _exit(0); \\
+    } \\
+    wait(nullptr);
+"""
+
+
+def printed(schedule, algorithm):
+    space = {}
+    exec(to_python(schedule, algorithm), space)
+    return space["schedule"]
+
+
+def applied(name, path):
+    algorithm, schedule = CASES[name]
+    return lowered(
+        algorithm, lambda p: apply(schedule, algorithm, p, same_bytes=True), path, schedule.target
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cases_are_legal(name):
+    algorithm, schedule = CASES[name]
+    assert check(schedule, algorithm) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_python_lowers_to_the_same_code(name, tmp_path):
+    algorithm, schedule = CASES[name]
+    path = tmp_path / "stmt"
+    again = lowered(algorithm, printed(schedule, algorithm), path, schedule.target)
+    assert again == applied(name, path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pipeline_built_again_with_other_automatic_names(name, tmp_path):
+    algorithm, schedule = CASES[name]
+    build = next(b for b in PIPELINES.values() if imported(b()).digest == algorithm.digest)
+    path = tmp_path / "stmt"
+
+    def rebuilt():
+        return [build() for _ in range(12)][-1]
+
+    live = lowered(rebuilt, lambda p: apply(schedule, algorithm, p), path, schedule.target)
+    again = lowered(rebuilt, printed(schedule, algorithm), path, schedule.target)
+    # Importing the live pipeline makes no names, so the two are equal to the letter.
+    assert again == live
+    assert loops(live) == loops(applied(name, path))
+
+
+def loops(text):
+    """The loops in order, without what Halide numbers."""
+    found = re.findall(r"(for|gpu_\w+|parallel\w*)\S* \((\S+),", text)
+    return [(kind, re.sub(r"\$?\d+", "", name)) for kind, name in found]
+
+
+def test_cpp_lowers_to_the_same_code(tmp_path):
+    wheel = Path(hl.__file__).parent
+    source = [f'#include "{name}.h"' for name in CASES] + [MAIN, "int main() {"]
+    for name, (algorithm, schedule) in CASES.items():
+        (tmp_path / f"{name}.hlpipe").write_bytes(algorithm.serialized)
+        (tmp_path / f"{name}.h").write_text(to_cpp(schedule, algorithm, name))
+        target = "host" if schedule.target == "host" else f"host-{schedule.target}"
+        source.append(f'    CASE({name}, "{target}-no_runtime")')
+    (tmp_path / "main.cpp").write_text("\n".join([*source, "}"]))
+    library = wheel / "lib64"
+    options = f"-std=c++17 -O0 -Wall -Werror main.cpp -o main -L{library} -lHalide"
+    paths = [f"-isystem{wheel / 'include'}", f"-Wl,-rpath,{library}"]
+    subprocess.run(["g++", *options.split(), *paths], cwd=tmp_path, check=True)
+    subprocess.run(["./main"], cwd=tmp_path, check=True)
+    for name in CASES:
+        text = (tmp_path / f"{name}.cpp.stmt").read_text()
+        assert normalised(text) == normalised(applied(name, tmp_path / "stmt"))
+
+
+def test_printed_code_uses_the_users_names():
+    algorithm, schedule = CASES["sliding_window"]
+    text = to_python(schedule, algorithm)
+    assert ".split(y, y_o, y_i, 32, hl.TailStrategy.GuardWithIf)" in text
+    assert "across.compute_at(blurred, y_i)" in text
+    assert "# across: computed at loop y_i of blurred, stored at loop y_o of blurred" in text
