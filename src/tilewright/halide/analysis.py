@@ -115,7 +115,11 @@ class _Slopes(Linearizer):
                 if isinstance(side, Call) and side.name.startswith("likely"):
                     return self(side)
             forms = [self(side) for side in sides]
-            varying = [f for f in forms if f.terms]
+            varying = [
+                f
+                for f in forms
+                if any(not isinstance(a, Variable) or a.kind != "param" for a, _ in f.terms)
+            ]
             if len(varying) == 1 and e.name != "select":
                 return varying[0]
         if isinstance(e, Op) and e.name == "div" and e.type.code != "float":
@@ -231,7 +235,8 @@ class Analysis:
     ) -> None:
         self.view = view
         self.linear = Linearizer(scalars)
-        self._slopes = _Slopes(scalars)
+        # What only holds for the estimated values of parameters, the compiler does not know.
+        self._slopes = _Slopes({})
         self.bounder = Bounder(self.linear, _LazyValues(self))
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}

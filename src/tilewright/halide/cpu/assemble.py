@@ -125,15 +125,17 @@ def stage_nest(
     reductions = [
         ScheduledLoop(f"r{rvar_index[loop.name]}") for loop in stage.loops if loop.kind != "pure"
     ]
-    sequence = sorted(inner)
+    innermost = costs.innermost(func.name)
+    sequence = sorted(inner, key=lambda d: (d != innermost, d))
     if tiling is not None and tiling.sliding in inner:
         sequence.remove(tiling.sliding)
         sequence.append(tiling.sliding)
     within_tile = [ScheduledLoop(inner[d]) for d in sequence]
     if scans(summary) or summary.scatter:
         # Running along the contiguous dimension inside a scan keeps its lines in cache.
-        first = [l for d, l in zip(sequence, within_tile, strict=True) if d == 0 or not reductions]
-        rest = [l for l in within_tile if l not in first]
+        inside = zip(sequence, within_tile, strict=True)
+        first = [loop for d, loop in inside if d == innermost or not reductions]
+        rest = [loop for loop in within_tile if loop not in first]
         body = [*block_loops, *row_loops, *first, *reductions, *rest]
     else:
         body = [*block_loops, *row_loops, *reductions, *within_tile]
@@ -209,7 +211,15 @@ def group_schedules(
         stage_nest(costs, output, s.index, full, tiling, cores) for s in view.stages(output.name)
     ]
     me = order[output.name]
-    result = [FuncSchedule(me, ROOT, ROOT, stages=tuple(n.stage for n in nests))]
+    result = [
+        FuncSchedule(
+            me,
+            ROOT,
+            ROOT,
+            stages=tuple(n.stage for n in nests),
+            storage_order=_storage_order(costs, output),
+        )
+    ]
     if len(group.members) == 1:
         return result
     last = nests[-1]
@@ -265,9 +275,22 @@ def group_schedules(
         )
         store, compute = levels[name]
         result.append(
-            FuncSchedule(order[name], compute, store, stages=tuple(n.stage for n in by_func[name]))
+            FuncSchedule(
+                order[name],
+                compute,
+                store,
+                stages=tuple(n.stage for n in by_func[name]),
+                storage_order=_storage_order(costs, func),
+            )
         )
     return result
+
+
+def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:
+    inner = costs.innermost(func.name)
+    if inner == 0:
+        return ()
+    return (inner, *(d for d in range(len(func.args)) if d != inner))
 
 
 def _volume(box: Box) -> float:

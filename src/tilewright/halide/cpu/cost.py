@@ -51,13 +51,20 @@ class CpuCosts:
 
     `nested` maps a reduction to the one Func that reads it point by point and in whose
     innermost block it is computed (nested fusion, Sioutas 2020, Section 4.3). `block_rank`
-    takes that many blocks worse than the best for reductions.
+    takes that many blocks worse than the best for reductions; `transposed` stores what is
+    inside the pipeline with its second dimension innermost.
     """
 
     def __init__(
-        self, analysis: Analysis, model: CpuModel, nested: Mapping[str, str], block_rank: int = 0
+        self,
+        analysis: Analysis,
+        model: CpuModel,
+        nested: Mapping[str, str],
+        block_rank: int = 0,
+        transposed: bool = False,
     ) -> None:
         self.block_rank = block_rank
+        self.transposed = transposed
         self.analysis = analysis
         self.model = model
         self.nested = nested
@@ -66,6 +73,22 @@ class CpuCosts:
         self._bytes: dict[str, float] = {}
 
     # --- stages ---------------------------------------------------------------------------
+
+    def innermost(self, name: str) -> int:
+        """The dimension of a Func or input that is contiguous in memory."""
+        if not self.transposed:
+            return 0
+        func = self.analysis.view.by_name.get(name)
+        if (
+            func is None
+            or len(func.args) < 2
+            or func.fixed
+            or name in self.analysis.view.algorithm.outputs
+            or name in self.nested
+            or name in self.nested.values()
+        ):
+            return 0
+        return 1
 
     def pure_loops(self, name: str, index: int) -> dict[int, str]:
         """The pure loop of each dimension of a Func over which a stage runs."""
@@ -95,7 +118,12 @@ class CpuCosts:
                 extents = {d: _finite(i.extent) for d, i in enumerate(region)}
                 summary = self.analysis.summaries(name)[index]
                 known = best_block(
-                    summary, self.pure_loops(name, index), extents, self.model, self.block_rank
+                    summary,
+                    self.pure_loops(name, index),
+                    extents,
+                    self.model,
+                    self.innermost,
+                    self.block_rank,
                 )
             self._blocks[key] = known
         return known
@@ -107,7 +135,11 @@ class CpuCosts:
         if known is None:
             summary = self.analysis.summaries(name)[index]
             known = block_cycles(
-                summary, self.pure_loops(name, index), self.block(name, index), self.model
+                summary,
+                self.pure_loops(name, index),
+                self.block(name, index),
+                self.model,
+                self.innermost,
             )
             self._cycles[key] = known
         return known
@@ -136,7 +168,7 @@ class CpuCosts:
             steps = np.ceil(extent / block.rows) if loop == row else extent
             blocks, lines = blocks * steps, lines * steps
         cycles: Bound = blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
-        for callee in crossings(self.analysis.summaries(name)[index], vector):
+        for callee in crossings(self.analysis.summaries(name)[index], vector, self.innermost):
             # Every lane touches a line of its own, and a long row of them outgrows the first
             # cache; in a large buffer the lines also lie in as many pages.
             lines_bytes = extents[vector or ""] * 64.0

@@ -8,7 +8,7 @@ registers while the reduction loops run around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -99,17 +99,26 @@ def _division(op: OpCount, lanes: int, registers: float) -> float:
     return 12.0 * lanes
 
 
-def load_cycles(load: Load, vector: str | None, lanes: int, model: CpuModel) -> float:
-    """Cycles of one load for a vector along `vector` (None: one scalar)."""
+Innermost = Callable[[str], int]
+
+
+def load_cycles(
+    load: Load, vector: str | None, lanes: int, model: CpuModel, innermost: Innermost
+) -> float:
+    """Cycles of one load for a vector along `vector` (None: one scalar).
+
+    `innermost` tells the dimension of a Func or input that is contiguous in memory.
+    """
     if vector is None or lanes == 1 or vector not in load.strides:
         return 0.6
     registers = math.ceil(lanes * load.type.bytes / model.vector_bytes)
     steps = load.strides[vector]
-    if steps is None or any(steps[1:]):
+    if steps is None or _across(load, steps, innermost):
         return 1.5 * lanes
-    stride = abs(steps[0]) if steps else 0.0
+    step = steps[innermost(load.callee)] if steps else 0.0
+    stride = abs(step)
     if stride == 1:
-        return 1.2 * registers if steps[0] > 0 else 2.2 * registers
+        return 1.2 * registers if step > 0 else 2.2 * registers
     if stride == 0.5:
         return 1.0 * registers + 1.0
     if 1 < stride <= 4:
@@ -119,8 +128,18 @@ def load_cycles(load: Load, vector: str | None, lanes: int, model: CpuModel) -> 
     return 1.5 * lanes
 
 
+def _across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
+    """Whether a step leaves the row of memory."""
+    inner = innermost(load.callee)
+    return any(step for d, step in enumerate(steps) if d != inner)
+
+
 def block_cycles(
-    summary: StageSummary, loops: Mapping[int, str], block: Block, model: CpuModel
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    block: Block,
+    model: CpuModel,
+    innermost: Innermost,
 ) -> float:
     """Cycles of one block of a stage, per iteration of its reduction loops.
 
@@ -153,7 +172,7 @@ def block_cycles(
     accumulating = accumulates(summary)
     for load in summary.loads:
         depends = frozenset(load.strides)
-        cost = load_cycles(load, vector, width, model) * copies(depends)
+        cost = load_cycles(load, vector, width, model, innermost) * copies(depends)
         if accumulating and (load.callee == summary.func or not depends & reductions):
             cost *= 0.1
         elif vector is not None and not depends & inner:
@@ -164,7 +183,11 @@ def block_cycles(
     for t in summary.types:
         registers = math.ceil(width * t.bytes / model.vector_bytes) if width > 1 else 1
         held += registers * block.vectors * block.rows
-        each = float(registers) if block.vector == 0 or width == 1 else 1.5 * width
+        each = (
+            float(registers)
+            if block.vector == innermost(summary.func) or width == 1
+            else 1.5 * width
+        )
         stores += each * block.vectors * block.rows
     if accumulating:
         stores *= 0.1
@@ -196,6 +219,7 @@ def best_block(
     loops: Mapping[int, str],
     extents: Mapping[int, float],
     model: CpuModel,
+    innermost: Innermost,
     rank: int = 0,
 ) -> Block:
     """The block of least cost a point; `extents` gives each dimension's extent.
@@ -237,7 +261,7 @@ def best_block(
         if block.row is not None:
             n = extents[block.row]
             waste *= math.ceil(n / block.rows) * block.rows / n
-        return block_cycles(summary, loops, block, model) / block.points * waste
+        return block_cycles(summary, loops, block, model, innermost) / block.points * waste
 
     if rank == 0 or not accumulating:
         return min(blocks, key=per_point)
@@ -246,14 +270,14 @@ def best_block(
     return close[min(rank, len(close) - 1)]
 
 
-def crossings(summary: StageSummary, vector: str | None) -> tuple[str, ...]:
+def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
     """The callees of loads whose neighbours along the vector loop lie in different rows."""
     if vector is None:
         return ()
     found = []
     for load in summary.loads:
         steps = load.strides.get(vector, ())
-        if not load.indirect and (steps is None or any(steps[1:])):
+        if not load.indirect and (steps is None or _across(load, steps, innermost)):
             found.append(load.callee)
     return tuple(found)
 

@@ -51,7 +51,8 @@ class Policy:
     `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
     windows, `unprotected` also those over inputs that are not clamped (Halide may then ask
     for a few more rows of input). `memory_weight` makes traffic dearer, `block` takes the
-    so-many-th best register block of reductions.
+    so-many-th best register block of reductions, `transposed` stores intermediate Funcs with
+    their second dimension innermost.
     """
 
     inline_bias: float = 1.0
@@ -60,6 +61,7 @@ class Policy:
     unprotected: bool = False
     memory_weight: float = 1.0
     block: int = 0
+    transposed: bool = False
 
 
 def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
@@ -234,9 +236,9 @@ class Planner:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
         options: list[tuple[tuple[int, ...], int | None]] = [(o, None) for o in orders]
-        if fused and self.policy.slide:
-            if self.policy.unprotected or _inputs_protected(costs, group):
-                options += [(orders[0], d) for d in slidable(costs, group)]
+        slide = fused and self.policy.slide
+        if slide and (self.policy.unprotected or _inputs_protected(costs, group)):
+            options += [(orders[0], d) for d in slidable(costs, group)]
         for order, sliding in options:
             found = costs.costs(group, tiles, order, sliding)
             self.tilings += len(tiles)
@@ -263,8 +265,8 @@ class Planner:
 def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
     """Tile sizes to try: powers of two and the whole extent, in every dimension.
 
-    Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile holds whole
-    blocks. `fine` adds the sizes between powers of two.
+    Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile
+    holds whole blocks. `fine` adds the sizes between powers of two.
     """
     from tilewright.halide.cpu.kernel import Block
 
@@ -386,7 +388,13 @@ class Search:
     def costs(self, inlined: frozenset[str]) -> CpuCosts:
         """The costs of the pipeline with some Funcs inlined."""
         analysis = self.base.with_inlined(inlined)
-        return CpuCosts(analysis, self.model, nest_reductions(analysis), self.policy.block)
+        return CpuCosts(
+            analysis,
+            self.model,
+            nest_reductions(analysis),
+            self.policy.block,
+            self.policy.transposed,
+        )
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
         """Groups what is not inlined."""
@@ -561,13 +569,38 @@ def schedule_cpu(
     if scalars is None:
         scalars = algorithm.symbols
     found: dict[Schedule, PlannedSchedule] = {}
-    for policy in POLICIES:
+
+    def search(policy: Policy) -> CpuCosts:
         schedule, grouping, costs = schedule_with(algorithm, machine, boxes, scalars, policy)
         if schedule not in found:
             found[schedule] = _planned(schedule, grouping, costs)
+        return costs
+
+    if _gathers(search(POLICIES[0])):
+        search(Policy(transposed=True))
+    best = sorted(found.values(), key=lambda planned: planned.cost)
+    for policy in POLICIES[1:]:
         if len(found) >= k:
             break
-    return list(found.values())
+        search(policy)
+    rest = [planned for planned in found.values() if planned not in best]
+    return [*best, *rest][:k]
+
+
+def _gathers(costs: CpuCosts) -> bool:
+    """Whether some vectors are gathered across rows, so that another storage may be better."""
+    view = costs.analysis.view
+    for func in view.funcs:
+        for summary in costs.analysis.summaries(func.name):
+            block = costs.block(func.name, summary.index)
+            if block.vector is None:
+                continue
+            loop = costs.pure_loops(func.name, summary.index).get(block.vector)
+            for load in summary.loads:
+                steps = load.strides.get(loop or "", ())
+                if not load.indirect and (steps is None or any(steps[1:])):
+                    return True
+    return False
 
 
 def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
