@@ -162,7 +162,8 @@ def source_of(hand: Callable[..., Any]) -> Source:
     """
     arguments: dict[str, Any] = {}
     if isinstance(hand, partial):
-        hand, arguments = hand.func, dict(hand.keywords)
+        arguments = dict(hand.keywords)
+        hand = hand.func
     path = inspect.getsourcefile(hand) if inspect.isfunction(hand) else None
     if path is None or hand.__qualname__ != hand.__name__ or not Path(path).is_file():
         raise TilewrightError(

@@ -11,6 +11,8 @@ DEVICE_FUNCTIONS = frozenset(
     "fast_inverse_sqrt fast_log fast_pow floor is_finite is_inf is_nan fmod inf log maxval minval "
     "nan neg_inf pow round sin sinh sqrt tan tanh trunc fma erf".split()
 )
+# What Halide 21 writes into OpenCL kernels without defining it.
+OPENCL_MISSING = frozenset(["popcount", "count_leading_zeros", "count_trailing_zeros"])
 HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", "memoize_expr"])
 
 
@@ -28,7 +30,7 @@ def host_only(
         if isinstance(node, Call):
             if node.kind == "func" and node.name in memoized:
                 return f"it reads {node.name}, which is memoised on the host"
-            reason = _call(node)
+            reason = _call(node, machine)
             if reason:
                 return reason
     for t in types:
@@ -38,15 +40,21 @@ def host_only(
     return None
 
 
-def _call(call: Call) -> str | None:
+def _call(call: Call, machine: GpuMachine) -> str | None:
     if call.kind == "extern":
         base = call.name
         for suffix in ("_f16", "_f32", "_f64"):
             base = base.removesuffix(suffix)
-        if base not in DEVICE_FUNCTIONS and not base.startswith("halide_"):
+        if base not in DEVICE_FUNCTIONS:
             return f"it calls the C function {call.name}"
     if call.kind == "intrinsic" and call.name in HOST_INTRINSICS:
         return f"{call.name} does not run on a GPU"
+    if call.kind == "intrinsic" and machine.api == "opencl":
+        if call.name in OPENCL_MISSING:
+            return f"Halide has no {call.name} for OpenCL"
+        if call.name == "bitwise_not" and call.type.bits == 1:
+            # Written as ~, which is never false of an OpenCL bool.
+            return "Halide negates conditions wrongly for OpenCL"
     return None
 
 
