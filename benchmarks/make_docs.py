@@ -1,0 +1,238 @@
+"""Write ``docs/benchmarks.md`` from the results: what was measured, on what, against which goal."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+
+# What each figure is to be: at least (>=) or at most (<=) so much.
+GOALS = {
+    "halide_coverage": {"failures": "<= 0"},
+    "halide_host": {
+        "oneshot_vs_best_peer": ">= 1.0",
+        "top_vs_best_peer": ">= 1.25",
+        "top_vs_best_peer_min": ">= 0.8",
+        "top_vs_hand": ">= 1.0",
+    },
+    "halide_search": {
+        "max_seconds": "<= 2",
+        "max_memory_mb": "<= 500",
+        "vs_adams2019": "<= 0.1",
+        "vs_anderson2021": "<= 0.1",
+        "tilings_per_second": ">= 200000",
+    },
+    "halide_cuda_static": {
+        "failures": "<= 0",
+        "launch_mismatches": "<= 0",
+        "spill_bytes": "<= spill_bytes_anderson2021",
+    },
+    "tuning_spaces": {
+        "mm_gpu_seconds": "<= 0.2",
+        "mm_gpu_memory_mb": "<= 50",
+        "max_seconds_other": "<= 0.1",
+    },
+    "tuning_overhead": {"ms_at_60": "<= 30", "ms_at_200": "<= 80"},
+    "tuning_quality": {
+        "vs_best_peer_at_20": ">= 1.0",
+        "vs_best_peer_at_40": ">= 1.0",
+        "vs_best_peer_at_60": ">= 1.0",
+        "vs_best_peer_at_120": ">= 1.0",
+        "vs_best_peer_at_60_low": ">= 1.0",
+        "evals_to_95_vs_best_peer": "<= 0.5",
+        "conv_median_evals_to_90": "<= 60",
+    },
+    "tuning_parallel": {"wall_ratio": "<= 0.25"},
+}
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make docs` from `benchmarks/results/`; do not edit. `make bench NAME=halide_host`
+runs one again (`ARGS='--only harris'` a part of it). Ratios of times are the median of the
+quotients within interleaved rounds; peers run in processes of their own, with limits, and one
+that fails counts as absent for that program.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    paths = sorted((HERE / "results").glob("*.json"))
+    parts = [INTRODUCTION]
+    parts += [
+        section(json.loads(path.read_text()), path.stem)
+        for path in paths
+        if not path.stem.endswith("-partial")
+    ]
+    PAGE.write_text("\n".join(parts))
+    print(f"written: {PAGE.relative_to(HERE.parent)}")
+
+
+def section(result: dict[str, Any], stem: str) -> str:
+    """One benchmark's part of the page."""
+    name = result["name"]
+    lines = [f"## {stem}", "", about(name), "", facts(result), ""]
+    goals = GOALS.get(name, {})
+    rows = [
+        [f"`{key}`", shown(value), goals.get(key, ""), verdict(value, goals.get(key), result)]
+        for key, value in result["summary"].items()
+    ]
+    lines += [table(["figure", "value", "goal", ""], rows), ""]
+    details = DETAILS.get(name, scalar_rows)(result["rows"])
+    if details:
+        lines += ["<details><summary>Every case</summary>", "", details, "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def about(name: str) -> str:
+    """What the script says that it measures."""
+    for folder in (HERE, HERE / "gpu"):
+        script = folder / f"{name}.py"
+        if script.exists():
+            return ast.get_docstring(ast.parse(script.read_text())) or ""
+    return ""
+
+
+def facts(result: dict[str, Any]) -> str:
+    """When, where and with what."""
+    machine = result["machine"]
+    if isinstance(machine, dict):
+        machine = machine.get("processor") or machine.get("name") or str(machine)
+    else:
+        machine = machine.split(", ", 1)[-1]  # without the computer's name
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return f"{result['date'][:10]}, {machine}; {versions}."
+
+
+def verdict(value: Any, goal: str | None, result: dict[str, Any]) -> str:
+    """Whether a figure is as it is to be."""
+    if goal is None or not isinstance(value, int | float):
+        return "" if goal is None else "unknown"
+    relation, wanted = goal.split()
+    bound = result["summary"].get(wanted)
+    limit = float(bound if bound is not None else wanted)
+    met = value >= limit if relation == ">=" else value <= limit
+    return "met" if met else "**missed**"
+
+
+def shown(value: Any) -> str:
+    """A value as text: three significant digits, large numbers in full."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {shown(part)}" for key, part in value.items()) or "–"
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; all columns but the first are right-aligned."""
+    rule = ["---", *("--:" for _ in headings[1:])]
+    lines = [list(headings), rule, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def scalar_rows(rows: list[dict[str, Any]], most: int = 60) -> str:
+    """The rows' plain fields; none where there are too many rows to read."""
+    if not rows or len(rows) > most:
+        return ""
+    keys = [
+        key for key in rows[0] if all(not isinstance(row.get(key), dict | list) for row in rows)
+    ]
+    return table(keys, [[shown(row.get(key)) for key in keys] for row in rows])
+
+
+def host_rows(rows: list[dict[str, Any]]) -> str:
+    """Milliseconds of every schedule, and the ratios with their intervals."""
+    labels = list(dict.fromkeys(label for row in rows for label in row["entries"]))
+
+    def cell(entry: dict[str, Any] | None) -> str:
+        if entry is None:
+            return "–"
+        if entry["status"] != "ok":
+            return entry["status"].replace("_", " ")
+        return f"{1e3 * entry['seconds']:.3g}"
+
+    def ratio(row: dict[str, Any], name: str) -> str:
+        if row.get(name) is None:
+            return "–"
+        low, high = row[f"{name}_interval"]
+        return f"{row[name]:.2f} ({low:.2f} to {high:.2f})"
+
+    ratios = {
+        "one shot / best peer": "oneshot_vs_best_peer",
+        "top / best peer": "top_vs_best_peer",
+        "top / hand": "top_vs_hand",
+    }
+    return table(
+        ["milliseconds", *labels, *ratios],
+        [
+            [
+                row["program"],
+                *(cell(row["entries"].get(label)) for label in labels),
+                *(ratio(row, name) for name in ratios.values()),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def search_rows(rows: list[dict[str, Any]]) -> str:
+    """CPU seconds of every search."""
+
+    def cell(peer: dict[str, Any]) -> str:
+        if peer["status"] != "ok":
+            return peer["status"].replace("_", " ")
+        return f"{peer['cpu_seconds']:.3g}"
+
+    host, cuda = list(rows[0]["host_peers"]), list(rows[0]["cuda_peers"])
+    return table(
+        ["CPU seconds", "ours, host", *host, "ours, CUDA", *(f"{p}, CUDA" for p in cuda), "MB"],
+        [
+            [
+                row["program"],
+                shown(row["host"]["cpu_seconds"]),
+                *(cell(row["host_peers"][p]) for p in host),
+                shown(row["cuda"]["cpu_seconds"]),
+                *(cell(row["cuda_peers"][p]) for p in cuda),
+                f"{max(row['host']['peak_mb'], row['cuda']['peak_mb']):.0f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def coverage_rows(rows: list[dict[str, Any]]) -> str:
+    """The status of every check."""
+    cases = list(dict.fromkeys(case for row in rows for case in row["cases"]))
+    return table(
+        ["pipeline", *cases],
+        [
+            [
+                row["program"],
+                *(row["cases"].get(c, {}).get("status", "–").replace("_", " ") for c in cases),
+            ]
+            for row in rows
+        ],
+    )
+
+
+DETAILS = {
+    "halide_host": host_rows,
+    "halide_search": search_rows,
+    "halide_coverage": coverage_rows,
+}
+
+
+if __name__ == "__main__":
+    main()
