@@ -77,12 +77,8 @@ def _algorithm(width: int, height: int) -> SimpleNamespace:
     row, column, cross = (near[d][x, y] + green[x, y] for d in ("row", "column", "cross"))
     red, blue = hl.Func("red"), hl.Func("blue")
     own = bounded[x, y]
-    red[x, y] = hl.select(
-        even_x & even_y, row, odd_x & odd_y, column, even_x & odd_y, cross, own
-    )
-    blue[x, y] = hl.select(
-        even_x & even_y, column, odd_x & odd_y, row, odd_x & even_y, cross, own
-    )
+    red[x, y] = hl.select(even_x & even_y, row, odd_x & odd_y, column, even_x & odd_y, cross, own)
+    blue[x, y] = hl.select(even_x & even_y, column, odd_x & odd_y, row, odd_x & even_y, cross, own)
     output = hl.Func("output")
     output[x, y, c] = hl.mux(c, [red[x, y], green[x, y], blue[x, y]])
 

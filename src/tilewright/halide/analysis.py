@@ -158,9 +158,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slop
     loads: dict[object, Load] = {}
     seen: set[int] = set()
     stack: list[Expr] = list(roots)
-    for arg in stage.args:
-        if depends[id(arg)][1]:
-            stack.append(arg)
+    stack += [arg for arg in stage.args if depends[id(arg)][1]]
     while stack:
         node = stack.pop()
         if id(node) in seen or isinstance(node, Const | Variable):
