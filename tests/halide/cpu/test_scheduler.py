@@ -1,0 +1,129 @@
+"""The CPU scheduler: whatever it proposes is legal and computes what was asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+from tilewright.halide.apply import apply
+from tilewright.halide.binding import bind, deserialize
+from tilewright.halide.cpu.scheduler import schedule_cpu
+from tilewright.halide.inputs import describe_inputs
+from tilewright.halide.legality import check
+from tilewright.halide.naive import naive_schedule
+from tilewright.halide.schedule import Schedule
+from tilewright.halide.source import load
+from tilewright.machines import CpuMachine
+from tilewright.machines.cpu import Cache
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+HOST = hl.get_host_target()
+MACHINE = CpuMachine(
+    "test",
+    "x86-64",
+    4,
+    ("avx2",),
+    256,
+    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
+)
+
+
+def stencils(width: int, height: int) -> hl.Func:
+    """Two stencils, a reduction read point by point, and a short dimension."""
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    image.set_estimates([(0, width + 4), (0, height + 4), (0, 3)])
+    x, y, c = hl.vars("x y c")
+    r = hl.RDom([(0, 3), (0, 3)], "r")
+    blurred, gray, output = hl.Func("blurred"), hl.Func("gray"), hl.Func("output")
+    gray[x, y] = image[x, y, 0] * 0.25 + image[x, y, 1] * 0.5 + image[x, y, 2] * 0.25
+    blurred[x, y] = 0.0
+    blurred[x, y] += gray[x + r.x, y + r.y]
+    wide = hl.Func("wide")
+    wide[x, y] = blurred[x, y] + blurred[x + 1, y + 1] + blurred[x + 2, y]
+    output[x, y, c] = hl.select(c == 0, wide[x, y], wide[x, y] * image[x, y, c])
+    output.set_estimates([(0, width), (0, height), (0, 3)])
+    return output
+
+
+def scan_and_histogram(width: int, height: int) -> hl.Func:
+    """A scatter, a scan over it, and a gather through both."""
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    image.set_estimates([(0, width), (0, height)])
+    x, y, i = hl.vars("x y i")
+    r = hl.RDom([(0, width), (0, height)], "r")
+    histogram, cdf, output = hl.Func("histogram"), hl.Func("cdf"), hl.Func("output")
+    histogram[i] = hl.u32(0)
+    histogram[hl.i32(image[r.x, r.y])] += hl.u32(1)
+    b = hl.RDom([(1, 255)], "b")
+    cdf[i] = histogram[i]
+    cdf[b.x] = cdf[b.x - 1] + histogram[b.x]
+    output[x, y] = cdf[hl.i32(image[x, y])] + hl.u32(x)
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
+def transposing(width: int, height: int) -> hl.Func:
+    """Reads a Func along the other dimension."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    image.set_estimates([(0, height), (0, width)])
+    x, y = hl.vars("x y")
+    root, output = hl.Func("root"), hl.Func("output")
+    root[x, y] = hl.sqrt(image[x, y] + 1.0)
+    output[x, y] = root[y, x] + root[y, x] * 0.5
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
+def run(algorithm: Any, schedule: Schedule) -> list[np.ndarray]:
+    inputs = describe_inputs(algorithm)
+    live = deserialize(algorithm.serialized, inputs)
+    apply(schedule, algorithm, live.pipeline, same_bytes=True)
+    outputs = bind(live, inputs, HOST)
+    live.pipeline.realize(outputs if len(outputs) > 1 else outputs[0], HOST)
+    return [np.array(np.asarray(output)) for output in outputs]
+
+
+@pytest.mark.parametrize("size", [(128, 96), (67, 45)], ids=str)
+@pytest.mark.parametrize("build", [stencils, scan_and_histogram, transposing])
+def test_every_candidate_is_legal_and_right(build: Any, size: tuple[int, int]) -> None:
+    algorithm = load(build(*size))
+    expected = run(algorithm, naive_schedule(algorithm, "host"))
+    planned = schedule_cpu(algorithm, MACHINE, k=4)
+    assert planned
+    assert len({p.schedule for p in planned}) == len(planned)
+    for candidate in planned:
+        assert check(candidate.schedule, algorithm) == []
+        for got, want in zip(run(algorithm, candidate.schedule), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def test_the_first_is_expected_to_be_at_least_as_fast_as_no_fusion() -> None:
+    algorithm = load(stencils(1536, 2560))
+    planned = schedule_cpu(algorithm, MACHINE, k=9)
+    assert planned[0].cost <= min(p.cost for p in planned) * 1.05
+
+
+def test_the_same_pipeline_always_gets_the_same_schedule() -> None:
+    first = schedule_cpu(load(stencils(512, 512)), MACHINE)[0].schedule
+    again = schedule_cpu(load(stencils(512, 512)), MACHINE)[0].schedule
+    assert first.funcs == again.funcs
+
+
+def test_a_reduction_is_computed_in_its_readers_innermost_block() -> None:
+    sys.path.insert(0, str(EXAMPLES))
+    from conv_layer import SMALL, conv_layer
+
+    algorithm = load(conv_layer(**SMALL))
+    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
+    reader = algorithm.funcs[by_name["conv"].compute.func].name
+    assert reader.startswith("relu")
+    loops = by_name["conv"].stages[1].loops
+    mapped = [loop.mapping for loop in loops]
+    assert mapped[0] == "vectorized"
+    assert mapped.index("unrolled") < [loop.name[0] for loop in loops].index("r")
