@@ -1,5 +1,6 @@
 """Small pipelines to schedule, one of every kind, and what tests do with them."""
 
+import functools
 import os
 import re
 import traceback
@@ -134,8 +135,12 @@ def normalised(text):
 LOW, SIZE = -150, 500
 
 
+@functools.cache
 def pixels(kind):
-    """An image that is large enough for whatever a schedule reads."""
+    """An image that is large enough for whatever a schedule reads.
+
+    Cached, because a ``halide.Buffer`` does not keep the array alive that it is made of.
+    """
     rows, columns = np.mgrid[LOW : LOW + SIZE, LOW : LOW + SIZE]
     return np.ascontiguousarray((rows * 7 + columns * 13 + rows * columns % 29) % 251).astype(kind)
 

@@ -204,9 +204,9 @@ def _nest(
         emit("atomic")
     if nest.single_thread:
         # As Halide's gpu_single_thread, whose automatic names may be taken in the pipeline.
-        for loop in (THREAD, BLOCK):
+        for name in (THREAD, BLOCK):
             tail = EnumRef("TailStrategy", "GuardWithIf")
-            emit("split", Outermost(), Outermost(), LoopRef(entry.func, stage, loop), 1, tail)
+            emit("split", Outermost(), Outermost(), LoopRef(entry.func, stage, name), 1, tail)
         emit("gpu_blocks", LoopRef(entry.func, stage, BLOCK))
         emit("gpu_threads", LoopRef(entry.func, stage, THREAD))
     for mapping, method in _TOGETHER.items():
