@@ -190,4 +190,5 @@ def _next_to_nothing(summary: StageSummary) -> bool:
     costly = sum(op.count for op in summary.ops if op.name not in CHEAP)
     if len(summary.loads) <= 1:
         return costly <= TRIVIAL_OPS and summary.arithmetic <= 12.0
-    return len(summary.loads) == 2 and summary.arithmetic <= 2.0
+    callees = {load.callee for load in summary.loads}
+    return len(summary.loads) == len(callees) == 2 and summary.arithmetic <= 2.0
