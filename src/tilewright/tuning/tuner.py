@@ -162,7 +162,8 @@ class Tuner:
     def _initial(self) -> int:
         if self.settings.initial is not None:
             return self.settings.initial
-        return min(10, len(self._encoder.labels) + 1)
+        varying = {label.partition(" ")[0] for label in self._encoder.labels}
+        return min(10, len(varying) + 1)
 
     def _bias(self) -> Any:
         """The logarithm of the user's prior at codes, tempered as evidence comes in."""
