@@ -49,15 +49,16 @@ class Policy:
     """What distinguishes the searches whose results compete (see `POLICIES`).
 
     `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
-    windows, `unprotected` also those over inputs that are not clamped (Halide may then ask
-    for a few more rows of input). `memory_weight` makes traffic dearer, `block` takes the
-    so-many-th best register block of reductions, `transposed` stores intermediate Funcs with
-    their second dimension innermost.
+    windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
+    them over inputs that are not clamped (Halide may then ask for a few more rows of input).
+    `memory_weight` makes traffic dearer, `block` takes the so-many-th best register block of
+    reductions, `transposed` stores intermediate Funcs with their second dimension innermost.
     """
 
     inline_bias: float = 1.0
     fuse: bool = True
     slide: bool = True
+    always_slide: bool = False
     unprotected: bool = False
     memory_weight: float = 1.0
     block: int = 0
@@ -238,7 +239,10 @@ class Planner:
         options: list[tuple[tuple[int, ...], int | None]] = [(o, None) for o in orders]
         slide = fused and self.policy.slide
         if slide and (self.policy.unprotected or _inputs_protected(costs, group)):
-            options += [(orders[0], d) for d in slidable(costs, group)]
+            sliding_dims = slidable(costs, group)
+            if sliding_dims and self.policy.always_slide:
+                options = []
+            options += [(orders[0], d) for d in sliding_dims]
         for order, sliding in options:
             found = costs.costs(group, tiles, order, sliding)
             self.tilings += len(tiles)
@@ -538,7 +542,7 @@ def schedule_with(
 
 POLICIES = (
     Policy(),
-    Policy(unprotected=True),
+    Policy(unprotected=True, always_slide=True),
     Policy(memory_weight=3.0),
     Policy(block=1),
     Policy(inline_bias=2.0),
