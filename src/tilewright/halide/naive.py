@@ -41,16 +41,21 @@ def naive_schedule(
     """
     gpu = machine if isinstance(machine, GpuMachine) else None
     large = _too_large(algorithm)
+    memoized = frozenset(func.name for func in algorithm.funcs if func.memoized)
     funcs = []
     for i, func in enumerate(algorithm.funcs):
-        if func.fixed or func.scheduled:
+        if func.memoized or func.scheduled:
+            continue
+        if func.extern is not None:
+            # In so many words: Halide crashes on kernels that read one which is at root by default.
+            funcs.append(FuncSchedule(i, ROOT, ROOT))
             continue
         if func.name in large or _is_alias(func, algorithm):
             funcs.append(FuncSchedule(i, INLINE, INLINE))
             continue
         stages: tuple[StageSchedule, ...] = ()
         if is_gpu(target) and not (
-            gpu is not None and any(host_only(stage, func, gpu) for stage in func.stages)
+            gpu is not None and any(host_only(stage, func, gpu, memoized) for stage in func.stages)
         ):
             stages = tuple(_kernel(func, stage) for stage in func.stages)
         funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))

@@ -63,7 +63,7 @@ def assert_right(algorithm, schedule):
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("mode", ["nested", "overlapped", "none"])
-@pytest.mark.parametrize("name", ["harris", "unsharp", "matmul"])
+@pytest.mark.parametrize("name", ["harris", "matmul"])
 def test_all_modes_compute_the_right_thing(name, mode):
     algorithm = example(name)
     (planned,) = schedule_gpu(algorithm, SMALL_GPU, mode=mode)
@@ -164,5 +164,5 @@ def test_missing_estimates_are_named():
     f[x] = x
     algorithm = load(f, estimates={"f": [(0, 10)]})
     blank = replace(algorithm, funcs=tuple(replace(g, estimates={}) for g in algorithm.funcs))
-    with pytest.raises(TilewrightError, match=r"f\.x"):
+    with pytest.raises(TilewrightError, match=r"f(\$\d+)?\.x"):
         schedule_gpu(blank, gpu("a100"))

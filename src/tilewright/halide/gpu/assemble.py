@@ -43,11 +43,12 @@ def assemble(
             if stage.kind != "nothing":
                 reports.append(_report(stage, options.any_size))
     placed = {entry.func for entry in entries}
+    # Halide crashes on a kernel that reads an extern Func which is not at root in so many words.
     # Of what an extern stage reads, nobody says how much is wanted: it stays on the host.
     entries += [
         FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
         for func in view.funcs
-        if not (func.fixed or func.scheduled or algorithm.order[func.name] in placed)
+        if not (func.memoized or func.scheduled or algorithm.order[func.name] in placed)
     ]
     entries.sort(key=lambda e: e.func)
     target = machine.halide_target
