@@ -17,7 +17,14 @@ from tilewright.halide.measuring import Session, Source, Variant
 from tilewright.halide.peers import CPU_SECONDS, MEMORY_BYTES, PeerSchedule, peers, run_peers
 from tilewright.halide.planning import Fusion, naive, plan
 from tilewright.halide.result import Result
-from tilewright.halide.session import TOP_K, Budget, conclude_top, open_session, with_inputs
+from tilewright.halide.session import (
+    TOP_K,
+    Budget,
+    conclude_top,
+    open_session,
+    with_inputs,
+    with_profile,
+)
 from tilewright.halide.task import Machine, Task, make_task
 from tilewright.halide.top import NAIVE, Outcome, Watch, early_end, measure_top
 from tilewright.measure import Finals, Measurement
@@ -116,16 +123,16 @@ def compare(
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
+    values, contents = split_inputs(inputs)
     task = make_task(
         pipeline,
         target=target,
         machine=machine,
-        estimates=estimates,
+        estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
         name=name,
     )
     task.must_run("comparing")
-    task, contents = with_inputs(task, inputs)
     watch.enter("searching")
     planned = plan(task, k=k or TOP_K, fusion=fusion)
     budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
@@ -145,6 +152,7 @@ def compare(
         same = planned[0].schedule == result.schedule
         field_ = [baseline, *others.values(), *([] if same else [oneshot]), ours]
         finals = compare_finally(session, field_, watch, outcome)
+        result = with_profile(session, result, watch)
     entries = _entries(finals, [NAIVE, HAND, *searched, ONESHOT, OURS], searched, same)
     measured = {e.label: e.measurement for e in entries if e.ok}
     result = replace(

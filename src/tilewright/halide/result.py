@@ -27,7 +27,8 @@ class Result:
     `schedule` is the one chosen, as data; `apply`, `to_python`, `to_cpp` and `to_json` are ways
     to use it. `measurement` is what it was measured at, None where nothing was run, and
     `verified` is None then, else whether its answers were right. `tried` has every schedule
-    that was planned, in the order of the model.
+    that was planned, in the order of the model, and `group_seconds` the time measured of each
+    group.
     """
 
     task: Task = field(repr=False)
@@ -38,7 +39,7 @@ class Result:
     naive: Measurement | None = field(default=None, repr=False)
     tried: tuple[Tried, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
-    group_seconds: Mapping[str, float] = field(default_factory=dict, repr=False, hash=False)
+    group_seconds: tuple[float | None, ...] = field(default=(), repr=False)
     comparison: tuple[Bar, ...] = field(default=(), repr=False)
     facts: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
@@ -84,7 +85,7 @@ class Result:
                 measurement=t.measurement,
                 verified=t.measurement.verified if t.measurement is not None else None,
                 notes=(t.note,) if t.note else (),
-                group_seconds={},
+                group_seconds=(),
                 comparison=(),
             )
             for t in ranked
@@ -147,7 +148,8 @@ class Result:
         )
         if self.group_seconds:
             rows = tuple(
-                replace(row, measured=self.group_seconds.get(row.name)) for row in report.groups
+                replace(row, measured=seconds)
+                for row, seconds in zip(report.groups, self.group_seconds, strict=True)
             )
             report = replace(report, groups=rows)
         if path is not None:

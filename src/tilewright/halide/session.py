@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.estimates import with_estimates
 from tilewright.halide.measuring import Session, Variant, machine_key
 from tilewright.halide.planned import PlannedSchedule
 from tilewright.halide.planning import Fusion, naive, plan
+from tilewright.halide.profiling import group_seconds, profile
 from tilewright.halide.result import Result
 from tilewright.halide.task import Machine, Task, make_task
 from tilewright.halide.top import (
     Outcome,
     Tried,
     Watch,
+    early_end,
     limits,
     measure_top,
     timing,
@@ -140,15 +141,15 @@ def schedule(
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
+    values, contents = split_inputs(inputs)
     task = make_task(
         pipeline,
         target=target,
         machine=machine,
-        estimates=estimates,
+        estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
         name=name,
     )
-    task, contents = with_inputs(task, inputs)
     watch.enter("searching")
     searching = time.process_time()
     planned = plan(task, k=k or (TOP_K if mode == "top" else 1), fusion=fusion)
@@ -174,22 +175,35 @@ def schedule(
             watch=watch,
             naive=Variant(naive(task), target=task.target),
         )
-    return conclude_top(task, outcome, facts)
+        return with_profile(session, conclude_top(task, outcome, facts), watch)
 
 
-def with_inputs(task: Task, inputs: Mapping[str, Any] | None) -> tuple[Task, dict[str, Any]]:
-    """The task with the scalars among `inputs` as its values, and the contents of buffers."""
-    scalars = {p.name for p in task.algorithm.parameters if not p.is_buffer}
-    given = dict(inputs or {})
-    values = {name: _plain(given.pop(name)) for name in scalars & set(given)}
-    if values:
-        task = replace(task, algorithm=with_estimates(task.algorithm, values))
-    return task, given
+def with_profile(session: Session, result: Result, watch: Watch) -> Result:
+    """The result with the time measured of each of its groups, where there is time for it."""
+    groups = result.planned.groups
+    if result.seconds is None or not groups:
+        return result
+    if len(groups) == 1:
+        return replace(result, group_seconds=(result.seconds,))
+    watch.enter("measuring the groups")
+    shares: dict[str, float] = {}
+    with early_end():
+        shares = profile(session, Variant(result.schedule, target=result.task.target))
+    seconds = group_seconds(result.planned, shares, result.seconds)
+    return replace(result, group_seconds=seconds)
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy scalar or an array of one element as a number."""
-    return value.item() if hasattr(value, "item") else value
+def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of scalars and the contents of buffers among `inputs`."""
+    values, contents = {}, {}
+    for name, given in (inputs or {}).items():
+        if isinstance(given, int | float):
+            values[name] = given
+        elif getattr(given, "shape", None) == ():  # of NumPy
+            values[name] = given.item()
+        else:
+            contents[name] = given
+    return values, contents
 
 
 @contextmanager
