@@ -22,7 +22,7 @@ from tilewright.halide.session import (
     Budget,
     conclude_top,
     open_session,
-    with_inputs,
+    split_inputs,
     with_profile,
 )
 from tilewright.halide.task import Machine, Task, make_task
