@@ -153,7 +153,7 @@ def compare(
         field_ = [baseline, *others.values(), *([] if same else [oneshot]), ours]
         finals = compare_finally(session, field_, watch, outcome)
         result = with_profile(session, result, watch)
-    entries = _entries(finals, [NAIVE, HAND, *searched, ONESHOT, OURS], searched, same)
+    entries = _entries(finals, [NAIVE, HAND, *searched, OURS, ONESHOT], searched, same)
     measured = {e.label: e.measurement for e in entries if e.ok}
     result = replace(
         result,
@@ -289,5 +289,5 @@ def _bar(entry: Entry) -> Bar:
         entry.high,
         entry.status,
         entry.message,
-        ours=entry.label == OURS,
+        ours=entry.label in (OURS, ONESHOT),
     )
