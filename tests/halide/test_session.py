@@ -15,6 +15,7 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.halide import session
 from tilewright.halide.estimates import MissingEstimatesError
+from tilewright.halide.measuring import Problem
 from tilewright.halide.naive import naive_schedule
 from tilewright.halide.planned import PlannedSchedule
 from tilewright.halide.schedule import (
@@ -29,6 +30,7 @@ from tilewright.halide.schedule import (
 from tilewright.halide.schedule_json import from_json
 from tilewright.halide.source import ScheduledError
 from tilewright.halide.task import make_task
+from tilewright.measure import Candidate
 from tilewright.records import Records
 
 WIDTH, HEIGHT = 200, 90
@@ -284,3 +286,43 @@ def test_a_top_run_that_is_killed_resumes(tmp_path):
     assert sum(t.recorded for t in result.tried) >= told
     with Records(store) as records:
         assert [r.id for r in records.query()][: len(kept)] == kept
+
+
+def with_rows_split(task, factor):
+    """The naive schedule but for the output's rows, which go by pairs or more."""
+    naive = naive_schedule(task.algorithm)
+    loops = (ScheduledLoop("v0"), ScheduledLoop("in"), ScheduledLoop("out"))
+    stage = StageSchedule((Split("v1", "out", "in", factor, "guard_with_if"),), loops)
+    funcs = (*naive.funcs[:2], FuncSchedule(2, ROOT, ROOT, stages=(stage,)))
+    return PlannedSchedule(Schedule(naive.algorithm, "host", funcs), (), 0.0)
+
+
+def test_candidates_that_misbehave_are_recorded_and_the_run_goes_on(tmp_path, monkeypatch):
+    specimens = os.path.join(os.path.dirname(__file__), "..", "measure", "specimens.py")
+    misbehave = {"schedule 1": "Segfault", "schedule 2": "SpinInBuild", "schedule 3": "Allocate"}
+    honest = Problem.candidate
+
+    def candidate(problem, variant):
+        if variant.name in misbehave:
+            return Candidate(f"{specimens}:{misbehave[variant.name]}", None, variant.name)
+        return honest(problem, variant)
+
+    monkeypatch.setattr(Problem, "candidate", candidate)
+    plans = lambda task, **_: [with_rows_split(task, factor) for factor in (2, 3, 4, 5)]  # noqa: E731
+    monkeypatch.setattr(session, "plan", plans)
+    store = tmp_path / "records"
+    result = tilewright.schedule(
+        blur(), mode="top", records=store, candidate_time=4, candidate_memory=600 << 20
+    )
+    assert [t.measurement.status for t in result.tried] == [
+        "crashed",
+        "timeout",
+        "out_of_memory",
+        "ok",
+    ]
+    assert result.verified is True
+    assert result.schedule == result.tried[3].planned.schedule
+    assert "3 of 4 schedules failed: 1 crashed, 1 timeout, 1 out of memory." in result.notes
+    with Records(store) as records:
+        kept = {r.measurement.status for r in records.query()}
+    assert kept == {"crashed", "timeout", "out_of_memory", "ok"}
