@@ -108,3 +108,13 @@ def test_atomic_additions(kind, update, dims, cuda, opencl):
     func, stage = summed(kind, update, dims)
     assert can_be_atomic(func, stage, CUDA) == cuda
     assert can_be_atomic(func, stage, OPENCL) == opencl
+
+
+def test_what_halide_gets_wrong_in_opencl_stays_on_the_host():
+    bits = hl.u32(x)
+    for value in (hl.popcount(bits), hl.count_leading_zeros(bits), hl.count_trailing_zeros(bits)):
+        assert "for OpenCL" in why(value, OPENCL)
+        assert why(value, CUDA) is None
+    assert "conditions wrongly" in why(hl.select(~(x > 5), 1, 2), OPENCL)
+    assert why(hl.select(~(x > 5), 1, 2), CUDA) is None
+    assert why(~hl.i32(x), OPENCL) is None
