@@ -29,6 +29,8 @@ PROGRAMS = (
     "bilateral_grid camera_pipe harris histogram iir_blur interpolate local_laplacian max_filter "
     "unsharp nl_means stencil_chain lens_blur matmul conv_layer bgu depthwise_conv demosaic blur"
 ).split()
+# CPU seconds that an autoscheduler may take.
+PEER_SECONDS = 120.0
 ALL_PROGRAMS = [*PROGRAMS, "fft"]
 
 
@@ -119,25 +121,30 @@ class Pieces:
         return piece
 
 
-def peer_schedules(pieces: Pieces, task: Any, inputs: Any) -> dict[str, Any]:
+def peer_schedules(
+    pieces: Pieces, task: Any, inputs: Any, cpu_seconds: float = PEER_SECONDS
+) -> dict[str, Any]:
     """What Halide's autoschedulers make of a pipeline, by name: `PeerSchedule` each."""
     from tilewright.halide.peers import PeerSchedule, peers, run_peers
 
     found = {}
     for peer in peers(task.target, task.machine):
-        told = hashlib.sha256(
-            repr((task.target, sorted(peer.parameters.items()), task.algorithm.digest)).encode()
-        ).hexdigest()[:12]
+        told: list[Any] = [task.target, sorted(peer.parameters.items()), task.algorithm.digest]
+        if cpu_seconds != PEER_SECONDS:
+            told.append(cpu_seconds)
+        key = hashlib.sha256(repr(tuple(told)).encode()).hexdigest()[:12]
 
         def search(peer: Any = peer) -> dict[str, Any]:
             # Each alone on the machine, so that its CPU time is its own.
-            (schedule,) = run_peers(task.algorithm, inputs, [peer], target=task.target)
+            (schedule,) = run_peers(
+                task.algorithm, inputs, [peer], target=task.target, cpu_seconds=cpu_seconds
+            )
             data = dataclasses.asdict(dataclasses.replace(schedule, peer=None))
             if schedule.serialized is not None:
                 data["serialized"] = base64.b64encode(schedule.serialized).decode()
             return data
 
-        data = pieces.get(f"{task.name}-{slug(peer.name)}-{told}", search)
+        data = pieces.get(f"{task.name}-{slug(peer.name)}-{key}", search)
         if data["serialized"] is not None:
             data["serialized"] = base64.b64decode(data["serialized"])
         found[peer.name] = PeerSchedule(**{**data, "peer": peer})

@@ -41,7 +41,7 @@ def measure(name: str, args: argparse.Namespace, peers: common.Pieces) -> dict[s
             remeasure=args.fresh,
         ) as session,
     ):
-        searched = common.peer_schedules(peers, task, session.inputs)
+        searched = common.peer_schedules(peers, task, session.inputs, args.peer_time)
         outcome = measure_top(session, planned, target=task.target, watch=Watch(None))
         best = outcome.best
         variants = [peer_variant(s, task.target) for s in searched.values() if s.serialized]
@@ -139,6 +139,12 @@ def main() -> None:
     parser = common.arguments(__doc__.splitlines()[0], common.PROGRAMS)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of rounds, a program")
     parser.add_argument("--candidate-time", type=float, default=120.0, help="limit of a build")
+    parser.add_argument(
+        "--peer-time",
+        type=float,
+        default=common.PEER_SECONDS,
+        help="CPU seconds of an autoscheduler (less than the default is for a quick look only)",
+    )
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_host", args.fresh)
     peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
