@@ -47,6 +47,18 @@ class TooLarge(Exception):
     """Inlining would blow an expression up beyond the limit given."""
 
 
+def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
+    """What a choice comes to whose index is a literal: a channel that was asked for by number.
+
+    The compiler settles it likewise, so that the other alternatives cost nothing.
+    """
+    if node.name == "mux" and len(args) > 1 and isinstance(args[0], Const):
+        index = args[0].value
+        if isinstance(index, int) and node.type.lanes == 1:
+            return args[1 + index] if 0 <= index < len(args) - 1 else args[-1]
+    return None
+
+
 class Rewriter:
     """Replaces variables and inlines calls, sharing all work between call sites.
 
@@ -90,6 +102,9 @@ class Rewriter:
         self._made += 1
         if self._made > self._limit:
             raise TooLarge
+        chosen = _settled(node, args)
+        if chosen is not None:
+            return chosen
         if isinstance(node, Op):
             return self._interner.op(node.name, args, node)
         callee = self._bodies(node.name) if node.kind == "func" else None

@@ -4,8 +4,8 @@ import pytest
 from tilewright.halide.gpu.packing import Allocation, packed_bytes
 
 
-def allocation(name, elements, bytes_, first, last):
-    return Allocation(name, np.array([float(elements)]), bytes_, first, last)
+def allocation(name, elements, bytes_, first, last, constant=True):
+    return Allocation(name, np.array([float(elements)]), bytes_, first, last, constant)
 
 
 def packed(*items):
@@ -25,6 +25,20 @@ def test_an_allocation_takes_the_place_of_one_that_is_over():
 def test_the_place_of_the_nearest_size_is_taken():
     long_ago = [allocation("a", 100, 4, 0, 0), allocation("b", 10, 4, 0, 0)]
     assert packed(*long_ago, allocation("c", 12, 4, 1, 1)) == (100 + 12) * 4
+
+
+def test_what_differs_from_block_to_block_takes_the_place_freed_last():
+    over = [allocation("a", 12, 4, 0, 0, False), allocation("b", 100, 4, 1, 1, False)]
+    assert packed(*over, allocation("c", 11, 4, 2, 2, False)) == 100 * 4
+    # a is nearer in size, but b's place was freed after it
+    over = [allocation("a", 12, 4, 0, 1, False), allocation("b", 100, 4, 0, 2, False)]
+    assert packed(*over, allocation("c", 200, 4, 3, 3, False)) == (12 + 200) * 4
+
+
+def test_constant_sizes_keep_to_themselves():
+    over = [allocation("a", 12, 4, 0, 1, False), allocation("b", 100, 4, 0, 1)]
+    assert packed(*over, allocation("c", 13, 4, 2, 2, False)) == (13 + 100) * 4
+    assert packed(*over, allocation("c", 13, 4, 2, 2)) == (12 + 100) * 4
 
 
 def test_places_are_measured_in_their_widest_element():

@@ -90,7 +90,9 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
     waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
-    launch = predicted_launch(plan) if plan.kind in ("parallel", "single_thread") else None
+    launch = (
+        predicted_launch(plan, any_size) if plan.kind in ("parallel", "single_thread") else None
+    )
     return GroupReport(
         funcs=(*kernel.members, kernel.output),
         output=kernel.output,

@@ -27,6 +27,9 @@ GLOBAL_BYTES = 64.0 * 1024.0
 # The widest memory transaction that consecutive loads share.
 TRANSACTION_BYTES = 64.0
 OCCUPANCY_THRESHOLD = 0.1
+# What launching a kernel costs beside running it, in loads: the gap between two kernels is some
+# microseconds, in which a GPU moves a few megabytes.
+LAUNCH_COST = 3e6
 # What one thread may need of its 64 registers for members computed inside it; the rest goes to
 # addresses. A reduction keeps its values, an operand a row and a column, and counters.
 REGISTER_WORDS = 50.0
@@ -74,7 +77,7 @@ class Costs:
     def total(self, final: bool) -> Array:
         """The cost: memory weighed by what hides its latency in the final pass only."""
         if not final:
-            return self.arithmetic + self.memory
+            return self.arithmetic + self.memory + LAUNCH_COST
         hiding = np.maximum(self.occupancy * self.active_threads, 1e-9)
         return self.arithmetic + self.memory / hiding
 
@@ -274,14 +277,15 @@ class _Tally:
         callee = group.callee
         if callee in self.nested:
             return
-        if callee != self.kernel.output and callee in self.kernel.members:
-            self.memory = self.memory + count
-            return
         if group.step == 0.0:
             together = np.full(self.n, TRANSACTION_BYTES / group.bytes)
         else:
             together = np.minimum(row, TRANSACTION_BYTES / group.bytes) / max(group.step, 1.0)
             together = np.maximum(together, 1.0)
+        if callee != self.kernel.output and callee in self.kernel.members:
+            # From shared memory, a row of threads at a time as from the cache.
+            self.memory = self.memory + count / together
+            return
         if callee == self.kernel.output:
             # The output's own values, read back by an update definition.
             self.memory = self.memory + count * GLOBAL_COST / together

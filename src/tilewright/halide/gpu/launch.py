@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.halide.bounds import Box, Interval
 from tilewright.halide.gpu.kernel import sizes
-from tilewright.halide.gpu.loops import MAX_BLOCK_DIMS
+from tilewright.halide.gpu.loops import MAX_BLOCK_DIMS, output_tail
 from tilewright.halide.gpu.packing import pack
 from tilewright.halide.gpu.plan import KernelPlan
 from tilewright.halide.gpu.tiling import MAX_THREAD_DIMS
@@ -31,8 +31,8 @@ def block_counts(plan: KernelPlan) -> list[int]:
     ]
 
 
-def predicted_launch(plan: KernelPlan) -> Launch:
-    """The launch at the estimated sizes.
+def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
+    """The launch at the estimated sizes; `any_size` as the schedule was made.
 
     Regions that depend on where a block lies (at borders, or where a coordinate is divided)
     are the largest over all blocks, as Halide's are.
@@ -52,7 +52,7 @@ def predicted_launch(plan: KernelPlan) -> Launch:
         for stage in kernel.working_stages(name):
             for place, d in enumerate(kernel.stage_threads(name, stage)):
                 threads[place] = max(threads[place], spans[d])
-    shared, _ = pack(kernel, boxes, plan.nested, 1)
+    shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
     order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
     blocks = [counts[i] for i in order]
     while len(blocks) > MAX_BLOCK_DIMS:
@@ -60,6 +60,28 @@ def predicted_launch(plan: KernelPlan) -> Launch:
         blocks[-1] *= outer
     blocks += [1] * (MAX_BLOCK_DIMS - len(blocks))
     return Launch(tuple(blocks), tuple(threads), int(shared[0]))
+
+
+def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
+    """The members of which every block allocates a constant number of values.
+
+    Those read at affine coordinates, where all blocks are whole, and that do not grow with a
+    loop that runs whole inside threads: its extent is not known to the compiler.
+    """
+    kernel = plan.kernel
+    if output_tail(kernel, any_size) != "shift_inwards":
+        return frozenset()
+    whole = [i for i in kernel.roles.others if plan.tile[i] > 1]
+    rows = np.array([plan.tile] * (1 + len(whole)), dtype=np.float64)
+    for row, i in enumerate(whole):
+        rows[1 + row, i] -= 1.0
+    boxes = kernel.regions(kernel.block_env(rows))
+    return frozenset(
+        name
+        for name in kernel.exact_members
+        if name in boxes
+        and all(bool(np.all(size == size[0])) for size in sizes(boxes[name], len(rows)))
+    )
 
 
 def largest_regions(plan: KernelPlan) -> dict[str, Box]:

@@ -2,9 +2,10 @@
 
 Halide numbers the barriers of a kernel: every stage that runs over threads is one step. A
 member's allocation lives from the step at which it is first produced to the step that last
-uses it, and an allocation whose life begins after another's has ended may take its place. The
-choice among free places is by size, the nearest first. Places with the widest elements come
-first, and the sum is rounded up to the widest element.
+uses it, and an allocation whose life begins after another's has ended may take its place.
+Among free places an allocation of constant size takes the one nearest in size that is constant
+too, any other the one that was freed last and is not constant. The sum is rounded up to the
+widest element.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Allocation:
-    """One value of one member: `elements` over tilings, of `bytes` each, and its life."""
+    """One value of one member: `elements` over tilings, of `bytes` each, and its life.
+
+    `constant` says that Halide can see that it is equally large in every block.
+    """
 
     name: str
     elements: Array
     bytes: int
     first: int
     last: int
+    constant: bool = True
 
 
 @dataclass
@@ -39,9 +44,11 @@ class _Place:
     name: str
     elements: Array
     bytes: int
+    constant: bool
 
     def insert(self, new: Allocation) -> None:
         self.name = new.name
+        self.constant = self.constant and new.constant
         if new.bytes > self.bytes:
             self.elements = np.maximum(np.floor(self.elements * self.bytes / new.bytes),
                                        new.elements)  # fmt: skip
@@ -68,9 +75,9 @@ def packed_bytes(allocations: Sequence[Allocation], n: int) -> Array:
             if new.first > step:
                 break
             if new.first == step:
-                at = _nearest(places, free, new, probe)
+                at = _choose(places, free, new, probe)
                 if at is None:
-                    places.append(_Place(new.name, new.elements, new.bytes))
+                    places.append(_Place(new.name, new.elements, new.bytes, new.constant))
                 else:
                     places[free.pop(at)].insert(new)
             elif new.last == step - 1:
@@ -85,21 +92,34 @@ def packed_bytes(allocations: Sequence[Allocation], n: int) -> Array:
     return np.ceil(total / widest) * widest
 
 
-def _nearest(places: list[_Place], free: list[int], new: Allocation, probe: int) -> int | None:
+def _choose(places: list[_Place], free: list[int], new: Allocation, probe: int) -> int | None:
+    """Which of the free places is taken, the last one freed being looked at first."""
     best: int | None = None
-    smallest = 0.0
+    smallest: float | None = None
     for at in range(len(free) - 1, -1, -1):
         place = places[free[at]]
-        apart = abs(
-            float(place.elements[probe]) * place.bytes - float(new.elements[probe]) * new.bytes
-        )
-        if best is None or apart < smallest:
-            best, smallest = at, apart
+        if not new.constant:
+            if not place.constant:
+                return at
+            best = at if best is None else best
+        elif place.constant:
+            apart = abs(
+                float(place.elements[probe]) * place.bytes - float(new.elements[probe]) * new.bytes
+            )
+            # A place of unknown size that was seen first is kept.
+            if best is None or (smallest is not None and apart < smallest):
+                best, smallest = at, apart
+        elif best is None:
+            best = at
     return best
 
 
 def allocations(
-    kernel: Kernel, boxes: Mapping[str, Box], nested: Mapping[str, str], n: int
+    kernel: Kernel,
+    boxes: Mapping[str, Box],
+    nested: Mapping[str, str],
+    n: int,
+    constant: frozenset[str],
 ) -> list[Allocation]:
     """What the members at the block's level allocate, with their lives in barrier steps."""
     view = kernel.analysis.view
@@ -126,17 +146,28 @@ def allocations(
             elements = elements * extent
         for value, t in enumerate(view.by_name[name].types):
             label = f"{name}.{value}"
-            result.append(Allocation(label, elements, t.bytes, begins[name], last[name]))
+            life = begins[name], last[name]
+            result.append(Allocation(label, elements, t.bytes, *life, name in constant))
     return result
 
 
 def pack(
-    kernel: Kernel, boxes: Mapping[str, Box], nested: Mapping[str, str], n: int
+    kernel: Kernel,
+    boxes: Mapping[str, Box],
+    nested: Mapping[str, str],
+    n: int,
+    constant: frozenset[str] | None = None,
 ) -> tuple[Array, Mask]:
-    """Shared bytes of a block, and where they are bounded at all."""
+    """Shared bytes of a block, and where they are bounded at all.
+
+    `constant` are the members that are equally large in every block, for all that Halide can
+    see; by default those read at affine coordinates.
+    """
     if not kernel.members:
         return np.zeros(n), np.ones(n, dtype=np.bool_)
-    found = allocations(kernel, boxes, nested, n)
+    if constant is None:
+        constant = kernel.exact_members
+    found = allocations(kernel, boxes, nested, n, constant)
     bounded = np.ones(n, dtype=np.bool_)
     for item in found:
         bounded &= item.elements < HUGE

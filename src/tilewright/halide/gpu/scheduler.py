@@ -22,6 +22,7 @@ from tilewright.halide.gpu.cost import CostModel, Costs
 from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
 from tilewright.halide.gpu.inline import LOAD_COST, choose_inlined
 from tilewright.halide.gpu.kernel import Kernel, iterations
+from tilewright.halide.gpu.launch import predicted_launch
 from tilewright.halide.gpu.loops import output_nest
 from tilewright.halide.gpu.nested import grows_inside_threads, optimize_granularity
 from tilewright.halide.gpu.plan import GroupPlan, KernelPlan, Mode, Options
@@ -40,6 +41,8 @@ MAX_ALONE = 65536.0
 # What each thread of a reduction's consumer may do of the tile in registers.
 REGISTER_TILES = (1, 2, 4, 8)
 MAX_REGISTER_TILE = 32
+# So many tilings may turn out to need too much in some block before a kernel is given up.
+MAX_REFUSALS = 30
 
 
 def schedule_gpu(
@@ -341,9 +344,34 @@ class Search:
         if options.max_threads is not None:
             fewer = legal & (costs.thread_count <= options.max_threads)
             legal = fewer if fewer.any() else legal
-        if not legal.any():
-            return None
-        level, chosen = _pick(costs, legal, final, self.machine.sms)
+        for _ in range(MAX_REFUSALS):
+            if not legal.any():
+                return None
+            level, chosen = _pick(costs, legal, final, self.machine.sms)
+            plan = self._chosen(kernel, costs, chosen, level, nested, final)
+            if not final or self._can_launch(plan, options):
+                return plan
+            legal = legal & (np.arange(len(tiles)) != chosen)
+        return None
+
+    def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
+        """Whether the largest of all blocks fits, not only the one in the middle."""
+        launch = predicted_launch(plan, options.any_size)
+        threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
+        return (
+            threads <= self.machine.max_threads_per_block
+            and launch.shared_bytes <= self.machine.shared_per_block
+        )
+
+    def _chosen(
+        self,
+        kernel: Kernel,
+        costs: Costs,
+        chosen: int,
+        level: int,
+        nested: Mapping[str, str],
+        final: bool,
+    ) -> KernelPlan:
         return KernelPlan(
             kernel,
             "parallel",
