@@ -175,7 +175,8 @@ def schedule(
             watch=watch,
             naive=Variant(naive(task), target=task.target),
         )
-        return with_profile(session, conclude_top(task, outcome, facts), watch)
+        result = conclude_top(task, outcome, facts)
+        return result if outcome.stopped else with_profile(session, result, watch)
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
