@@ -151,7 +151,7 @@ def test_an_update_grows_the_region_of_its_func() -> None:
     reader.set_estimates([(0, 8), (0, 20)])
     analysis = Analysis(View(load(reader)), {}, {})
     box = (Interval(2.0, 3.0), Interval(15.0, 16.0))
-    assert [(i.lo, i.hi) for i in analysis.func_region("scan", box)] == [(2, 3), (0, 19)]
+    assert [(i.lo, i.hi) for i in analysis.func_region(scan.name(), box)] == [(2, 3), (0, 19)]
 
 
 def test_a_box_over_many_tilings_is_each_tilings_box() -> None:
