@@ -61,18 +61,19 @@ class _Image:
 def _rebound(pipeline: Any, inputs: Inputs) -> LivePipeline:
     """The pipeline with its own buffer parameters, and scalars that can be set."""
     serialized, parameters = hl.serialize_pipeline(pipeline, get_params=True)
+    outputs = {func.name() for func in pipeline.outputs()}
+    buffers = {name: p for name, p in parameters.items() if p.is_buffer()}
     wanted = {buffer.name for buffer in inputs.buffers}
-    given = {name for name, parameter in parameters.items() if parameter.is_buffer()}
+    given = {name for name in buffers if name.split(".")[0] not in outputs}
     if given != wanted:
         raise InputError(
             f"the hand-written pipeline reads {', '.join(sorted(given)) or 'nothing'}, the "
             f"pipeline itself {', '.join(sorted(wanted)) or 'nothing'}"
         )
-    images = {name: parameters[name] for name in wanted}
     scalars = {s.name: scalar_param(s) for s in inputs.scalars}
-    both = {**images, **{name: param.parameter() for name, param in scalars.items()}}
+    both = {**buffers, **{name: param.parameter() for name, param in scalars.items()}}
     return LivePipeline(
         hl.deserialize_pipeline(bytes(serialized), both),
-        {name: _Image(parameter) for name, parameter in images.items()},
+        {name: _Image(buffers[name]) for name in wanted},
         scalars,
     )
