@@ -31,7 +31,7 @@ def assemble(
         entries.append(entry)
         done: set[str] = set()
         for stage, nest in zip(kernels, nests, strict=True):
-            extents = _member_extents(stage)
+            extents = _member_extents(stage, options.any_size)
             for name in stage.kernel.members:
                 if name in extents and name not in done:
                     done.add(name)
@@ -56,12 +56,12 @@ def assemble(
     return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
 
 
-def _member_extents(plan: KernelPlan) -> dict[str, list[float]]:
+def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
     """The size of each member's region: a block's, or a thread's where it is nested."""
     kernel = plan.kernel
     if not kernel.members:
         return {}
-    boxes = largest_regions(plan)
+    boxes = largest_regions(plan, any_size)
     tiles = np.array([plan.tile], dtype=np.float64)
     registers = np.array([plan.registers], dtype=np.float64)
     env = kernel.block_env(tiles)

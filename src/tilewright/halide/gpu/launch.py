@@ -44,7 +44,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
     threads = [1] * MAX_THREAD_DIMS
     for place, i in enumerate(kernel.roles.threads):
         threads[place] = plan.tile[i] // plan.registers[i]
-    boxes = largest_regions(plan)
+    boxes = largest_regions(plan, any_size)
     for name in kernel.members:
         if name in plan.nested or name not in boxes:
             continue
@@ -84,7 +84,7 @@ def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
     )
 
 
-def largest_regions(plan: KernelPlan) -> dict[str, Box]:
+def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
     """For each member a box with its largest extents over all blocks."""
     kernel = plan.kernel
     if not kernel.members:
@@ -99,10 +99,13 @@ def largest_regions(plan: KernelPlan) -> dict[str, Box]:
         ]
     at = np.array(rows, dtype=np.float64)
     env = dict(kernel.serial_env)
+    shifted = output_tail(kernel, any_size) == "shift_inwards"
     for i, loop in enumerate(kernel.loops):
         lo = loop.lo + tile[i] * at[:, i]
-        hi = np.minimum(lo + tile[i] - 1.0, loop.lo + loop.extent - 1.0)
-        env[loop.loop.name] = Interval(lo, hi)
+        end = loop.lo + loop.extent - 1.0
+        if shifted:
+            lo = np.minimum(lo, end - tile[i] + 1.0)
+        env[loop.loop.name] = Interval(lo, np.minimum(lo + tile[i] - 1.0, end))
     boxes = kernel.regions(env)
     return {
         name: tuple(

@@ -349,7 +349,8 @@ class Search:
                 return None
             level, chosen = _pick(costs, legal, final, self.machine.sms)
             plan = self._chosen(kernel, costs, chosen, level, nested, final)
-            if not final or self._can_launch(plan, options):
+            varies = final or len(kernel.exact_members) < len(kernel.members)
+            if not varies or self._can_launch(plan, options):
                 return plan
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
