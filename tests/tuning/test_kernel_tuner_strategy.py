@@ -3,9 +3,11 @@ import json
 import kernel_tuner
 import pytest
 
-from tilewright.tuning import Categorical, Ordinal, SpaceError
+from tilewright.tuning import Categorical, FailedError, Ordinal, Real, Space, SpaceError, tune
+from tilewright.tuning.export import export, write_cache
 from tilewright.tuning.kernel_tuner_strategy import TilewrightStrategy
 from tilewright.tuning.listing import listed_space
+from tilewright.tuning.replay import numbers, read_cache
 
 PARAMETERS = {"block": [32, 64, 96, 128], "tile": [1, 2, 3, 4], "cache": [0, 1], "one": [5]}
 
@@ -79,3 +81,45 @@ def test_listed_spaces_hold_just_their_list():
     assert not space.is_feasible({"a": 3, "b": "x", "c": 0})
     with pytest.raises(SpaceError, match="empty"):
         listed_space(parameters, [])
+
+
+@pytest.mark.parametrize("name", ["mine.cache.json", "mine.cache.json.gz"])
+def test_trials_written_as_a_cache_are_replayed_by_both(tmp_path, name):
+    space = Space([numbers(n, v) for n, v in PARAMETERS.items()], ["block * tile <= 384"])
+
+    def objective(c):
+        time = time_of(c["block"], c["tile"], c["cache"])
+        if time is None:
+            raise FailedError("build_failed", "no")
+        return time
+
+    found = tune(objective, space, budget=40)
+    assert len(found.trials) == 30
+    export(tmp_path / name, found.trials, space, "kernel")
+    again = read_cache(tmp_path / name, ["block * tile <= 384"])
+    for trial in found.trials:
+        key = again.space.key(again.space.encode(trial.configuration))
+        assert again.values[key] == (trial.value if trial.ok else "build_failed")
+    if name.endswith(".gz"):
+        return
+    results, _ = kernel_tuner.tune_kernel(
+        "kernel",
+        "__global__ void kernel() {}",
+        1,
+        [],
+        PARAMETERS,
+        restrictions=["block * tile <= 384"],
+        strategy="brute_force",
+        simulation_mode=True,
+        cache=str(tmp_path / name),
+        quiet=True,
+    )
+    times = [r["time"] for r in results if "__error__" not in r]
+    assert min(times) == found.best.value
+    assert len(results) == 30
+
+
+def test_what_a_cache_cannot_hold_is_named(tmp_path):
+    space = Space([Real("x", 0.0, 1.0)])
+    with pytest.raises(SpaceError, match="x: a Kernel Tuner cache cannot hold a real"):
+        write_cache(tmp_path / "c.json", [], space)

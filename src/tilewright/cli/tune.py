@@ -12,7 +12,9 @@ from tilewright.cli import arguments
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.tuning import Result
+    from tilewright.records import Records
+    from tilewright.tuning import Result, WarmStart
+    from tilewright.tuning.journal import RecordsJournal
     from tilewright.tuning.problem_file import Problem
 
 
@@ -22,9 +24,16 @@ def add_parser(commands: Any) -> None:
         "tune",
         help="tune the parameters of any command",
         description="Find a good configuration of a problem file (see --init): parameters, "
-        "constraints, and a command that is run for each configuration.",
+        "constraints, and a command that is run for each configuration. With a scenario file of "
+        "BaCO or HyperMapper in client-server mode, talk to the client on standard input and "
+        "output.",
     )
-    parser.add_argument("problem", nargs="?", metavar="PROBLEM.toml", help="the problem file")
+    parser.add_argument(
+        "problem",
+        nargs="?",
+        metavar="PROBLEM.toml",
+        help="the problem file, or a scenario file in JSON",
+    )
     parser.add_argument(
         "--init", action="store_true", help="write a commented problem file (default: problem.toml)"
     )
@@ -35,11 +44,28 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--resume",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on from the records of the same problem and seed (default: yes)",
+        default=None,
+        help="go on from the records of the same problem and seed (default: yes; for a scenario "
+        "file: no)",
+    )
+    parser.add_argument(
+        "--warm-start",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="first try what was best for the problem NAME in the records, of any size and on "
+        "any machine (default: the problem's own name)",
     )
     parser.add_argument("--records", metavar="FILE", help="where measurements are kept")
     parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")
+    parser.add_argument(
+        "--export",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write the evaluations as a T4 results file (FILE.json, FILE.json.gz) or as a "
+        "Kernel Tuner cache (FILE.cache.json); may be given twice",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(run=run)
@@ -62,16 +88,45 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.problem is None:
         raise TilewrightError("give a problem file, or --init to write one")
+    for path in (args.report, *args.export):
+        arguments.writable(path)
+    if args.problem.endswith(".json"):
+        return _serve(args)
     problem = load(args.problem)
     result = _tune(args, problem)
     if args.report:
         from tilewright.tuning.report import write_page
 
         write_page(args.report, [result.trials], problem.space, problem.name)
+    for path in args.export:
+        from tilewright.tuning.export import export
+
+        export(path, result.trials, problem.space, problem.name)
     print(_json(result) if args.json else _text(result))
     if result.stopped == "interrupted":
         return 130
     return 0 if result.best is not None else 1
+
+
+def _serve(args: argparse.Namespace) -> int:
+    """Run a scenario file with the client at the other end of standard input and output."""
+    from tilewright.records import Records
+    from tilewright.tuning.client_server import serve
+    from tilewright.tuning.journal import RecordsJournal, problem_key
+    from tilewright.tuning.scenario import load_scenario
+
+    scenario = load_scenario(args.problem)
+    if scenario.mode != "client-server":
+        raise TilewrightError(
+            f"{args.problem} is in mode {scenario.mode!r}, which needs a Python function: use "
+            "tilewright.tuning.client_server.optimize, or set its mode to client-server"
+        )
+    seed = args.seed or 0
+    key = problem_key(scenario.name, scenario.space, list(scenario.objectives))
+    with Records(args.records) as records:
+        journal = RecordsJournal(records, key, seed, resume=bool(args.resume))
+        found = serve(scenario, sys.stdin, sys.stdout, seed=seed, journal=journal)
+    return 0 if found.best is not None else 1
 
 
 def _tune(args: argparse.Namespace, problem: Problem) -> Result:
@@ -89,6 +144,7 @@ def _tune(args: argparse.Namespace, problem: Problem) -> Result:
     key = problem_key(problem.name, problem.space, problem.objective)
     timed = problem.objective.get("value", "time") == "time"
     with Records(args.records) as records, show_progress(args.quiet) as show:
+        journal = RecordsJournal(records, key, seed, resume=args.resume is not False)
         failed: dict[str, int] = {}
 
         def on_trial(trial: Trial, tuner: Tuner) -> None:
@@ -104,14 +160,32 @@ def _tune(args: argparse.Namespace, problem: Problem) -> Result:
             problem.space,
             budget,
             seed=seed,
-            queue=problem.start,
+            queue=problem.queue,
             objectives=problem.objectives,
+            warm=_warm(args, records, problem, journal),
             jobs=setting("jobs", 1),
-            journal=RecordsJournal(records, key, seed, resume=args.resume),
+            journal=journal,
             time_limit=setting("time_limit", None),
             converge=problem.search.get("converge"),
             on_trial=on_trial,
         )
+
+
+def _warm(
+    args: argparse.Namespace, records: Records, problem: Problem, journal: RecordsJournal
+) -> WarmStart | None:
+    if args.warm_start is None:
+        return None
+    from tilewright.tuning.journal import warm_start
+
+    name = args.warm_start or problem.name
+    found = warm_start(records, name, but=journal)
+    if not found.evaluations:
+        raise TilewrightError(
+            f"the records {records.path} hold no earlier evaluations of {name!r}: leave out "
+            "--warm-start, or name another problem"
+        )
+    return found
 
 
 def _json(result: Result) -> str:

@@ -12,10 +12,11 @@ from tilewright.measure import Measurement, machine_id
 from tilewright.records import Record, Records, digest
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.expressions import Constraint
-from tilewright.tuning.space import Space
+from tilewright.tuning.space import Configuration, Space
 from tilewright.tuning.space_json import space_to_dict
 from tilewright.tuning.trial import Trial, plain
 from tilewright.tuning.tune import Journal
+from tilewright.tuning.warm import WarmStart
 
 
 def problem_key(name: str, space: Space, objective: Any = None) -> str:
@@ -38,6 +39,28 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
     return f"tuning/{name}/{digest([shape, objective])[:16]}"
 
 
+def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 5) -> WarmStart:
+    """A warm start from the records of the problems called ``name``: any size, any machine.
+
+    Objectives of different sizes and machines do not compare, so that each earlier run's are
+    taken by their rank. The trials of the run ``but`` are left out.
+    """
+    runs: dict[tuple[str, str, int], list[Trial]] = {}
+    for record in records.query():
+        source = (record.problem, str(record.machine), record.context.get("seed", 0))
+        own = (but.problem, str(but.machine), but.seed)
+        named = record.problem.startswith(f"tuning/{name}/") and "trial" in record.context
+        if named and source != own:
+            runs.setdefault(source, []).append(Trial.from_json(record.context["trial"]))
+    pairs: list[tuple[Configuration, float | None]] = []
+    for trials in runs.values():
+        order = sorted(t.value for t in trials if t.ok)
+        pairs += [
+            (t.configuration, order.index(t.value) / len(order) if t.ok else None) for t in trials
+        ]
+    return WarmStart(pairs, queued)
+
+
 class RecordsJournal(Journal):
     """Trials of one problem and seed in a records file.
 
@@ -53,7 +76,7 @@ class RecordsJournal(Journal):
         self.problem = problem
         self.seed = seed
         self.resume = resume
-        self._machine = {"id": machine_id()}
+        self.machine = {"id": machine_id()}
         self._versions = {
             "tilewright": __version__,
             "numpy": np.__version__,
@@ -64,7 +87,7 @@ class RecordsJournal(Journal):
         """The trials of the same seed on this machine, in their order."""
         if not self.resume:
             return []
-        found = self.records.query(self.problem, machine=self._machine)
+        found = self.records.query(self.problem, machine=self.machine)
         return [
             Trial.from_json(record.context["trial"])
             for record in found
@@ -85,5 +108,5 @@ class RecordsJournal(Journal):
         context = {"seed": self.seed, "trial": trial.to_json()}
         configuration = plain(trial.configuration)
         self.records.add(
-            Record(self.problem, configuration, self._machine, self._versions, measurement, context)
+            Record(self.problem, configuration, self.machine, self._versions, measurement, context)
         )

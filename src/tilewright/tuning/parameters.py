@@ -131,7 +131,7 @@ class Permutation:
     """
 
     name: str
-    items: int | tuple[str, ...]
+    items: int | tuple[Scalar, ...]
     default: tuple[Scalar, ...] | None = None
     metric: Metric = "spearman"
     when: str | None = None

@@ -108,6 +108,14 @@ class Problem:
         keys = self.objective.get("json")
         return len(keys) if isinstance(keys, list) else 1
 
+    @property
+    def queue(self) -> list[Configuration]:
+        """What to try first: [[start]], then all defaults together where that is feasible."""
+        default = self.space.default()
+        if default is None or not self.space.is_feasible(default):
+            return list(self.start)
+        return [*self.start, default]
+
     def __call__(self, configuration: Configuration) -> dict[str, Any]:
         """Build and run; what came of it as keyword arguments of `Tuner.tell`."""
         timed = self.objective.get("value", "time") == "time"

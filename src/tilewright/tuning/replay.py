@@ -1,7 +1,7 @@
 """Recorded search spaces: exhaustive measurements read as problems that cost nothing.
 
 Read are Kernel Tuner's cache files and the Auto-Tuning Association's T4 results (JSON, also
-gzip'd) with their T1 problem descriptions; T4 results are written too.
+gzip'd) with their T1 problem descriptions. `tilewright.tuning.export` writes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 from tilewright.tuning.errors import ConfigurationError, SpaceError
 from tilewright.tuning.parameters import Categorical, Ordinal, Parameter
 from tilewright.tuning.space import Configuration, Space
-from tilewright.tuning.trial import Trial
 from tilewright.tuning.tune import FailedError
 
 _FAILURES = {
@@ -32,12 +31,6 @@ _CACHE_FAILURES = {
     "CompilationFailedConfig": "build_failed",
     "RuntimeFailedConfig": "run_failed",
     "InvalidConfig": "run_failed",
-}
-_INVALIDITY = {
-    "ok": "correct",
-    "build_failed": "compile",
-    "timeout": "timeout",
-    "wrong_answer": "correctness",
 }
 
 
@@ -118,13 +111,13 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
 
 
 def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
-    """A recorded problem of a Kernel Tuner cache file.
+    """A recorded problem of a Kernel Tuner cache file, also of a run that did not end.
 
     Raises:
         SpaceError: the file is not a cache file, or a constraint is wrong.
     """
     path = Path(path)
-    data = _load(path)
+    data = _load(path, ends="}\n}")
     try:
         names = data["tune_params_keys"]
         parameters = [numbers(name, data["tune_params"][name]) for name in names]
@@ -139,35 +132,6 @@ def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
     except (KeyError, TypeError, AttributeError) as error:
         raise SpaceError(f"{path} is not a Kernel Tuner cache file: {error!r}") from None
     return _replay(_stem(path), Space(parameters, constraints), rows, path)
-
-
-def write_t4(path: str | Path, trials: Sequence[Trial], objective: str = "time") -> None:
-    """Write trials as a T4 results file, gzip'd where the name ends in ``.gz``."""
-    results = []
-    for trial in trials:
-        configuration = {
-            k: list(v) if isinstance(v, tuple) else v for k, v in trial.configuration.items()
-        }
-        invalidity = _INVALIDITY.get(trial.status, "runtime")
-        results.append(
-            {
-                "configuration": configuration,
-                "times": {"runtimes": list(trial.details.get("times", []))},
-                "invalidity": invalidity,
-                "correctness": 1 if trial.ok else 0,
-                "measurements": [
-                    {
-                        "name": objective,
-                        "value": trial.value if trial.ok else invalidity,
-                        "unit": "",
-                    }
-                ],
-                "objectives": [objective],
-            }
-        )
-    text = json.dumps({"metadata": {}, "schema_version": "1.0.0", "results": results}, indent=1)
-    data = text.encode()
-    Path(path).write_bytes(gzip.compress(data) if str(path).endswith(".gz") else data)
 
 
 def numbers(name: str, values: Sequence[Any]) -> Parameter:
@@ -231,11 +195,17 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".json").removesuffix("_T4")
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, ends: str = "") -> Any:
+    """The JSON object of a file, plain or gzip'd; ``ends`` may be missing at its end."""
     try:
         raw = path.read_bytes()
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        data = json.loads(text)
+        try:
+            data = json.loads(text)
+        except ValueError:
+            if not ends:
+                raise
+            data = _closed(text.decode(), ends)
     except OSError as error:
         raise SpaceError(f"{path}: {error.strerror or error}") from None
     except (ValueError, EOFError) as error:
@@ -243,3 +213,11 @@ def _load(path: Path) -> Any:
     if not isinstance(data, dict):
         raise SpaceError(f"{path} is not a JSON object")
     return data
+
+
+def _closed(text: str, ends: str) -> Any:
+    """JSON text with its end put on; what was wrong with it before, if that does not do."""
+    try:
+        return json.loads(text.rstrip().rstrip(",") + ends)
+    except ValueError:
+        return json.loads(text)
