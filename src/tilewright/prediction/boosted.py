@@ -1,0 +1,152 @@
+"""Models without a limit on their size: gradient boosting and a Gaussian process, on log time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.estimator import Estimator
+from tilewright.prediction.inputs import Inputs
+from tilewright.prediction.trees import Trees
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class Boosted(Estimator):
+    """Gradient boosting of log time over a linear fit of the logarithms, Huber's loss.
+
+    The linear part carries the trend, which trees of constants cannot extrapolate.
+
+    Args:
+        trees, rate, depth, subsample: of the boosting (Friedman 2001, 2002).
+    """
+
+    kind: ClassVar[str] = "boosted"
+
+    trees: int = 400
+    rate: float = 0.05
+    depth: int = 4
+    subsample: float = 0.7
+
+    def _fit(self, data: Array, seconds: Array) -> None:
+        from sklearn.ensemble import GradientBoostingRegressor
+
+        self.inputs_ = Inputs.fit(self._with_complexity(data))
+        inputs = self.inputs_(self._with_complexity(data))
+        logs = np.log(seconds)
+        design = np.column_stack([np.ones(len(inputs)), inputs])
+        penalty = 1e-6 * np.eye(design.shape[1])
+        self.linear_ = np.linalg.solve(design.T @ design + penalty, design.T @ logs)
+        boosting = GradientBoostingRegressor(
+            loss="huber",
+            n_estimators=self.trees,
+            learning_rate=self.rate,
+            max_depth=self.depth,
+            subsample=self.subsample,
+            init="zero",
+            random_state=self.seed,
+        )
+        boosting.fit(inputs, logs - design @ self.linear_)
+        self.trees_ = Trees.from_sklearn(list(boosting.estimators_[:, 0]), self.rate)
+        self.parameter_count_ = len(self.trees_.value) + len(self.linear_)
+        self.chosen_ = {"trees": self.trees, "nodes": len(self.trees_.value)}
+
+    def _predict(self, data: Array) -> Array:
+        inputs = self.inputs_(self._with_complexity(data))
+        return np.asarray(np.exp(inputs @ self.linear_[1:] + self.linear_[0] + self.trees_(inputs)))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "inputs": self.inputs_.to_dict(),
+            "linear": self.linear_.tolist(),
+            "trees": self.trees_.to_dict(),
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.linear_ = np.asarray(state["linear"], dtype=float)
+        self.trees_ = Trees.from_dict(state["trees"])
+
+
+@dataclass(eq=False)
+class GaussianProcess(Estimator):
+    """A Gaussian process of log time: Matérn 5/2, a length scale an input, a linear trend.
+
+    Args:
+        largest: instances from which the hyperparameters are estimated (a random subset of
+            larger sets); the process itself uses all.
+    """
+
+    kind: ClassVar[str] = "gp"
+
+    largest: int = 400
+
+    def _fit(self, data: Array, seconds: Array) -> None:
+        from scipy.linalg import cho_factor, cho_solve
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+        self.inputs_ = Inputs.fit(self._with_complexity(data))
+        inputs = self.inputs_(self._with_complexity(data))
+        logs = np.log(seconds)
+        design = np.column_stack([np.ones(len(inputs)), inputs])
+        penalty = 1e-6 * np.eye(design.shape[1])
+        self.linear_ = np.linalg.solve(design.T @ design + penalty, design.T @ logs)
+        rest = logs - design @ self.linear_
+        unit = float(rest.std()) or 1.0
+        kernel = ConstantKernel(1.0, (1e-2, 1e3)) * Matern(
+            np.full(inputs.shape[1], 2.0), (5e-2, 1e3), nu=2.5
+        ) + WhiteKernel(1e-2, (1e-6, 1e1))
+        regressor = GaussianProcessRegressor(kernel, random_state=self.seed)
+        subset = np.random.default_rng(self.seed).permutation(len(inputs))[: self.largest]
+        regressor.fit(inputs[subset], rest[subset] / unit)
+        found = regressor.kernel_
+        signal = float(found.k1.k1.constant_value) * unit**2
+        noise = float(found.k2.noise_level) * unit**2
+        self.lengths_ = np.atleast_1d(found.k1.k2.length_scale).astype(float)
+        self.signal_ = signal
+        self.points_ = inputs / self.lengths_
+        gram = signal * _matern(self.points_, self.points_)
+        gram.flat[:: len(gram) + 1] += noise + 1e-9 * signal
+        self.weights_ = cho_solve(cho_factor(gram, lower=True), rest)
+        self.parameter_count_ = self.weights_.size + self.points_.size + len(self.linear_)
+        self.chosen_ = {
+            "length_scales": self.lengths_.tolist(),
+            "signal": signal**0.5,
+            "noise": noise**0.5,
+        }
+
+    def _predict(self, data: Array) -> Array:
+        inputs = self.inputs_(self._with_complexity(data))
+        near = self.signal_ * _matern(inputs / self.lengths_, self.points_)
+        return np.asarray(
+            np.exp(inputs @ self.linear_[1:] + self.linear_[0] + near @ self.weights_)
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "inputs": self.inputs_.to_dict(),
+            "linear": self.linear_.tolist(),
+            "lengths": self.lengths_.tolist(),
+            "signal": self.signal_,
+            "points": self.points_.tolist(),
+            "weights": self.weights_.tolist(),
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.linear_ = np.asarray(state["linear"], dtype=float)
+        self.lengths_ = np.asarray(state["lengths"], dtype=float)
+        self.signal_ = float(state["signal"])
+        self.points_ = np.asarray(state["points"], dtype=float)
+        self.weights_ = np.asarray(state["weights"], dtype=float)
+
+
+def _matern(a: Array, b: Array) -> Array:
+    """Matérn 5/2 correlations of scaled points, shape (len(a), len(b))."""
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+    distance = np.sqrt(5 * np.maximum(squares, 0.0))
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance))

@@ -1,0 +1,119 @@
+"""From columns of numbers to a model's inputs: logarithms of sizes, reciprocals, standardised.
+
+Only the training instances decide what is done to a column and how it is scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+_FUNCTIONS = ("log", "plain", "reciprocal")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Functions of columns, standardised.
+
+    Attributes:
+        columns: the column that each input is computed from.
+        functions: ``log``, ``plain`` or ``reciprocal`` for each input.
+        floor: a lower limit for each input's column: a query at or below zero has no logarithm.
+        mean, std: of each input over the training instances.
+    """
+
+    columns: tuple[int, ...]
+    functions: tuple[str, ...]
+    floor: Array
+    mean: Array
+    std: Array
+
+    @classmethod
+    def fit(cls, data: Array, reciprocals: Sequence[int] = ()) -> Inputs:
+        """Choose for columns of shape (n, columns), the important ones first.
+
+        A column that does not vary gives no input, and neither does one whose input is a linear
+        function of the earlier inputs (the logarithm of m n k beside those of m, n and k).
+
+        Args:
+            data: shape (n, columns).
+            reciprocals: columns, such as threads, whose reciprocal is an input as well.
+        """
+        wanted = [(j, "log" if data[:, j].min() > 0 else "plain") for j in range(data.shape[1])]
+        wanted += [(j, "reciprocal") for j in reciprocals if data[:, j].min() > 0]
+        kept: list[tuple[int, str]] = []
+        values: list[Array] = []
+        basis = [np.full(len(data), len(data) ** -0.5)]
+        for j, function in wanted:
+            value = _apply(function, data[:, j])
+            rest = value.copy()
+            for _ in range(2):  # twice, for accuracy
+                for direction in basis:
+                    rest -= (direction @ rest) * direction
+            size = float(np.linalg.norm(rest))
+            spread = float(np.linalg.norm(value - value.mean()))
+            if spread <= 1e-9 * max(1.0, float(np.abs(value).max())) or size <= 1e-6 * spread:
+                continue
+            basis.append(rest / size)
+            kept.append((j, function))
+            values.append(value)
+        stacked = np.stack(values, axis=1) if values else np.zeros((len(data), 0))
+        columns = tuple(j for j, _ in kept)
+        return cls(
+            columns,
+            tuple(function for _, function in kept),
+            np.array(
+                [data[:, j].min() * 1e-3 if f != "plain" else -np.inf for j, f in kept], dtype=float
+            ),
+            stacked.mean(axis=0),
+            stacked.std(axis=0),
+        )
+
+    def raw(self, data: Array) -> Array:
+        """Inputs before they are standardised, shape (n, inputs)."""
+        result = np.empty((len(data), len(self.columns)))
+        for i, (j, function) in enumerate(zip(self.columns, self.functions, strict=True)):
+            result[:, i] = _apply(function, np.maximum(data[:, j], self.floor[i]))
+        return result
+
+    def __call__(self, data: Array) -> Array:
+        """Standardised inputs, shape (n, inputs), of columns of shape (n, columns)."""
+        return (self.raw(data) - self.mean) / self.std
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "columns": list(self.columns),
+            "functions": list(self.functions),
+            "floor": [value if np.isfinite(value) else None for value in self.floor.tolist()],
+            "mean": self.mean.tolist(),
+            "std": self.std.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Inputs:
+        """The inverse of `to_dict`."""
+        functions = tuple(str(function) for function in data["functions"])
+        if not set(functions) <= set(_FUNCTIONS):
+            raise ValueError(f"functions are {functions}")
+        floor = [-np.inf if value is None else float(value) for value in data["floor"]]
+        return cls(
+            tuple(int(column) for column in data["columns"]),
+            functions,
+            np.array(floor, dtype=float),
+            np.asarray(data["mean"], dtype=float),
+            np.asarray(data["std"], dtype=float),
+        )
+
+
+def _apply(function: str, column: Array) -> Array:
+    if function == "log":
+        return np.log(column)
+    return 1.0 / column if function == "reciprocal" else column.astype(float)

@@ -1,0 +1,82 @@
+"""Our model of log time: terms of a sum of monomials, times a smooth correction.
+
+With standardised logarithms z of the sizes, ``exp(a . z + b)`` is a monomial such as
+``c m n k / threads``; kernels take a sum of them (set-up, traffic, arithmetic), and one term
+alone is the linear path. Beside it a layer of hyperbolic tangents bends where a cache is left
+or a regime changes:
+
+    log t = log sum_k exp(a_k . z + b_k) + sum_h v_h tanh(w_h . z + u_h)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many inputs, monomial terms and hidden units; parameters lie in one vector.
+
+    The order is: for each term its exponents and its constant, then for each hidden unit its
+    weights and its constant, then the output weights of the hidden units.
+    """
+
+    inputs: int
+    terms: int
+    hidden: int
+
+    @property
+    def count(self) -> int:
+        """Fitted numbers."""
+        return self.terms * (self.inputs + 1) + self.hidden * (self.inputs + 2)
+
+    def split(self, theta: Array) -> tuple[Array, Array, Array]:
+        """Terms (B, terms, inputs + 1), units (B, hidden, inputs + 1), outputs (B, hidden)."""
+        p, k, h = self.inputs + 1, self.terms, self.hidden
+        shape = theta.shape[:-1]
+        terms = theta[..., : k * p].reshape(*shape, k, p)
+        units = theta[..., k * p : (k + h) * p].reshape(*shape, h, p)
+        return terms, units, theta[..., (k + h) * p :]
+
+
+def value(shape: Shape, theta: Array, inputs: Array) -> Array:
+    """Log time, shape (B, n), for parameters (B, count) and inputs with a one, (inputs + 1, n)."""
+    result, _, _ = _forward(shape, theta, inputs)
+    return result
+
+
+def value_and_jacobian(shape: Shape, theta: Array, inputs: Array) -> tuple[Array, Array]:
+    """As `value`, and its derivatives in the parameters, shape (B, count, n)."""
+    result, share, bent = _forward(shape, theta, inputs)
+    batch, n = result.shape
+    p, k, h = shape.inputs + 1, shape.terms, shape.hidden
+    outputs = shape.split(theta)[2]
+    slope = np.concatenate([share, outputs[..., None] * (1 - bent * bent)], axis=1)
+    jacobian = np.empty((batch, shape.count, n))
+    linear = jacobian[:, : (k + h) * p].reshape(batch, k + h, p, n)
+    np.multiply(slope[:, :, None, :], inputs, out=linear)
+    jacobian[:, (k + h) * p :] = bent
+    return result, jacobian
+
+
+def _forward(shape: Shape, theta: Array, inputs: Array) -> tuple[Array, Array, Array]:
+    """Log time (B, n), each term's share of the sum (B, terms, n), the tanhs (B, hidden, n)."""
+    p, k, h = shape.inputs + 1, shape.terms, shape.hidden
+    layer = theta[:, : (k + h) * p].reshape(-1, p) @ inputs
+    layer = layer.reshape(len(theta), k + h, -1)
+    exponents = layer[:, :k]
+    bent = np.tanh(layer[:, k:])
+    outputs = theta[:, (k + h) * p :]
+    correction = (outputs[:, None, :] @ bent)[:, 0] if h else np.zeros_like(exponents[:, 0])
+    if k == 1:
+        return exponents[:, 0] + correction, np.ones_like(exponents), bent
+    largest = exponents.max(axis=1, keepdims=True)
+    share = np.exp(exponents - largest)
+    total = share.sum(axis=1, keepdims=True)
+    share /= total
+    return (largest + np.log(total))[:, 0] + correction, share, bent

@@ -1,0 +1,114 @@
+"""What users hand in, as one table of numbers with named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
+    """The feature names: those given, else the data's own, else ``x0``, ``x1``, ..."""
+    if features is not None:
+        names = tuple(features)
+    elif hasattr(data, "columns"):
+        names = tuple(str(name) for name in data.columns)
+    elif isinstance(data, Mapping):
+        names = tuple(data)
+    elif isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        names = tuple(data[0])
+    else:
+        array = np.asarray(data)
+        if array.ndim != 2:
+            raise PredictionError(
+                f"X has {array.ndim} dimensions; give a table of shape (instances, features)"
+            )
+        names = tuple(f"x{i}" for i in range(array.shape[1]))
+    if len(set(names)) != len(names):
+        raise PredictionError(f"feature names repeat: {', '.join(names)}; name each once")
+    if not names:
+        raise PredictionError("there are no features; give at least one column")
+    return names
+
+
+def table(data: Any, names: Sequence[str]) -> Array:
+    """Floats of shape (n, features) from an array, a data frame, rows or columns by name.
+
+    Raises:
+        PredictionError: a column missing, the wrong number of columns, or values that are
+            missing or not numbers.
+    """
+    if type(data) is np.ndarray and data.dtype == np.float64 and data.ndim == 2:
+        array = data
+    else:
+        array = _numbers(data, names)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise PredictionError(
+            f"X has shape {array.shape}; it needs {len(names)} columns: {', '.join(names)}"
+        )
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise PredictionError(
+            f"feature {names[column]!r} is {array[row, column]} in row {row}; "
+            "drop such rows or fill them in"
+        )
+    return array
+
+
+def _numbers(data: Any, names: Sequence[str]) -> Array:
+    if isinstance(data, Mapping):  # by name: columns, or one row of numbers
+        columns = [np.atleast_1d(np.asarray(_of(data, name), dtype=object)) for name in names]
+        if len({len(column) for column in columns}) > 1:
+            raise PredictionError("the columns have different lengths; give each instance a value")
+        rows: Any = np.stack(columns, axis=1)
+    elif isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        rows = [[_of(row, name) for name in names] for row in data]
+    elif hasattr(data, "columns") and hasattr(data, "__getitem__"):
+        absent = [name for name in names if name not in list(map(str, data.columns))]
+        if absent:
+            raise PredictionError(f"the data have no column {', '.join(absent)}")
+        by_name = dict(zip(map(str, data.columns), data.columns, strict=True))
+        rows = np.stack([np.asarray(data[by_name[name]]) for name in names], axis=1)
+    else:
+        rows = data
+    try:
+        return np.asarray(rows, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise PredictionError(
+            f"X holds something that is not a number ({error}); encode settings as numbers"
+        ) from None
+
+
+def _of(row: Mapping[str, Any], name: str) -> Any:
+    try:
+        return row[name]
+    except KeyError:
+        raise PredictionError(
+            f"feature {name!r} is missing; there are {', '.join(map(str, row))}"
+        ) from None
+
+
+def times(y: Any, count: int) -> Array:
+    """Run times in seconds, shape (count,).
+
+    Raises:
+        PredictionError: another number of times, or times that are not positive and finite.
+    """
+    try:
+        seconds = np.asarray(y, dtype=float).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise PredictionError(f"times must be numbers of seconds: {error}") from None
+    if len(seconds) != count:
+        raise PredictionError(f"there are {count} instances but {len(seconds)} times")
+    bad = np.flatnonzero(~(np.isfinite(seconds) & (seconds > 0)))
+    if len(bad):
+        raise PredictionError(
+            f"the time of row {bad[0]} is {seconds[bad[0]]} s; drop failed runs, "
+            "times are positive and finite"
+        )
+    return seconds

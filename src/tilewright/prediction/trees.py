@@ -1,0 +1,81 @@
+"""Regression trees as plain arrays: fitted by scikit-learn, evaluated and stored without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Trees:
+    """A weighted sum of trees: ``offset + sum of values of the leaves reached``.
+
+    All trees' nodes lie in one array; a leaf is its own child.
+
+    Attributes:
+        roots: first node of each tree. feature, threshold: of each node.
+        left, right: children of each node (``x <= threshold`` goes left).
+        value: of each node, already weighted. offset: added to the sum. depth: of the deepest.
+    """
+
+    roots: Array
+    feature: Array
+    threshold: Array
+    left: Array
+    right: Array
+    value: Array
+    offset: float
+    depth: int
+
+    @classmethod
+    def from_sklearn(cls, trees: list[Any], weight: float, offset: float = 0.0) -> Trees:
+        """From fitted ``DecisionTreeRegressor``s, each leaf's value times ``weight``."""
+        starts = np.cumsum([0, *(tree.tree_.node_count for tree in trees)])
+        columns: dict[str, list[Array]] = {k: [] for k in ("f", "t", "l", "r", "v")}
+        for start, tree in zip(starts[:-1], (t.tree_ for t in trees), strict=True):
+            own = np.arange(tree.node_count)
+            leaf = tree.children_left < 0
+            columns["f"].append(np.where(leaf, 0, tree.feature))
+            columns["t"].append(tree.threshold)
+            columns["l"].append(start + np.where(leaf, own, tree.children_left))
+            columns["r"].append(start + np.where(leaf, own, tree.children_right))
+            columns["v"].append(tree.value[:, 0, 0] * weight)
+        f, t, left, right, v = (np.concatenate(columns[k]) for k in ("f", "t", "l", "r", "v"))
+        depth = max(tree.tree_.max_depth for tree in trees)
+        return cls(starts[:-1], f, t, left, right, v, float(offset), int(depth))
+
+    def __call__(self, data: Array) -> Array:
+        """Sums of shape (n,) for inputs of shape (n, inputs)."""
+        # scikit-learn compares in single precision, and so must we to reach the same leaves.
+        data = data.astype(np.float32)
+        rows = np.arange(len(data))[:, None]
+        node = np.broadcast_to(self.roots, (len(data), len(self.roots)))
+        for _ in range(self.depth):
+            goes_left = data[rows, self.feature[node]] <= self.threshold[node]
+            node = np.where(goes_left, self.left[node], self.right[node])
+        return np.asarray(self.value[node].sum(axis=1) + self.offset)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "roots": self.roots.tolist(),
+            "feature": self.feature.tolist(),
+            "threshold": self.threshold.tolist(),
+            "left": self.left.tolist(),
+            "right": self.right.tolist(),
+            "value": self.value.tolist(),
+            "offset": self.offset,
+            "depth": self.depth,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Trees:
+        """The inverse of `to_dict`."""
+        whole = {k: np.asarray(data[k], dtype=np.int64) for k in ("roots", "feature")}
+        links = {k: np.asarray(data[k], dtype=np.int64) for k in ("left", "right")}
+        real = {k: np.asarray(data[k], dtype=float) for k in ("threshold", "value")}
+        return cls(**whole, **links, **real, offset=float(data["offset"]), depth=int(data["depth"]))
