@@ -1,0 +1,305 @@
+"""Instances of a kernel measured on this machine: timed, verified, recorded, resumed."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tilewright.measure import Measurement, Timing, machine_id
+from tilewright.measure.timing import time_runs
+from tilewright.measure.token import TimingToken
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.instances import drawn_at
+from tilewright.prediction.kernels.registry import Array, Kernel, Operands, Run, Variant
+from tilewright.prediction.kernels.storage import is_sparse
+from tilewright.prediction.runs import Runs
+from tilewright.records import Record, Records
+
+# Short samples many times over: data sets have hundreds of instances, most below a millisecond.
+TIMING = Timing(
+    warmup=2, min_samples=5, max_samples=40, seconds=0.12, sample_seconds=0.003, precision=0.004
+)
+# Above this, wall over CPU time, another process had the CPU.
+DIRTY = 1.1
+TRIES = 3
+REPEATS = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a collection is: `done` of `total` measurements, `dirty` ones repeated so far."""
+
+    kernel: str
+    variant: str
+    done: int
+    total: int
+    dirty: int
+    failed: int
+
+
+def collect(
+    kernel: Kernel,
+    variant: Variant | str,
+    count: int = 500,
+    seed: int = 0,
+    records: Records | None = None,
+    *,
+    retime: bool = True,
+    verify: bool = True,
+    timing: Timing = TIMING,
+    deadline: float | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> Runs:
+    """Draw instances and measure them; what the records know is not measured again.
+
+    Every instance is drawn from the seed and its index, its answer is compared with the
+    kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
+    Tilewright processes are concerned. Where the wall time is far above the CPU time, another
+    process had the CPU: it is timed again, up to three times, and the best try stands. Each
+    measurement is in the records before the next begins, so an interrupted collection goes on
+    where it was.
+
+    Args:
+        kernel: what is measured.
+        variant: which implementation, or its name.
+        count: instances.
+        seed: what the instances are drawn from.
+        records: where measurements are kept; None keeps none.
+        retime: whether every instance is measured a second time, later and with its operands
+            made anew: the noise floor is the difference.
+        verify: whether answers are compared with the reference.
+        timing: how an instance is timed.
+        deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
+        on_progress: told after every measurement.
+
+    Returns:
+        The runs that went well, in the order of their index; those that failed are in
+        `Runs.dropped`. The facts have the machine, versions and ``noise``.
+
+    Raises:
+        PredictionError: the variant cannot be used here, or no instance went well.
+    """
+    chosen = kernel.variant(variant) if isinstance(variant, str) else variant
+    usable, why = chosen.available()
+    if not usable:
+        raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
+    repeats = REPEATS if retime else 1
+    work = _Collection(kernel, chosen, seed, records, verify, timing)
+    with _token() as token:
+        for repeat in range(repeats):
+            # Another order the second time: what drifts does not repeat.
+            order = np.random.default_rng([seed, repeat]).permutation(count)
+            for index in order.tolist():
+                if deadline is not None and time.monotonic() >= deadline:
+                    return work.runs(count)
+                work.measure(index, repeat, token)
+                if on_progress is not None:
+                    on_progress(work.progress(count * repeats))
+    return work.runs(count)
+
+
+class _Collection:
+    """The measurements of one call of `collect`, by index and repeat."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        variant: Variant,
+        seed: int,
+        records: Records | None,
+        verify: bool,
+        timing: Timing,
+    ) -> None:
+        self.kernel, self.variant, self.seed = kernel, variant, seed
+        self._records, self._verify, self._timing = records, verify, timing
+        self.problem = f"prediction/{kernel.name}/{variant.name}"
+        self.machine = machine()
+        self.versions = variant.versions()
+        self.found: dict[tuple[int, int], Measurement] = {}
+
+    def measure(self, index: int, repeat: int, token: TimingToken) -> None:
+        """Measure one instance, or look it up."""
+        configuration = {"seed": self.seed, "index": index, "repeat": repeat}
+        if self._records is not None:
+            known = self._records.lookup(self.problem, configuration, self.machine, self.versions)
+            if known is not None and (known.measurement.verified or not self._verify):
+                self.found[index, repeat] = known.measurement
+                return
+        instance, settings, operands = drawn_at(self.kernel, self.variant, index, self.seed)
+        measurement = self._timed(operands, settings, token)
+        details = {**measurement.details, "features": {**instance, **settings}}
+        measurement = replace(measurement, details=details, machine=machine_id())
+        if self._records is not None:
+            context = {"timing": asdict(self._timing)}
+            self._records.add(
+                Record(
+                    self.problem,
+                    configuration,
+                    self.machine,
+                    self.versions,
+                    measurement,
+                    context,
+                )
+            )
+        self.found[index, repeat] = measurement
+
+    def _timed(
+        self, operands: Operands, settings: Mapping[str, int], token: TimingToken
+    ) -> Measurement:
+        try:
+            run = self.variant.prepare(operands, settings)
+            answer = run()
+        except MemoryError as error:
+            return Measurement("out_of_memory", message=str(error) or "out of memory")
+        except Exception as error:  # whatever an implementation raises is its outcome
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        worst = None
+        checked = self._verify and self.kernel.reference is not None
+        if checked:
+            worst, message = error_of(answer, self.kernel, operands)
+            if message:
+                return Measurement("wrong_answer", verified=True, max_error=worst, message=message)
+        del answer
+        with _held(token):
+            best = self._tries(run)
+        return replace(best, verified=self._verify, max_error=worst)
+
+    def _tries(self, run: Run) -> Measurement:
+        best: Measurement | None = None
+        tries = 0
+        while best is None or tries < TRIES:
+            tries += 1
+            samples = time_runs(run, self._timing)
+            measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
+            if best is None or measurement.median < best.median:
+                best = measurement
+            if self.variant.device != "cpu" or not dirty(measurement):
+                break
+        return replace(best, details={"tries": tries, "dirty": self._is_dirty(best)})
+
+    def _is_dirty(self, measurement: Measurement) -> bool:
+        return self.variant.device == "cpu" and dirty(measurement)
+
+    def progress(self, total: int) -> Progress:
+        """How far it is."""
+        found = self.found.values()
+        repeated = sum(m.details.get("tries", 1) > 1 for m in found)
+        failed = sum(not m.ok for m in found)
+        return Progress(self.kernel.name, self.variant.name, len(found), total, repeated, failed)
+
+    def runs(self, count: int) -> Runs:
+        """What there is, as a table."""
+        features = self.kernel.features_of(self.variant)
+        rows, times, retimes, dropped = [], [], [], []
+        for index in range(count):
+            first = self.found.get((index, 0))
+            if first is None:
+                continue
+            if not first.ok:
+                dropped.append(f"instance {index}: {first.status}: {first.message}")
+                continue
+            again = self.found.get((index, 1))
+            rows.append([float(first.details["features"][name]) for name in features])
+            times.append(first.median)
+            retimes.append(again.median if again is not None and again.ok else math.nan)
+        if not rows:
+            reason = dropped[0] if dropped else "there was no time for any"
+            raise PredictionError(
+                f"{self.kernel.name} by {self.variant.name}: no instance was measured; {reason}"
+            )
+        facts = describe(self.kernel, self.variant)
+        facts["seed"] = self.seed
+        table = np.array(rows)
+        again_array = np.array(retimes)
+        both = None if np.isnan(again_array).all() else again_array
+        runs = Runs(features, table, np.array(times), both, facts, tuple(dropped))
+        facts["noise"] = self._noise(runs)
+        return runs
+
+    def _noise(self, runs: Runs) -> dict[str, Any]:
+        """The noise floor, and how often another process was in the way."""
+        done = [m for m in self.found.values() if m.ok]
+        return {
+            "floor": runs.floor,
+            "repeated": sum(m.details.get("tries", 1) > 1 for m in done),
+            "still_dirty": sum(bool(m.details.get("dirty")) for m in done),
+            "measurements": len(done),
+        }
+
+
+def describe(kernel: Kernel, variant: Variant) -> dict[str, Any]:
+    """The facts of a data set: what was measured, on which machine, with which software."""
+    return {
+        "kernel": kernel.name,
+        "variant": variant.name,
+        "complexity": kernel.complexity,
+        "features": kernel.features_of(variant),
+        "dense": variant.storage == "dense",
+        "threads": "threads" in variant.settings,
+        "machine": machine(),
+        "versions": variant.versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """This machine for the records: processor with the CPUs it may use, and system."""
+    return {"processor": machine_id().split(", ", 1)[1], "system": platform.system()}
+
+
+def dirty(measurement: Measurement) -> bool:
+    """Whether the wall time is so far above the CPU time that another process had the CPU."""
+    return measurement.median > DIRTY * measurement.cpu_median
+
+
+def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:
+    """An answer's largest error, relative to the largest value, and what is wrong with it."""
+    assert kernel.reference is not None
+    right = np.asarray(kernel.reference(operands))
+    given: Array = np.asarray(answer.toarray() if is_sparse(answer) else answer)
+    if given.shape != right.shape:
+        return math.inf, f"the answer has shape {given.shape}, the right one {right.shape}"
+    if not right.size:
+        return 0.0, ""
+    scale = float(np.abs(right).max()) or 1.0
+    error = float(np.abs(given - right).max()) / scale
+    if not error <= kernel.tolerance:  # NaN is wrong
+        wrong = np.nan_to_num(np.abs(given - right), nan=np.inf)
+        where = np.unravel_index(np.argmax(wrong), right.shape)
+        place = ", ".join(str(int(i)) for i in where)
+        return error, (f"the value at [{place}] is {given[where]:g} and should be {right[where]:g}")
+    return error, ""
+
+
+@contextmanager
+def _token() -> Iterator[TimingToken]:
+    token = TimingToken()
+    try:
+        yield token
+    finally:
+        token.close()
+
+
+@contextmanager
+def _held(token: TimingToken) -> Iterator[None]:
+    """Hold the machine's timing token."""
+    while not token.try_acquire():
+        time.sleep(0.002)
+    try:
+        yield
+    finally:
+        token.release()
+
+
+def cpus() -> int:
+    """CPUs this process may use."""
+    return len(os.sched_getaffinity(0))

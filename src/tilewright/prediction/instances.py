@@ -1,0 +1,97 @@
+"""Instances drawn as in Tables II and IV of the paper, from a seed and the instance's index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.kernels.registry import Instance, Kernel, Operands, Variant
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# Table II draws dimensions up to 1024. A matrix product of uBLAS then takes a quarter of a
+# second on average, so products are drawn up to 512.
+LARGEST = 1024
+LARGEST_PRODUCT = 512
+FILTERS = (3, 5, 7)
+WINDOWS = (1, 2)
+
+
+def drawn(
+    kernel: Kernel, variant: Variant, count: int, seed: int
+) -> Iterator[tuple[Instance, dict[str, int], Operands]]:
+    """`count` instances with settings and operands.
+
+    Each depends on the seed and its index alone, and its operands and features do not depend
+    on the variant: row i is the same work for every variant of a kernel.
+    """
+    for index in range(count):
+        yield drawn_at(kernel, variant, index, seed)
+
+
+def drawn_at(
+    kernel: Kernel, variant: Variant, index: int, seed: int
+) -> tuple[Instance, dict[str, int], Operands]:
+    """The instance of that index, its settings and its operands."""
+    instance = kernel.draw(np.random.default_rng([seed, index, 0]))
+    rng = np.random.default_rng([seed, index, 1])
+    settings = {name: int(rng.choice(values)) for name, values in sorted(variant.settings.items())}
+    operands = kernel.make(instance, np.random.default_rng([seed, index, 2]))
+    return instance, settings, operands
+
+
+def dimension(rng: np.random.Generator, low: int = 1, high: int = LARGEST) -> int:
+    """Uniform over whole numbers from `low` to `high`."""
+    return int(rng.integers(low, high + 1))
+
+
+def density(rng: np.random.Generator, entries: int, first: int = 0) -> float:
+    """2^-j, j uniform from `first` to the whole part of log2 of the number of entries."""
+    last = max(first, entries.bit_length() - 1)
+    return float(2.0 ** -int(rng.integers(first, last + 1)))
+
+
+def matrix(rng: np.random.Generator, rows: int, columns: int, share: float) -> Array:
+    """A dense array with round(share * entries) non-zeros, at least one, each from 0.5 to 1.5.
+
+    The places of the non-zeros are uniform without repetition.
+    """
+    entries = rows * columns
+    count = nonzeros(entries, share)
+    if count == entries:
+        return rng.uniform(0.5, 1.5, (rows, columns))
+    flat = np.zeros(entries)
+    flat[rng.choice(entries, count, replace=False, shuffle=False)] = rng.uniform(0.5, 1.5, count)
+    return flat.reshape(rows, columns)
+
+
+def nonzeros(entries: int, share: float) -> int:
+    """How many non-zeros a density means."""
+    return min(max(round(entries * share), 1), entries)
+
+
+def blur_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
+    """Split factors of blur on a CPU: s1, s2 in 2 to 1024, s3 to s2, s4 to s3, powers of two."""
+    s1, s2 = power(rng, 1, 10), power(rng, 1, 10)
+    s3 = power(rng, 1, s2.bit_length() - 1)
+    s4 = power(rng, 1, s3.bit_length() - 1)
+    return {"n": n, "s1": s1, "s2": s2, "s3": s3, "s4": s4}
+
+
+def blur_gpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
+    """Split factors of blur on a GPU: s1 in 2 to 16, s2 and s3 in 1 to 64, powers of two."""
+    return {"n": n, "s1": power(rng, 1, 4), "s2": power(rng, 0, 6), "s3": power(rng, 0, 6)}
+
+
+def fft_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
+    """Split factors of the FFT: s1 in 2 to n/2, s2 to s6 in 2 to n, powers of two."""
+    bits = n.bit_length() - 1
+    rest = {f"s{i}": power(rng, 1, bits) for i in range(2, 7)}
+    return {"n": n, "s1": power(rng, 1, bits - 1), **rest}
+
+
+def power(rng: np.random.Generator, low: int, high: int) -> int:
+    """A power of two, its exponent uniform from `low` to `high`."""
+    return int(1 << int(rng.integers(low, high + 1)))

@@ -1,0 +1,326 @@
+"""A table of past runs: features with units, times, and where they come from; as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+TIME, RETIME = "time_s", "retime_s"
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
+_HEADING = re.compile(r"(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]\s*")
+# Units in which times are written, in seconds.
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "usec", "µs", "μs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one variant of a kernel.
+
+    Args:
+        features: names of the columns of `table` with their units (``1`` where unknown).
+        table: floats of shape (runs, features).
+        times: seconds a run, shape (runs,).
+        retimes: an independent second measurement of the same, or None.
+        facts: kernel, variant, complexity, machine, versions, as far as they are known.
+        dropped: rows left out, each with the reason.
+    """
+
+    features: Mapping[str, str]
+    table: Array
+    times: Array
+    retimes: Array | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features' names."""
+        return tuple(self.features)
+
+    @property
+    def floor(self) -> float | None:
+        """The noise floor: the median relative difference of the two measurements of a run."""
+        if self.retimes is None:
+            return None
+        known = np.isfinite(self.retimes)
+        if not known.any():
+            return None
+        return noise_floor(self.times[known], self.retimes[known])
+
+
+def noise_floor(times: Array, retimes: Array) -> float:
+    """Median of |t - t'| / t of two independent measurements of the same runs."""
+    return float(np.median(np.abs(times - retimes) / times))
+
+
+def read_csv(
+    path: str | os.PathLike[str],
+    target: str = TIME,
+    features: Sequence[str] | None = None,
+    *,
+    retime: str | None = RETIME,
+    levels: Mapping[str, Sequence[str]] | None = None,
+) -> Runs:
+    """Read runs from a CSV file with a line of headings.
+
+    A heading may give a unit in brackets, ``time [ms]`` or ``size (bytes)``; times are turned
+    into seconds by it, and without one are seconds. A time's heading may also end in its unit,
+    ``time_ms``. Empty cells, ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a
+    time or with a missing feature is left out and named in `Runs.dropped`. A column of words is
+    numbered in the order of its first appearance, or by `levels`, and ``true`` and ``false``
+    are 1 and 0. The numbering is in ``facts["levels"]``.
+
+    Args:
+        path: the file; what is known about it is read from a JSON file of the same name.
+        target: the column of run times, with or without its unit.
+        features: the columns to use; by default all but the times and those all of whose
+            cells are empty.
+        retime: a column of second measurements, used where there is one.
+        levels: the words of a column in the order of their numbers.
+
+    Raises:
+        PredictionError: no such file, no such column, a column of both numbers and words, a
+            time that is not positive, an unknown unit of time, or no complete row.
+    """
+    source = Path(path)
+    headings, rows = _cells(source)
+    known = {**{name: i for i, name in enumerate(headings)}}
+    parsed = [_heading(text) for text in headings]
+    for i, (name, _) in enumerate(parsed):
+        known.setdefault(name, i)
+
+    def column(name: str, what: str) -> int:
+        if name not in known:
+            raise PredictionError(
+                f"{source}: there is no column {name!r} for {what}; there are {', '.join(headings)}"
+            )
+        return known[name]
+
+    time_at = column(target, "the run time (choose it with --target)")
+    again_at = known.get(retime) if retime is not None and retime != target else None
+    sidecar = _sidecar(source)
+    if features is None and isinstance(sidecar.get("features"), dict):
+        features = [name for name in sidecar["features"] if name in known]
+    if features is None:
+        used = [
+            i
+            for i in range(len(headings))
+            if i not in (time_at, again_at) and any(not _absent(row[i]) for _, row in rows)
+        ]
+    else:
+        used = [column(name, "a feature") for name in features]
+        if time_at in used:
+            raise PredictionError(f"{source}: {target!r} is the run time and cannot be a feature")
+    if not used:
+        raise PredictionError(f"{source}: there is no column besides the run time to predict it by")
+    scale = _seconds(source, headings[time_at])
+    again_scale = None if again_at is None else _seconds(source, headings[again_at])
+    coded = {i: _codes(source, parsed[i][0], [row[i] for _, row in rows], levels) for i in used}
+
+    kept: list[list[float]] = []
+    times: list[float] = []
+    retimes: list[float] = []
+    dropped = []
+    for position, (line, row) in enumerate(rows):
+        empty = [parsed[i][0] for i in (time_at, *used) if _absent(row[i])]
+        if empty:
+            dropped.append(f"line {line}: no {', '.join(empty)}")
+            continue
+        times.append(_time(source, line, headings[time_at], row[time_at]) * scale)
+        if again_at is not None and again_scale is not None:
+            cell = row[again_at]
+            again = math.nan
+            if not _absent(cell):
+                again = _time(source, line, headings[again_at], cell) * again_scale
+            retimes.append(again)
+        kept.append([coded[i][0][position] for i in used])
+    if not kept:
+        raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
+    units = sidecar.get("features") if isinstance(sidecar.get("features"), dict) else {}
+    named = {parsed[i][0]: parsed[i][1] or str((units or {}).get(parsed[i][0], "1")) for i in used}
+    if len(named) < len(used):
+        raise PredictionError(f"{source}: two feature columns have the same name; rename one")
+    facts = {**sidecar, "source": source.name}
+    words = {parsed[i][0]: coded[i][1] for i in used if coded[i][1]}
+    if words:
+        facts["levels"] = words
+    return Runs(
+        named,
+        np.array(kept, dtype=float),
+        np.array(times),
+        np.array(retimes) if again_at is not None else None,
+        facts,
+        tuple(dropped),
+    )
+
+
+def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
+    """Write runs as CSV, and their facts and units as JSON beside it; returns the CSV's path.
+
+    Columns are the features, ``time_s`` and, if there is one, ``retime_s``.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        again = [] if runs.retimes is None else [RETIME]
+        writer.writerow([*runs.names, TIME, *again])
+        for i, row in enumerate(runs.table):
+            times = [runs.times[i]] if runs.retimes is None else [runs.times[i], runs.retimes[i]]
+            # Six digits are far finer than a time repeats.
+            seconds = ["" if math.isnan(t) else f"{t:.6g}" for t in times]
+            writer.writerow([*(f"{value:.12g}" for value in row), *seconds])
+    facts = {**runs.facts, "features": dict(runs.features)}
+    target.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return target
+
+
+def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The headings, and every row that is not blank with its line number."""
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as file:
+            text = file.read()
+    except OSError as error:
+        raise PredictionError(f"{source}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PredictionError(f"{source}: not a text file; save it as CSV in UTF-8") from None
+    first = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(text.splitlines(), delimiter=delimiter, skipinitialspace=True)
+    rows: list[tuple[int, list[str]]] = []
+    headings: list[str] = []
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells) or cells[0].startswith("#"):
+                continue
+            if not headings:
+                headings = cells
+            elif len(cells) != len(headings):
+                raise PredictionError(
+                    f"{source}, line {reader.line_num}: {len(cells)} cells under "
+                    f"{len(headings)} headings"
+                )
+            else:
+                rows.append((reader.line_num, cells))
+    except csv.Error as error:
+        raise PredictionError(f"{source}, line {reader.line_num}: {error}") from None
+    if not headings or not rows:
+        raise PredictionError(f"{source}: a line of headings and rows of runs are needed")
+    if all(_number(cell) is not None for cell in headings):
+        raise PredictionError(f"{source}: the first line has to name the columns")
+    repeated = [name for name in headings if headings.count(name) > 1]
+    if repeated:
+        raise PredictionError(f"{source}: the heading {repeated[0]!r} is there twice; rename one")
+    return headings, rows
+
+
+def _sidecar(source: Path) -> dict[str, Any]:
+    path = source.with_suffix(".json")
+    if path == source or not path.is_file():
+        return {}
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PredictionError(
+            f"{path}: this description of {source.name} is unreadable ({error}); mend or move it"
+        ) from None
+    return facts if isinstance(facts, dict) else {}
+
+
+def _heading(text: str) -> tuple[str, str]:
+    """A heading's name and unit, the unit empty where there is none."""
+    match = _HEADING.fullmatch(text)
+    if match is None or not match["name"]:
+        return text, ""
+    return match["name"], match["unit"].strip()
+
+
+def _seconds(source: Path, heading: str) -> float:
+    """What a time's unit is in seconds."""
+    name, unit = _heading(heading)
+    if unit:
+        if unit not in _SECONDS:
+            raise PredictionError(
+                f"{source}: {unit!r} in {heading!r} is no unit of time; use s, ms, us, ns, min or h"
+            )
+        return _SECONDS[unit]
+    ending = name.rsplit("_", 1)[-1]
+    return _SECONDS[ending] if "_" in name and ending in _SECONDS else 1.0
+
+
+def _absent(cell: str) -> bool:
+    return cell.lower() in _MISSING
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _time(source: Path, line: int, heading: str, cell: str) -> float:
+    value = _number(cell)
+    if value is None or not math.isfinite(value) or value <= 0:
+        raise PredictionError(
+            f"{source}, line {line}: {heading} is {cell!r}; run times are positive numbers, "
+            "leave the cell of a failed run empty"
+        )
+    return value
+
+
+def _codes(
+    source: Path, name: str, cells: Sequence[str], levels: Mapping[str, Sequence[str]] | None
+) -> tuple[list[float], list[str]]:
+    """A column as numbers, and its words where it is a column of words."""
+    truth = {"true": 1.0, "false": 0.0}
+    given = list((levels or {}).get(name, ()))
+    present = [cell for cell in cells if not _absent(cell)]
+    if not given and all(_number(cell) is not None for cell in present):
+        values = [math.nan if _absent(cell) else float(cell) for cell in cells]
+        endless = next((v for v in values if math.isinf(v)), None)
+        if endless is not None:
+            raise PredictionError(f"{source}: the column {name!r} has infinite values")
+        return values, []
+    if not given and all(cell.lower() in truth for cell in present):
+        return [truth.get(cell.lower(), math.nan) for cell in cells], []
+    if not given:
+        number = next((cell for cell in present if _number(cell) is not None), None)
+        if number is not None:
+            word = next(cell for cell in present if _number(cell) is None)
+            raise PredictionError(
+                f"{source}: the column {name!r} has both numbers ({number}) and words ({word}); "
+                "mend the cell, or leave the column out with --features"
+            )
+    words = given or list(dict.fromkeys(present))
+    place = {word: float(i) for i, word in enumerate(words)}
+    unknown = next((cell for cell in present if cell not in place), None)
+    if unknown is not None:
+        raise PredictionError(
+            f"{source}: the column {name!r} has {unknown!r}, which is none of {', '.join(words)}"
+        )
+    return [place.get(cell, math.nan) for cell in cells], words
