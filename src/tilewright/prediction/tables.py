@@ -8,6 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.runs import read_csv
+
+__all__ = ["names_of", "read_csv", "table", "times"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
