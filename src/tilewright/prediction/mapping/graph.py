@@ -1,0 +1,186 @@
+"""A workload: kernels that need each other's results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.errors import TilewrightError
+
+
+class MappingError(TilewrightError):
+    """A graph or a machine that cannot be planned, with what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One kernel's run.
+
+    `seconds` has its time on each device that can run it, by the device's name. `kernel` and
+    `query` (the kernel's parameters) say what a model is to predict where `seconds` does not
+    say. `result_bytes` is the size of the result, `input_bytes` that of the operands that no
+    other task makes: they lie on the machine's home device. `returned` says that the result is
+    wanted there.
+    """
+
+    name: str
+    seconds: Mapping[str, float] = field(default_factory=dict, hash=False)
+    kernel: str = ""
+    query: Mapping[str, float] = field(default_factory=dict, hash=False)
+    result_bytes: float = 0.0
+    input_bytes: float = 0.0
+    returned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`target` needs what `source` makes; `bytes` (default: all of its result) must travel."""
+
+    source: str
+    target: str
+    bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Tasks and what they need of each other.
+
+    Raises:
+        MappingError: a name twice, an edge to nowhere, or a cycle.
+
+    >>> graph = Graph((Task("a"), Task("b")), (Edge("a", "b"),))
+    >>> graph.order
+    ('a', 'b')
+    """
+
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...] = ()
+    order: tuple[str, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tasks", tuple(self.tasks))
+        object.__setattr__(self, "edges", tuple(self.edges))
+        names = [t.name for t in self.tasks]
+        twice = {n for n in names if names.count(n) > 1}
+        if twice:
+            raise MappingError(f"{sorted(twice)[0]!r} names two tasks: give each its own name")
+        for e in self.edges:
+            for end in (e.source, e.target):
+                if end not in names:
+                    raise MappingError(
+                        f"the edge {e.source!r} to {e.target!r} names no task: there is no {end!r}"
+                    )
+            _check(e.bytes or 0.0, f"the bytes of the edge {e.source!r} to {e.target!r}")
+        for task in self.tasks:
+            _check(task.result_bytes, f"result_bytes of {task.name!r}")
+            _check(task.input_bytes, f"input_bytes of {task.name!r}")
+        object.__setattr__(self, "order", _topological(names, self.edges))
+
+    def __getitem__(self, name: str) -> Task:
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(name)
+
+    def bytes_of(self, edge: Edge) -> float:
+        """How much travels over an edge when its ends are on different devices."""
+        return self[edge.source].result_bytes if edge.bytes is None else edge.bytes
+
+    def needs(self, name: str) -> tuple[str, ...]:
+        """The tasks whose results a task takes, in the order of its edges."""
+        return tuple(e.source for e in self.edges if e.target == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `graph_from_dict` reads it back."""
+        tasks = []
+        for t in self.tasks:
+            row: dict[str, Any] = {"name": t.name}
+            if t.kernel:
+                row["kernel"] = t.kernel
+            if t.query:
+                row["query"] = dict(t.query)
+            if t.seconds:
+                row["seconds"] = dict(t.seconds)
+            for key in ("result_bytes", "input_bytes"):
+                if getattr(t, key):
+                    row[key] = getattr(t, key)
+            if t.returned:
+                row["returned"] = True
+            row["needs"] = [
+                e.source if e.bytes is None else {"task": e.source, "bytes": e.bytes}
+                for e in self.edges
+                if e.target == t.name
+            ]
+            tasks.append(row)
+        return {"tasks": tasks}
+
+
+def graph_from_dict(data: Any) -> Graph:
+    """Read a graph from plain data.
+
+    ``{"tasks": [{"name": "a", "seconds": {"cpu": 1e-3}, "result_bytes": 8000},
+    {"name": "b", "kernel": "matmul", "query": {"m": 64, "n": 64, "k": 64}, "needs": ["a"]}]}``;
+    an element of `needs` may be ``{"task": "a", "bytes": 100}``.
+
+    Raises:
+        MappingError: data of another form.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("tasks"), list):
+        raise MappingError('a graph is an object with a list "tasks"')
+    tasks, edges = [], []
+    known = {"name", "seconds", "kernel", "query", "result_bytes", "input_bytes", "returned"}
+    for row in data["tasks"]:
+        if not isinstance(row, Mapping) or not isinstance(row.get("name"), str):
+            raise MappingError(f'a task is an object with a "name", not {row!r}')
+        unknown = set(row) - known - {"needs"}
+        if unknown:
+            raise MappingError(
+                f"task {row['name']!r}: {sorted(unknown)[0]!r} is unknown; there are "
+                + ", ".join(sorted(known | {"needs"}))
+            )
+        for key in ("seconds", "query"):
+            values = row.get(key, {})
+            if not isinstance(values, Mapping) or not all(map(_is_number, values.values())):
+                raise MappingError(f"task {row['name']!r}: {key!r} is an object of numbers")
+        for key in ("result_bytes", "input_bytes"):
+            if not _is_number(row.get(key, 0)):
+                raise MappingError(f"task {row['name']!r}: {key!r} is a number")
+        tasks.append(Task(**{k: v for k, v in row.items() if k in known}))
+        for need in row.get("needs", []):
+            if isinstance(need, str):
+                edges.append(Edge(need, row["name"]))
+            elif isinstance(need, Mapping) and "task" in need:
+                edges.append(Edge(need["task"], row["name"], need.get("bytes")))
+            else:
+                raise MappingError(f'task {row["name"]!r}: "needs" lists names, not {need!r}')
+    return Graph(tuple(tasks), tuple(edges))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check(value: float, what: str) -> None:
+    if not math.isfinite(value) or value < 0:
+        raise MappingError(f"{what} is {value}: give a number of bytes from 0")
+
+
+def _topological(names: list[str], edges: Iterable[Edge]) -> tuple[str, ...]:
+    """Kahn's order, first come first served; raises MappingError for a cycle."""
+    after: dict[str, list[str]] = {name: [] for name in names}
+    waiting = dict.fromkeys(names, 0)
+    for edge in edges:
+        after[edge.source].append(edge.target)
+        waiting[edge.target] += 1
+    ready = [name for name in names if not waiting[name]]
+    for name in ready:  # grows while it is walked
+        for follower in after[name]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+    if len(ready) < len(names):
+        stuck = next(name for name in names if waiting[name])
+        raise MappingError(f"the tasks need each other in a circle, among them {stuck!r}")
+    return tuple(ready)
