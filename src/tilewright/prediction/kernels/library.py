@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tilewright.prediction.kernels import conversion, convolution, matmul, matvec, pooling
+from tilewright.prediction.kernels import conversion, convolution, cpp, matmul, matvec, pooling
 from tilewright.prediction.kernels.registry import Kernel
 
 
@@ -12,10 +12,10 @@ from tilewright.prediction.kernels.registry import Kernel
 def library() -> dict[str, Kernel]:
     """The paper's four kernels, and the conversion between storages."""
     made = (
-        matmul.kernel({}),
-        matvec.kernel({}),
-        convolution.kernel({}),
-        pooling.kernel({}),
+        matmul.kernel(cpp.variants("matmul")),
+        matvec.kernel(cpp.variants("matvec")),
+        convolution.kernel(cpp.variants("convolution")),
+        pooling.kernel(cpp.variants("pooling")),
         conversion.kernel(),
     )
     return {kernel.name: kernel for kernel in made}

@@ -1,0 +1,118 @@
+"""C++ sources of the library compiled at first use, kept by their content, loaded with ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.records import cache_directory
+
+SOURCES = Path(__file__).parent / "source"
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-DNDEBUG", "-w", "-shared", "-fPIC")
+SYSTEM_INCLUDES = ("/usr/include", "/usr/local/include")
+COMPILE_SECONDS = 300
+
+
+def compiler() -> str | None:
+    """The C++ compiler: that of the environment variable CXX, else the first that is found."""
+    named = os.environ.get("CXX")
+    names = [named] if named else ["g++", "clang++", "c++"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+@cache
+def eigen_include() -> Path | None:
+    """The directory with ``Eigen/Dense``: of the wheel ``cmeel-eigen``, or the system's."""
+    roots = [sysconfig.get_path("purelib"), site.getusersitepackages(), *sys.path]
+    places = [Path(root) / "cmeel.prefix/include/eigen3" for root in roots if root]
+    places += [Path(include) / "eigen3" for include in SYSTEM_INCLUDES]
+    return next((p for p in places if (p / "Eigen/Dense").is_file()), None)
+
+
+@cache
+def boost_include() -> Path | None:
+    """The directory with ``boost/numeric/ublas``: of ``boost-headers``, or the system's."""
+    spec = importlib.util.find_spec("boost_headers")
+    roots = list(spec.submodule_search_locations or []) if spec is not None else []
+    places = [*(Path(root) / "include" for root in roots), *map(Path, SYSTEM_INCLUDES)]
+    return next((p for p in places if (p / "boost/numeric/ublas/matrix.hpp").is_file()), None)
+
+
+def built(source: str, flags: Sequence[str], directory: Path | None = None) -> Path:
+    """The shared library of a source file, compiled unless it is in the cache directory.
+
+    Its name is a hash of the sources, the compiler's version, the flags, and the processor,
+    for which it is optimised. Two processes that compile at once do no harm to each other.
+
+    Raises:
+        PredictionError: there is no compiler, or it fails; the message has its first error.
+    """
+    found = compiler()
+    if found is None:
+        raise PredictionError("there is no C++ compiler: install g++ or clang++, or set CXX")
+    text = b"".join(path.read_bytes() for path in (SOURCES / "dense_sparse.h", SOURCES / source))
+    told = [_version(found), *FLAGS, *flags, _processor()]
+    key = hashlib.sha256(text + "\0".join(told).encode()).hexdigest()[:24]
+    folder = directory or cache_directory() / "kernels"
+    target = folder / f"{Path(source).stem}-{key}.so"
+    if target.is_file():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        made = Path(work) / target.name
+        command = [found, *FLAGS, *flags, "-o", str(made), str(SOURCES / source)]
+        run_compiler(command, source)
+        os.replace(made, target)
+    return target
+
+
+def run_compiler(command: Sequence[str], source: str) -> None:
+    """Run a compiler; raises PredictionError with its first error if it fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise PredictionError(f"compiling {source} took over {COMPILE_SECONDS} s") from None
+    except OSError as error:
+        raise PredictionError(f"{command[0]} cannot be run: {error.strerror or error}") from None
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        said = next((line for line in lines if "error" in line), lines[-1] if lines else "")
+        raise PredictionError(f"{Path(command[0]).name} cannot compile {source}: {said}")
+
+
+@cache
+def load(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """The compiled source, loaded; as `built`."""
+    return ctypes.CDLL(str(built(source, flags)))
+
+
+@cache
+def _version(found: str) -> str:
+    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.split("\n", 1)[0] or found
+
+
+@cache
+def _processor() -> str:
+    """What ``-march=native`` means here: the processor's model and extensions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    told = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(line for line in lines if line.startswith(told))
