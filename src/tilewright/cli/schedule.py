@@ -23,13 +23,19 @@ def add_parser(commands: Any) -> None:
     arguments.add_pipeline(parser)
     parser.add_argument(
         "--mode",
-        choices=("oneshot", "top"),
+        choices=("oneshot", "top", "tune"),
         default="oneshot",
         help="oneshot: the model's best, not compiled; top: build, verify and measure the best "
-        "few and keep the fastest (default: %(default)s)",
+        "few and keep the fastest; tune: top, then tune tile sizes, vector widths and unrolls "
+        "(default: %(default)s)",
     )
     parser.add_argument(
-        "--k", type=arguments.positive, help="schedules that top measures (default: 5)"
+        "--k", type=arguments.positive, help="schedules that top and tune plan (default: 5)"
+    )
+    parser.add_argument(
+        "--evaluations",
+        type=arguments.positive,
+        help="schedules that tune measures beside those (default: 60)",
     )
     parser.add_argument(
         "--fusion",
@@ -67,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.cli.pipeline import load_pipeline
     from tilewright.cli.progress import show_progress
 
+    if args.evaluations is not None:
+        options["evaluations"] = args.evaluations
     pipeline = load_pipeline(args.pipeline, dict(args.arguments))
     from tilewright.halide import session
 

@@ -28,7 +28,7 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
     legal, refused = [], []
     for planned in _planned(task, k, fusion):
         schedule = replace(planned.schedule, target=task.target)
-        problems = check(schedule, task.algorithm, _limits(task))
+        problems = check(schedule, task.algorithm, device_limits(task))
         if problems:
             refused.append(str(problems[0]))
         else:
@@ -51,7 +51,8 @@ def _planned(task: Task, k: int, fusion: Fusion) -> list[PlannedSchedule]:
     return schedule_cpu(task.algorithm, task.machine, k=k)
 
 
-def _limits(task: Task) -> Limits:
+def device_limits(task: Task) -> Limits:
+    """What the task's device can run."""
     if isinstance(task.machine, GpuMachine):
         return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
     return Limits()

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.measuring import Session, Variant, machine_key
 from tilewright.halide.planned import PlannedSchedule
-from tilewright.halide.planning import Fusion, naive, plan
+from tilewright.halide.planning import Fusion, device_limits, naive, plan
 from tilewright.halide.profiling import group_seconds, profile
 from tilewright.halide.result import Result
 from tilewright.halide.task import Machine, Task, make_task
@@ -31,8 +31,9 @@ from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.report.model import Progress
 
-Mode = Literal["oneshot", "top"]
+Mode = Literal["oneshot", "top", "tune"]
 TOP_K = 5
+EVALUATIONS = 60  # of mode "tune"
 RECORDS_WAIT = 10.0  # seconds for another process to finish with the records
 
 
@@ -55,6 +56,7 @@ def schedule(
     machine: Machine | str | None = None,
     mode: Mode = "oneshot",
     k: int | None = None,
+    evaluations: int = EVALUATIONS,
     fusion: Fusion = "nested",
     verify: bool = False,
     keep_schedule: bool = False,
@@ -86,9 +88,14 @@ def schedule(
     mode
         ``oneshot``: the model's best, without compiling anything. ``top``: the best `k`
         distinct schedules are built, verified and measured, and the fastest is the result.
+        ``tune``: as ``top``, then the tile sizes, vector widths and unrolls of the best
+        structures are tuned on measured times (`tilewright.tuning`).
     k
-        How many schedules to find, 5 for ``top`` unless it is given and one for ``oneshot``;
-        all are in ``Result.top``.
+        How many schedules to find, one for ``oneshot`` and 5 else unless it is given; all are
+        in ``Result.top``.
+    evaluations
+        How many schedules ``tune`` measures beside the planned ones; fewer where little is
+        left to gain.
     fusion
         On GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas 2020,
         Section 4.3), ``overlapped`` or ``none``.
@@ -136,8 +143,10 @@ def schedule(
     """
     if k is not None and k < 1:
         raise TilewrightError(f"k={k}: at least one schedule is needed")
-    if mode not in ("oneshot", "top"):
-        raise TilewrightError(f"mode={mode!r}: it is 'oneshot' or 'top'")
+    if mode not in get_args(Mode):
+        raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
+    if evaluations < 1:
+        raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
@@ -152,12 +161,12 @@ def schedule(
     )
     watch.enter("searching")
     searching = time.process_time()
-    planned = plan(task, k=k or (TOP_K if mode == "top" else 1), fusion=fusion)
+    planned = plan(task, k=k or (1 if mode == "oneshot" else TOP_K), fusion=fusion)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     if mode == "oneshot" and not verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))
         return Result(task, planned[0], mode, tried=tried, facts=facts)
-    task.must_run(f"mode={mode!r}" if mode == "top" else "verify")
+    task.must_run("verify" if mode == "oneshot" else f"mode={mode!r}")
     budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
     with ExitStack() as stack:
         session = stack.enter_context(
@@ -168,14 +177,24 @@ def schedule(
             tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
             outcome = replace(outcome, tried=tried)
             return conclude_oneshot(task, outcome, facts)
-        outcome = measure_top(
-            session,
-            planned,
-            target=task.target,
-            watch=watch,
-            naive=Variant(naive(task), target=task.target),
-        )
-        result = conclude_top(task, outcome, facts)
+        baseline = Variant(naive(task), target=task.target)
+        if mode == "tune":
+            from tilewright.halide.tune_mode import measure_tuned
+
+            outcome, told = measure_tuned(
+                session,
+                planned,
+                task,
+                watch=watch,
+                naive=baseline,
+                evaluations=evaluations,
+                seed=seed,
+                limits=device_limits(task),
+            )
+            facts = {**facts, **told}
+        else:
+            outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
+        result = replace(conclude_top(task, outcome, facts), mode=mode)
         return result if outcome.stopped else with_profile(session, result, watch)
 
 

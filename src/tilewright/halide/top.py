@@ -163,7 +163,7 @@ def measure_top(
         )
         for i, p in enumerate(planned)
     }
-    allowed = _allowed(session.problem.algorithm, session)
+    allowed = allowed_reads(session.problem.algorithm, session)
     found: dict[str, Measured] = {}
     finals: Finals | None = None
     stopped = ""
@@ -184,16 +184,16 @@ def measure_top(
                 watch.enter("measuring the naive schedule")
                 collect([replace(naive, name=NAIVE)])
             tried = _tried(planned, variants, found, allowed)
-            leaders = _leaders(tried)
+            leaders = leaders_of(tried)
             if len(leaders) > 1:
                 watch.enter(f"comparing the best {len(leaders)}")
-                finals = recorded_finals(session, [variants[_key(t)] for t in leaders])
+                finals = recorded_finals(session, [variants[key_of(t)] for t in leaders])
         stopped = why.reason
     finally:
         watch.message = ""
     tried = _tried(planned, variants, found, allowed)
     if finals is not None:
-        tried = [_with_final(t, finals) for t in tried]
+        tried = [with_final(t, finals) for t in tried]
     if not stopped and any(t.measurement is None for t in tried):
         stopped = "the time limit"
     baseline = found.get(NAIVE)
@@ -221,7 +221,8 @@ def early_end() -> Iterator[Why]:
         why.reason = "the time limit"
 
 
-def _key(tried: Tried) -> str:
+def key_of(tried: Tried) -> str:
+    """What the variant of a tried schedule is called."""
     return f"schedule {tried.rank + 1}"
 
 
@@ -237,12 +238,12 @@ def _tried(
         if measured is None:
             result.append(Tried(plan, i))
             continue
-        beyond = _beyond(measured.measurement, allowed)
+        beyond = reads_beyond(measured.measurement, allowed)
         result.append(Tried(plan, i, measured.measurement, measured.recorded, beyond))
     return result
 
 
-def _leaders(tried: Sequence[Tried]) -> list[Tried]:
+def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
     """The ones that may turn out to be the fastest."""
     running = [t for t in tried if t.seconds is not None]
     clean = [t for t in running if not t.reads_beyond] or running
@@ -252,9 +253,10 @@ def _leaders(tried: Sequence[Tried]) -> list[Tried]:
     ]
 
 
-def _with_final(tried: Tried, finals: Finals) -> Tried:
+def with_final(tried: Tried, finals: Finals) -> Tried:
+    """The schedule with what the finals measured, if it was among them."""
     for candidate, final in zip(finals.candidates, finals.measurements, strict=True):
-        if candidate.key == _key(tried) and final.ok and final.times:
+        if candidate.key == key_of(tried) and final.ok and final.times:
             before = tried.measurement
             assert before is not None
             details = {**before.details, "first_times": list(before.times)}
@@ -293,7 +295,7 @@ def recorded_finals(session: Session, variants: Sequence[Variant]) -> Finals:
     return finals
 
 
-def _allowed(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:
+def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:
     """What may be read of each input: its estimate and what the pipeline needs anyway."""
     needed = input_boxes(algorithm, algorithm.symbols)
     allowed = {}
@@ -311,7 +313,8 @@ def _allowed(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ..
     return allowed
 
 
-def _beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]]) -> tuple[str, ...]:
+def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]]) -> tuple[str, ...]:
+    """The inputs of which a run read more than is allowed (see `allowed_reads`)."""
     boxes = measurement.details.get("input_boxes", {})
     return tuple(
         name

@@ -1,0 +1,151 @@
+"""The mode ``tune``: a schedule's numbers turned, checked, measured, never worse than planned."""
+
+import halide as hl
+import pytest
+
+import tilewright
+from tilewright.cli import main
+from tilewright.errors import TilewrightError
+from tilewright.halide import tune_mode
+from tilewright.halide.knobs import find_knobs, replanned, settings, structure, turned
+from tilewright.halide.legality import Problem, check
+from tilewright.halide.planning import plan
+from tilewright.halide.schedule import Split
+from tilewright.halide.task import make_task
+from tilewright.records import Records
+from tilewright.tuning import Ordinal, Space
+
+WIDTH, HEIGHT = 640, 360
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def blur():
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.UInt(16), 2, "image")
+    across, blurred = hl.Func("across"), hl.Func("blurred")
+    across[x, y] = (image[x, y] + image[x + 1, y] + image[x + 2, y]) // 3
+    blurred[x, y] = (across[x, y] + across[x, y + 1] + across[x, y + 2]) // 3
+    blurred.set_estimates([(0, WIDTH), (0, HEIGHT)])
+    return blurred
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task(blur(), target="host")
+
+
+def factors(schedule):
+    return [
+        change.factor
+        for entry in schedule.funcs
+        for nest in entry.stages
+        for change in nest.splits
+        if isinstance(change, Split)
+    ]
+
+
+def test_the_knobs_of_a_schedule_are_its_factors(task):
+    planned = plan(task, k=1)
+    schedule = planned[0].schedule
+    knobs = find_knobs(planned, task.algorithm)
+    assert knobs.knobs
+    assert turned(schedule, knobs, settings(schedule, knobs)) == schedule
+    space = Space([Ordinal(k.name, k.values) for k in knobs.knobs], knobs.constraints)
+    assert space.is_feasible(settings(schedule, knobs))
+    assert space.count > 10
+    for knob in knobs.knobs:
+        assert knob.planned in knob.values
+        other = next(v for v in knob.values if v != knob.planned)
+        values = {**settings(schedule, knobs), knob.name: other}
+        edited = turned(schedule, knobs, values)
+        assert settings(edited, knobs) == values
+        assert structure(edited) == structure(schedule)
+        assert sum(a != b for a, b in zip(factors(edited), factors(schedule), strict=True)) == 1
+
+
+def test_few_knobs_are_those_of_tiles(task):
+    planned = plan(task, k=1)
+    most = find_knobs(planned, task.algorithm)
+    one = find_knobs(planned, task.algorithm, most=1)
+    assert len(one.knobs) == 1
+    assert "tile" in {k.kind for k in most.knobs}
+    assert one.knobs[0].kind == "tile"
+
+
+def test_a_tuned_plan_tells_its_new_tiles(task):
+    planned = plan(task, k=1)[0]
+    knobs = find_knobs([planned], task.algorithm)
+    knob = next(k for k in knobs.knobs if k.kind == "tile")
+    other = max(v for v in knob.values if v != knob.planned)
+    schedule = turned(
+        planned.schedule, knobs, {**settings(planned.schedule, knobs), knob.name: other}
+    )
+    after = replanned(planned, schedule, task.algorithm)
+    tiles = {group.output: group.tile for group in after.groups}
+    before = {group.output: group.tile for group in planned.groups}
+    assert tiles != before
+    assert any(other in tile for tile in tiles.values())
+    assert any("tuned" in group.notes for group in after.groups)
+
+
+def test_tune_is_never_worse_and_a_rerun_decides_the_same(tmp_path):
+    store = tmp_path / "records"
+    seen = []
+    found = tilewright.schedule(
+        blur(), mode="tune", k=2, evaluations=3, records=store, seed=1, on_progress=seen.append
+    )
+    assert found.mode == "tune"
+    assert found.verified is True
+    planned, tuned = found.tried[:2], found.tried[2:]
+    assert 1 <= len(tuned) <= 3
+    assert not {t.planned.schedule for t in tuned} & {t.planned.schedule for t in planned}
+    times = [t.seconds for t in found.tried if t.seconds is not None and not t.reads_beyond]
+    assert found.seconds == min(times)
+    assert "evaluations" in found.facts["tuning"]
+    assert any(p.phase == "tuning" and p.total == 3 for p in seen)
+    assert all(not check(t.planned.schedule, found.task.algorithm) for t in tuned)
+    with Records(store) as records:
+        before = len(records)
+        again = tilewright.schedule(
+            blur(), mode="tune", k=2, evaluations=3, records=records, seed=1
+        )
+        assert len(records) == before
+    assert [t.planned.schedule for t in again.tried] == [t.planned.schedule for t in found.tried]
+    assert all(t.recorded for t in again.tried)
+    assert again.schedule == found.schedule
+
+
+def test_illegal_schedules_are_not_measured(monkeypatch):
+    monkeypatch.setattr(
+        tune_mode, "check", lambda *_: [Problem("tail", "blurred", 0, "it is forbidden")]
+    )
+    found = tilewright.schedule(blur(), mode="tune", k=1, evaluations=3, records=None)
+    assert found.verified is True
+    assert len(found.tried) == 1
+    assert found.facts["tuning"].startswith("0 evaluations")
+
+
+def test_an_interruption_while_tuning_gives_the_best_so_far():
+    def interrupt(progress):
+        if progress.phase == "tuning" and progress.done == 1:
+            raise KeyboardInterrupt
+
+    found = tilewright.schedule(
+        blur(), mode="tune", k=1, evaluations=9, on_progress=interrupt, jobs=1
+    )
+    assert found.verified is True
+    assert len(found.tried) == 2
+    assert "ended by an interruption" in found.notes[0]
+
+
+def test_wrong_arguments_are_named(tmp_path, capsys):
+    with pytest.raises(TilewrightError, match="evaluations=0"):
+        tilewright.schedule(blur(), mode="tune", evaluations=0)
+    with pytest.raises(TilewrightError, match="oneshot, top, tune"):
+        tilewright.schedule(blur(), mode="best")
+    assert main(["schedule", "nowhere.py:f", "--mode", "tune", "--evaluations", "0"]) == 2
+    assert "whole number from 1" in capsys.readouterr().err
