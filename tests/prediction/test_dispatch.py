@@ -1,0 +1,280 @@
+"""Calls go to the predicted best variant, safely, from many threads, and learn."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from tilewright.prediction import Augmented, PredictionError
+from tilewright.prediction.dispatch import Dispatcher, Forecast, by_models, dispatch
+from tilewright.prediction.operands import outline, signature
+
+
+def model_of(seconds, low=1, high=1000):
+    """A model fitted to a function of n."""
+    n = np.unique(np.geomspace(low, high, 60).round())
+    return Augmented(features=("n",), folds=0).fit(n[:, None], seconds(n))
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {
+        "linear": model_of(lambda n: 1e-6 * n),
+        "constant": model_of(lambda n: 1e-4 + 0 * n),
+    }
+
+
+def length(a, *rest):
+    return {"n": a.shape[0]}
+
+
+def made(models, **options):
+    calls = []
+
+    def linear(a, scale=1):
+        calls.append("linear")
+        return a * scale
+
+    def constant(a, scale=1):
+        calls.append("constant")
+        return a * scale
+
+    routes = {"linear": linear, "constant": constant}
+    return Dispatcher(routes, by_models(models, length), **options), calls
+
+
+def test_each_call_goes_to_the_predicted_best(models):
+    call, calls = made(models)
+    for n in (10, 500, 10, 30, 900):
+        np.testing.assert_array_equal(call(np.arange(n)), np.arange(n))
+    assert calls == ["linear", "constant", "linear", "linear", "constant"]
+    assert len(call) == 4
+    told = call.decision(np.arange(10))
+    assert (told.route, told.outside, told.query) == ("linear", False, {"n": 10})
+    assert told.seconds["linear"] == pytest.approx(1e-5, rel=0.1)
+    assert told.seconds["constant"] == pytest.approx(1e-4, rel=0.1)
+    assert len(calls) == 5
+
+
+def test_a_decision_is_made_once_and_the_oldest_is_forgotten(models):
+    asked = []
+
+    def forecast(a):
+        asked.append(len(a))
+        return Forecast({"n": len(a)}, (1.0, 2.0), False)
+
+    call = Dispatcher({"a": len, "b": len}, forecast, size=2)
+    for n in (1, 2, 1, 2, 3, 3, 1):
+        assert call(np.zeros(n)) == n
+    assert asked == [1, 2, 3, 1]
+    assert len(call) == 2
+    call.clear()
+    assert len(call) == 0
+
+
+def test_outside_the_training_range_the_default_runs(models):
+    call, calls = made(models, default="constant")
+    call(np.zeros(2000))
+    assert calls == ["constant"]
+    assert call.decision(np.zeros(2000)).outside
+    call(np.zeros(0))
+    assert calls == ["constant", "constant"]
+
+
+def test_predictions_that_are_no_numbers_are_never_the_best():
+    nan, inf = float("nan"), float("inf")
+    seconds = {1: (nan, 2.0, 3.0), 2: (nan, inf, nan), 3: (5.0, nan, 4.0)}
+    routes = {name: (lambda a, name=name: name) for name in "abc"}
+    call = Dispatcher(routes, lambda a: Forecast({}, seconds[len(a)], False), default="b")
+    assert [call(np.zeros(n)) for n in (1, 2, 3)] == ["b", "b", "c"]
+
+
+def test_keywords_are_part_of_the_signature(models):
+    call, calls = made(models)
+    with pytest.raises(TypeError):
+        call(np.ones(10), unknown=3)
+    calls.clear()
+
+    def forecast(a, scale=1):
+        return Forecast({}, (1.0, 2.0) if scale == 1 else (2.0, 1.0), False)
+
+    routes = {"a": lambda a, scale=1: ("a", scale), "b": lambda a, scale=1: ("b", scale)}
+    call = Dispatcher(routes, forecast)
+    assert call(np.ones(3)) == ("a", 1)
+    assert call(np.ones(3), scale=2) == ("b", 2)
+    assert call(np.ones(3), scale=1) == ("a", 1)
+    assert call.decision(np.ones(3), scale=2).route == "b"
+
+
+def test_the_decorator_keeps_the_function_as_the_default(models):
+    def constant(a):
+        return "constant"
+
+    @dispatch({"constant": constant}, models, length)
+    def linear(a):
+        """Say which."""
+        return "linear"
+
+    assert linear.__doc__ == "Say which."
+    assert [linear(np.zeros(n)) for n in (10, 500, 5000)] == ["linear", "constant", "linear"]
+    with pytest.raises(PredictionError, match="no model of 'other'"):
+        dispatch({"constant": constant}, models, length)(other)
+
+
+def other(a):
+    return "other"
+
+
+def test_errors_name_what_is_there(models):
+    with pytest.raises(PredictionError, match="at least one"):
+        Dispatcher({}, lambda: None)
+    with pytest.raises(PredictionError, match="'c' is no route; there are linear, constant"):
+        made(models, default="c")
+
+    def fails(a):
+        raise ZeroDivisionError
+
+    call = Dispatcher({"a": fails}, lambda a: Forecast({}, (1.0,), False), learn=True)
+    with pytest.raises(ZeroDivisionError):
+        call(np.zeros(1))
+
+
+class Clock:
+    """A clock that only moves when told, so that learning is exact."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock.perf_counter)
+    return clock
+
+
+def learner(clock, real, predicted):
+    calls = []
+
+    def route(name):
+        def run(a):
+            calls.append(name)
+            clock.now += real[name](len(a))
+
+        return run
+
+    def forecast(a):
+        return Forecast({"n": len(a)}, tuple(f(len(a)) for f in predicted.values()), False)
+
+    return Dispatcher({n: route(n) for n in real}, forecast, learn=True), calls
+
+
+def test_it_learns_that_a_prediction_was_wrong(clock):
+    call, calls = learner(
+        clock,
+        {"a": lambda n: 5.0, "b": lambda n: 2.0},
+        {"a": lambda n: 1.0, "b": lambda n: 1.5},
+    )
+    for _ in range(30):
+        call(np.zeros(4))
+    assert calls[0] == "a"
+    assert calls[-20:] == ["b"] * 20
+    told = call.decision(np.zeros(4))
+    assert told.route == "b"
+    assert told.seconds == {"a": 5.0, "b": 2.0}
+    queries, seconds = call.observed("a")
+    assert queries[0] == {"n": 4}
+    assert set(seconds) == {5.0}
+
+
+def test_what_it_learns_carries_over_to_new_shapes(clock):
+    call, calls = learner(
+        clock,
+        {"a": lambda n: 9.0 * n, "b": lambda n: 2.0 * n},
+        {"a": float, "b": lambda n: 1.5 * n},
+    )
+    for n in range(1, 40):
+        for _ in range(3):
+            call(np.zeros(n))
+    calls.clear()
+    call(np.zeros(100))
+    assert calls == ["b"]
+
+
+def test_without_learning_nothing_is_timed(models, clock):
+    call, _ = made(models)
+    call(np.zeros(10))
+    assert call.observed("linear") == ([], [])
+
+
+def test_many_threads_make_one_decision_each_signature():
+    asked = []
+    start = threading.Barrier(8, timeout=20)
+
+    def forecast(a):
+        asked.append(len(a))
+        return Forecast({"n": len(a)}, (1.0, 2.0), False)
+
+    call = Dispatcher({"a": len, "b": lambda a: -1}, forecast, learn=True)
+    wrong = []
+
+    def work():
+        start.wait()
+        for i in range(400):
+            n = i % 20 + 1
+            if call(np.zeros(n)) not in (n, -1):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(call) == 20
+    # Threads that meet at a new signature may each ask; nobody asks again later.
+    assert len(asked) <= 20 * 8
+    assert sum(len(call.observed(r)[0]) for r in "ab") == 8 * 400
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 8))
+def test_a_sparse_array_s_outline_is_exact_and_a_dense_one_s_near(rows, columns, j):
+    rng = np.random.default_rng([rows, columns, j])
+    a = np.where(rng.uniform(size=(rows, columns)) < 2.0**-j, 1.0, 0.0)
+    assert outline(csr_array(a)).nnz == max(1, np.count_nonzero(a))
+    found = outline(a, samples=10_000)
+    assert found.nnz == max(1, np.count_nonzero(a))
+    some = outline(a, samples=256)
+    assert some.shape == (rows, columns)
+    assert 1 <= some.nnz <= a.size
+    assert outline(np.ones((rows, columns)), 16).nnz == a.size
+
+
+def test_sampling_sees_diagonals_and_columns():
+    n = 1024
+    assert outline(np.eye(n)).nnz < 0.02 * n * n
+    columns = np.zeros((n, n))
+    columns[:, ::2] = 1
+    assert 0.3 * n * n < outline(columns).nnz < 0.7 * n * n
+    assert outline(np.asfortranarray(columns)).nnz == pytest.approx(n * n / 2, rel=0.4)
+
+
+def test_signatures_tell_apart_what_matters():
+    a = np.ones((8, 8))
+    assert signature((a,)) == signature((np.zeros((8, 8)),))
+    assert signature((a,), 64) != signature((np.eye(8),), 64)
+    assert signature((a,)) != signature((a.astype(np.float32),))
+    assert signature((a,)) != signature((a[:4],))
+    assert signature((a, 1)) != signature((a, 2))
+    sparse = csr_array(np.eye(8))
+    assert signature((sparse,)) != signature((a,))
+    assert signature((sparse,)) != signature((csr_array(a),))
+    assert signature((sparse,)) != signature((sparse.tocsc(),))
+    assert len({signature((object(),)), signature((object(),))}) == 1
