@@ -31,8 +31,11 @@ NOTES = {
 
 
 def names() -> list[str]:
-    """Every data set: kernel and variant, those of matrix products first."""
-    return [f"{k.name}-{v}" for k in kernels().values() for v in k.variants]
+    """Every data set, ``kernel-variant``, in the order in which they are measured."""
+    every = [f"{k.name}-{v}" for k in kernels().values() for v in k.variants]
+    first = [name for name in every if name.startswith(("matmul", "conversion"))]
+    dense = [name for name in every if name.endswith(("dense", "numpy", "halide"))]
+    return list(dict.fromkeys([*first, *dense, *every]))
 
 
 def main() -> None:

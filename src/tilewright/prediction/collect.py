@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from tilewright.records import Record, Records
 
 # Short samples many times over: data sets have hundreds of instances, most below a millisecond.
 TIMING = Timing(
-    warmup=2, min_samples=5, max_samples=40, seconds=0.12, sample_seconds=0.003, precision=0.004
+    warmup=2, min_samples=5, max_samples=15, seconds=0.06, sample_seconds=0.002, precision=0.006
 )
 # Above this, wall over CPU time, another process had the CPU.
 DIRTY = 1.1
@@ -94,7 +93,7 @@ def collect(
         raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
     repeats = REPEATS if retime else 1
     work = _Collection(kernel, chosen, seed, records, verify, timing)
-    with _token() as token:
+    with _token() as token, _quiet_blas():
         for repeat in range(repeats):
             # Another order the second time: what drifts does not repeat.
             order = np.random.default_rng([seed, repeat]).permutation(count)
@@ -300,6 +299,8 @@ def _held(token: TimingToken) -> Iterator[None]:
         token.release()
 
 
-def cpus() -> int:
-    """CPUs this process may use."""
-    return len(os.sched_getaffinity(0))
+def _quiet_blas() -> Any:
+    """One thread for what is not timed: idle BLAS threads spin, and take the CPU meanwhile."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import native
+from tilewright.prediction.kernels.blas import cpus
 from tilewright.prediction.kernels.registry import Array, Operands, Run, Storage, Variant
 from tilewright.prediction.kernels.storage import csr, dense
 
@@ -67,18 +67,13 @@ class Library:
         return {self.name: self.load().tw_version().decode()}
 
 
-def available_threads() -> tuple[int, ...]:
-    """1 to the number of CPUs this process may use."""
-    return tuple(range(1, len(os.sched_getaffinity(0)) + 1))
-
-
 EIGEN = Library(
     "eigen",
     "eigen.cpp",
     native.eigen_include,
     "pip install cmeel-eigen, or install Eigen 3",
     ("-fopenmp",),
-    threads=available_threads(),
+    threads=cpus(),
 )
 UBLAS = Library(
     "ublas",

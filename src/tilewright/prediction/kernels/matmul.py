@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.prediction import instances
+from tilewright.prediction.kernels.blas import numpy_variant
 from tilewright.prediction.kernels.registry import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import (
     csr,
     dense,
     density_of,
-    numpy_versions,
     scipy_versions,
 )
 
@@ -56,7 +56,7 @@ def describe(operands: Operands) -> Instance:
     return {"m": m, "n": n, "k": k, "d1": density_of(a), "d2": density_of(b)}
 
 
-def _numpy(operands: Operands, settings: Mapping[str, int]) -> Run:
+def _numpy(operands: Operands) -> Run:
     a, b = dense(operands["a"]), dense(operands["b"])
     return lambda: a @ b
 
@@ -69,7 +69,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 def kernel(variants: Mapping[str, Variant]) -> Kernel:
     """The kernel with variants by NumPy, SciPy and those given."""
     own: dict[str, Any] = {
-        "numpy": Variant("numpy", _numpy, versions=numpy_versions),
+        "numpy": numpy_variant(_numpy),
         "scipy_sparse": Variant("scipy_sparse", _scipy, storage="sparse", versions=scipy_versions),
     }
     return Kernel("matmul", FEATURES, "m*n*k", draw, make, reference, describe, {**own, **variants})

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.prediction import instances
+from tilewright.prediction.kernels.blas import numpy_variant
 from tilewright.prediction.kernels.registry import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import (
     csr,
     dense,
     density_of,
-    numpy_versions,
     scipy_versions,
 )
 
@@ -45,7 +45,7 @@ def describe(operands: Operands) -> Instance:
     return {"m": m, "n": n, "d": density_of(operands["a"])}
 
 
-def _numpy(operands: Operands, settings: Mapping[str, int]) -> Run:
+def _numpy(operands: Operands) -> Run:
     a, x = dense(operands["a"]), dense(operands["x"])
     return lambda: a @ x
 
@@ -58,7 +58,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 def kernel(variants: Mapping[str, Variant]) -> Kernel:
     """The kernel with variants by NumPy, SciPy and those given."""
     own = {
-        "numpy": Variant("numpy", _numpy, versions=numpy_versions),
+        "numpy": numpy_variant(_numpy),
         "scipy_sparse": Variant("scipy_sparse", _scipy, storage="sparse", versions=scipy_versions),
     }
     return Kernel("matvec", FEATURES, "m*n", draw, make, reference, describe, {**own, **variants})

@@ -1,0 +1,53 @@
+"""NumPy's BLAS with a given number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from tilewright.prediction.kernels.registry import Operands, Run, Variant
+from tilewright.prediction.kernels.storage import numpy_versions
+
+
+def cpus() -> tuple[int, ...]:
+    """1 to the number of CPUs this process may use."""
+    return tuple(range(1, len(os.sched_getaffinity(0)) + 1))
+
+
+@cache
+def _libraries() -> tuple[Any, ...]:
+    import numpy as np  # its BLAS has to be loaded to be found
+    from threadpoolctl import ThreadpoolController
+
+    assert np.__version__
+    controllers = ThreadpoolController().select(user_api="blas").lib_controllers
+    # SciPy has a BLAS of its own, which NumPy's functions do not use.
+    return tuple(c for c in controllers if "scipy" not in str(c.filepath))
+
+
+def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> Variant:
+    """The variant ``numpy`` of a kernel that NumPy gives to BLAS, with the setting ``threads``.
+
+    The number of threads is set for the length of a call: it belongs to the whole process.
+    """
+
+    def prepared(operands: Operands, settings: Mapping[str, int]) -> Run:
+        compute, libraries, threads = build(operands), _libraries(), settings["threads"]
+        before = [library.get_num_threads() for library in libraries]
+        if all(number == threads for number in before):
+            return compute
+
+        def run() -> Any:
+            for library in libraries:
+                library.set_num_threads(threads)
+            try:
+                return compute()
+            finally:
+                for library, number in zip(libraries, before, strict=True):
+                    library.set_num_threads(number)
+
+        return run
+
+    return Variant("numpy", prepared, settings={"threads": cpus()}, versions=numpy_versions)
