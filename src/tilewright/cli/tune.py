@@ -142,7 +142,7 @@ def _tune(args: argparse.Namespace, problem: Problem) -> Result:
 
     budget, seed = setting("budget", 60), setting("seed", 0)
     key = problem_key(problem.name, problem.space, problem.objective)
-    timed = problem.objective.get("value", "time") == "time"
+    timed = problem.timed
     with Records(args.records) as records, show_progress(args.quiet) as show:
         journal = RecordsJournal(records, key, seed, resume=args.resume is not False)
         failed: dict[str, int] = {}
@@ -167,6 +167,8 @@ def _tune(args: argparse.Namespace, problem: Problem) -> Result:
             journal=journal,
             time_limit=setting("time_limit", None),
             converge=problem.search.get("converge"),
+            confirm=problem.confirm,
+            cutoff=problem.cutoff,
             on_trial=on_trial,
         )
 

@@ -87,7 +87,7 @@ def find_knobs(
     found: tiles before vectors and unrolls, outputs of groups before their members.
     """
     first = planned[0]
-    found = []
+    found: list[Knob] = []
     for e, entry in enumerate(first.schedule.funcs):
         func = algorithm.funcs[entry.func]
         for s, nest in enumerate(entry.stages):

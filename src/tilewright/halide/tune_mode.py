@@ -135,14 +135,14 @@ def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structur
             continue
         parameters = [Ordinal(k.name, k.values, scale="log") for k in knobs.knobs]
         tuner = Tuner(Space(parameters, knobs.constraints), seed=seed + len(result))
-        one = _Structure(plans, knobs, tuner)
+        found = _Structure(plans, knobs, tuner)
         known: set[tuple[tuple[str, int], ...]] = set()
         for t in group:
             values = settings(t.planned.schedule, knobs)
             if t.measurement is not None and tuple(values.items()) not in known:
                 known.add(tuple(values.items()))
-                _tell(one, values, t.measurement, ())
-        result.append(one)
+                _tell(found, values, t.measurement, ())
+        result.append(found)
     return result
 
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ _OBJECTIVE = {
     "memory_mb",
     "repeat",
 }
-_SEARCH = {"budget", "seed", "jobs", "time_limit", "converge"}
+_SEARCH = {"budget", "seed", "jobs", "time_limit", "converge", "confirm", "cutoff"}
+_CUTOFF = 5.0
+_CONFIRM = 2
 
 TEMPLATE = """\
 # A problem for `tilewright tune`. Run it with:  tilewright tune problem.toml
@@ -61,6 +63,8 @@ seed = 0
 jobs = 1                    # evaluations at once
 # time_limit = 600          # seconds in all
 # converge = 0.005          # stop when less than this gain is expected
+# confirm = 2               # with value = "time": measure the leaders so often again at the end
+# cutoff = 5                # with value = "time": give up runs so many times slower than the best
 
 # Configurations to try first (optional, any number).
 [[start]]
@@ -116,9 +120,27 @@ class Problem:
             return list(self.start)
         return [*self.start, default]
 
-    def __call__(self, configuration: Configuration) -> dict[str, Any]:
-        """Build and run; what came of it as keyword arguments of `Tuner.tell`."""
-        timed = self.objective.get("value", "time") == "time"
+    @property
+    def timed(self) -> bool:
+        """Whether the objective is the command's wall time."""
+        return bool(self.objective.get("value", "time") == "time")
+
+    @property
+    def cutoff(self) -> float | None:
+        """How many times slower than the best a run may get before it is cut short."""
+        return float(self.search.get("cutoff", _CUTOFF)) if self.timed else None
+
+    @property
+    def confirm(self) -> int:
+        """How often the leaders are measured again."""
+        return int(self.search.get("confirm", _CONFIRM if self.timed else 0))
+
+    def __call__(self, configuration: Configuration, limit: float = math.inf) -> dict[str, Any]:
+        """Build and run; what came of it as keyword arguments of `Tuner.tell`.
+
+        A timed command that takes more than ``limit`` seconds is cut short.
+        """
+        timed = self.timed
         limits = Limits(
             build_seconds=float(self.objective.get("build_timeout", 300)),
             run_seconds=float(self.objective.get("timeout", 60)),
@@ -136,10 +158,15 @@ class Problem:
         words = self._words("command", configuration)
         repeat = int(self.objective.get("repeat", 1))
         candidate = command(words, cwd=folder, exclusive=timed, repeated=timed and repeat > 1)
+        cut = timed and limit < limits.run_seconds
+        if cut:
+            limits = replace(limits, run_seconds=limit)
         timing = Timing(
             warmup=0, min_samples=repeat, max_samples=repeat, seconds=math.inf, sample_seconds=0.0
         )
         found = measure_one(candidate, limits, timing)
+        if cut and found.status == "timeout":
+            return {"value": limit, "lower_bound": True}
         if not found.ok:
             return {"status": found.status, "message": _why(found)}
         if timed:
@@ -228,6 +255,14 @@ def _problem(data: Mapping[str, Any], path: Path) -> Problem:
         number = objective.get(key, 1)
         if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
             raise SpaceError(f"objective.{key} is {number!r}; give a number above zero")
+    for key in ("budget", "jobs", "time_limit", "converge", "confirm", "cutoff"):
+        number = search.get(key, 1)
+        whole = key in ("budget", "jobs", "confirm")
+        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
+            number = 0
+        if not (number > 0 or (key == "confirm" and search.get(key) == 0)):
+            kind = "a whole number" if whole else "a number"
+            raise SpaceError(f"search.{key} is {search[key]!r}; give {kind} above zero")
     space = space_from_dict(data)
     for key in ("command", "build"):
         words = objective.get(key, [])

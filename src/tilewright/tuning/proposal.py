@@ -14,7 +14,7 @@ from tilewright.tuning.forest import Forest, grow
 from tilewright.tuning.gp import Posterior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
-from tilewright.tuning.surrogate import Surrogate, fit_surrogate, transform
+from tilewright.tuning.surrogate import Surrogate, fit_surrogate, transform, uncensored
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -112,10 +112,13 @@ def propose(
     outputs = modelled.values
     fitted = fit_surrogate(encoder, codes, outputs, settings, rng, theta)
     surrogate = fitted.surrogate
+    bounded = seen.bounded[valid]
+    if bounded.any() and isinstance(surrogate, Posterior):
+        surrogate = uncensored(surrogate, encoder(codes), outputs, bounded, encoder.blocks)
     if len(pending) and isinstance(surrogate, Posterior):
         points = encoder(pending)
         surrogate = surrogate.extend(points, surrogate.predict(points)[0])
-    best = float(outputs[~seen.bounded[valid]].min(initial=outputs.max()))
+    best = float(outputs[~bounded].min(initial=outputs.max()))
     forest = None
     if settings.feasibility and not valid.all():
         forest = grow(encoder(seen.codes), valid.astype(float), rng)

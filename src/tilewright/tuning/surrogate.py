@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from scipy.special import log_ndtr
 from scipy.special import ndtri as norm_ppf
 from scipy.stats import rankdata
 
@@ -74,6 +75,36 @@ def transform(values: Array, settings: Settings) -> Outputs:
     rise = float(np.ptp(outputs[near]))
     slope = float(np.ptp(logs[near])) / rise if positive and rise > 0 else 0.0
     return Outputs(np.asarray(outputs), slope)
+
+
+def uncensored(
+    posterior: Posterior, points: Array, outputs: Array, bounded: Array, blocks: Array
+) -> Posterior:
+    """The posterior with outputs that are only lower bounds told as what they stand for.
+
+    Of an evaluation that was cut short at ``b`` all that is known is that its output is above
+    ``b``. It is told as the mean of what the exact ones predict for it, truncated at ``b`` (one
+    step of the EM algorithm for censored data).
+
+    Source: Dempster, Laird and Rubin, Maximum Likelihood from Incomplete Data, 1977, sec. 4.2.
+
+    Args:
+        posterior: as fitted to all outputs; its hyperparameters are kept.
+        points: shape (n, features). outputs: shape (n,). bounded: booleans, shape (n,).
+        blocks: the block of each feature.
+    """
+    exact = ~bounded
+    if exact.sum() < 2 or not bounded.any():
+        return posterior
+    known = Posterior(points[exact], outputs[exact], blocks, posterior.hyper)
+    mean, variance = known.predict(points[bounded])
+    deviation = np.sqrt(variance + posterior.hyper.noise)
+    above = (outputs[bounded] - mean) / deviation
+    # E[x | x > b] of a normal; the hazard is about `above` far in the tail
+    log_hazard = -0.5 * above * above - 0.5 * np.log(2 * np.pi) - log_ndtr(-above)
+    full = outputs.copy()
+    full[bounded] = np.maximum(mean + deviation * np.exp(log_hazard), outputs[bounded])
+    return Posterior(points, full, blocks, posterior.hyper)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tilewright.measure.candidate import Measurement
+from tilewright.measure.candidate import STATUSES, Measurement
 from tilewright.tuning.prior import OptimumPrior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Configuration, Space
@@ -18,7 +27,10 @@ from tilewright.tuning.warm import WarmStart
 
 _MOST_CONFIRMATIONS = 5
 Outcome: TypeAlias = float | Sequence[float] | Measurement | Mapping[str, Any] | None
-Objective: TypeAlias = Callable[[Configuration], Outcome]
+Objective: TypeAlias = Callable[..., Outcome]
+_TOLD = {"value", "status", "lower_bound", "message", "seconds", "details"}
+# Whatever the ratio, nothing is cut short that is less than this many seconds behind.
+_CLOSE = 0.5
 
 
 class FailedError(Exception):
@@ -38,7 +50,8 @@ class Result:
     """What a tuning run found.
 
     ``best`` is None where nothing worked. ``stopped`` says why it ended: ``budget``,
-    ``time``, ``converged``, ``exhausted`` or ``interrupted``.
+    ``time``, ``converged``, ``exhausted`` (nothing left to ask), ``interrupted``, or
+    ``executor`` (it takes no more work, as a process pool that lost a process).
     """
 
     best: Trial | None
@@ -80,6 +93,7 @@ def tune(
     time_limit: float | None = None,
     converge: float | None = None,
     confirm: int = 0,
+    cutoff: float | None = None,
     on_trial: Callable[[Trial, Tuner], object] | None = None,
 ) -> Result:
     """Find a configuration of small objective in ``budget`` evaluations.
@@ -88,7 +102,8 @@ def tune(
         objective: called with a configuration, a dictionary. It returns a number, one number
             an objective, a `Measurement` (its median counts), or the keyword arguments of
             `Tuner.tell` as a dictionary. It fails by returning None, by raising `FailedError`
-            or any other exception, or with a number that is not finite.
+            or any other exception, or with what is not finite or no number. Where it may
+            hang, die or take all memory, wrap it in `Isolated`.
         space: the search space.
         budget: evaluations, those of earlier runs in the journal included.
         seed, settings, queue, objectives, prior, warm: as for `Tuner`.
@@ -101,6 +116,9 @@ def tune(
             `Tuner.exhausted`).
         confirm: evaluate the best few configurations this many times more at the end, in
             turns, and compare medians: for noisy objectives. Not counted in the budget.
+        cutoff: for objectives in seconds: call the objective with a second argument, how long
+            it makes sense to go on, this many times the best (infinite at first). One that
+            stops there tells ``{"value": seconds, "lower_bound": True}``.
         on_trial: called after each trial, with the trial and the tuner.
 
     Ctrl-C ends the run and returns what was found; a second one is not caught.
@@ -116,7 +134,7 @@ def tune(
     )
     journal = journal or Journal()
     tuner.restore(journal.load())
-    run = _Run(tuner, objective, journal, on_trial)
+    run = _Run(tuner, objective, journal, on_trial, cutoff)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     own: ThreadPoolExecutor | None = None
     stopped = "interrupted"
@@ -144,11 +162,13 @@ class _Run:
         objective: Objective,
         journal: Journal,
         on_trial: Callable[[Trial, Tuner], object] | None,
+        cutoff: float | None,
     ) -> None:
         self.tuner = tuner
         self.objective = objective
         self.journal = journal
         self.on_trial = on_trial
+        self.cutoff = cutoff
         self.under_way: dict[Future[dict[str, Any]], Suggestion] = {}
 
     def search(
@@ -159,27 +179,46 @@ class _Run:
         deadline: float | None,
         converge: float | None,
     ) -> str:
-        while len(self.tuner.trials) < budget:
+        while self._done < budget:
             if deadline is not None and time.monotonic() >= deadline:
                 self._drain()
                 return "time"
             if converge is not None and self.tuner.exhausted(converge):
                 self._drain()
                 return "converged"
-            room = min(jobs, budget - len(self.tuner.trials)) - len(self.under_way)
+            room = min(jobs, budget - self._done) - len(self.under_way)
             asked = self.tuner.ask() if room > 0 else None
             if asked is None and not self.under_way:
                 return "exhausted"
             if asked is not None:
+                work = (self.objective, asked.configuration, self._limit())
                 if executor is None:
-                    self._tell(asked, evaluate(self.objective, asked.configuration))
+                    self._tell(asked, evaluate(*work))
                 else:
-                    future = executor.submit(evaluate, self.objective, asked.configuration)
+                    try:
+                        future = executor.submit(evaluate, *work)
+                    except (BrokenExecutor, RuntimeError):  # broken, or shut down
+                        self._drain()
+                        return "executor"
                     self.under_way[future] = asked
             if executor is not None and (room <= 1 or asked is None):
                 self._collect()
         self._drain()
         return "budget"
+
+    @property
+    def _done(self) -> int:
+        """Evaluations that count: not those that measure the leaders again."""
+        return sum(t.suggestion.origin != "confirm" for t in self.tuner.trials)
+
+    def _limit(self) -> float | None:
+        """How long an evaluation may go on, None where nothing is cut short."""
+        if self.cutoff is None:
+            return None
+        best = self.tuner.best
+        if best is None or best.value <= 0:
+            return math.inf
+        return max(self.cutoff * best.value, best.value + _CLOSE)
 
     def confirm(self, repeats: int, deadline: float | None) -> None:
         """Evaluate the leaders again, in turns, so that a drift of the machine hits all.
@@ -194,9 +233,19 @@ class _Run:
                 for trial in leaders:
                     if deadline is not None and time.monotonic() >= deadline:
                         return
-                    outcome = evaluate(self.objective, trial.configuration)
+                    limit = None if self.cutoff is None else math.inf
+                    outcome = evaluate(self.objective, trial.configuration, limit)
                     again = Suggestion(self.tuner.decisions, trial.configuration, "confirm")
                     self._tell(again, outcome)
+
+    def _complete(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        """The outcome, failed where it has another number of values than there are objectives."""
+        value, wanted = outcome.get("value"), self.tuner.objectives
+        count = len(value) if isinstance(value, list) else int(value is not None)
+        if outcome.get("status", "ok") != "ok" or count == wanted:
+            return outcome
+        message = f"the objective returned {count} values for {wanted} objectives"
+        return {"status": "run_failed", "message": message, "seconds": outcome.get("seconds")}
 
     def _collect(self) -> None:
         done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
@@ -219,17 +268,21 @@ class _Run:
             future.cancel()
 
     def _tell(self, asked: Suggestion, outcome: dict[str, Any]) -> None:
+        outcome = self._complete(outcome)
         trial = self.tuner.tell(asked, outcome.pop("value", None), **outcome)
         self.journal.add(trial)
         if self.on_trial is not None:
             self.on_trial(trial, self.tuner)
 
 
-def evaluate(objective: Objective, configuration: Configuration) -> dict[str, Any]:
+def evaluate(
+    objective: Objective, configuration: Configuration, limit: float | None = None
+) -> dict[str, Any]:
     """Call the objective; what came of it as keyword arguments of `Tuner.tell`."""
     started = time.perf_counter()
+    more = () if limit is None else (limit,)
     try:
-        outcome = told(objective(dict(configuration)))
+        outcome = told(objective(dict(configuration), *more))
     except FailedError as failure:
         outcome = {"status": failure.status, "message": failure.message}
     except MemoryError:
@@ -241,7 +294,11 @@ def evaluate(objective: Objective, configuration: Configuration) -> dict[str, An
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    """What an objective returned as keyword arguments of `Tuner.tell`."""
+    """What an objective returned as keyword arguments of `Tuner.tell`.
+
+    Raises:
+        FailedError: it is not a number, numbers, a `Measurement` or such arguments.
+    """
     if outcome is None:
         return {"status": "run_failed", "message": "the objective returned None"}
     if isinstance(outcome, Measurement):
@@ -249,9 +306,32 @@ def told(outcome: Outcome) -> dict[str, Any]:
         if outcome.ok:
             result |= {"value": outcome.median, "lower_bound": outcome.lower_bound}
         return result
-    if isinstance(outcome, Mapping):
-        return dict(outcome)
-    return {"value": outcome}
+    result = dict(outcome) if isinstance(outcome, Mapping) else {"value": outcome}
+    if not _TOLD.issuperset(result):
+        wrong = next(key for key in result if key not in _TOLD)
+        raise _wrong(f"a dictionary with {wrong!r}; it may have {', '.join(sorted(_TOLD))}")
+    if result.get("status", "ok") not in STATUSES:
+        raise _wrong(f"the status {result['status']!r}; use one of {', '.join(STATUSES)}")
+    if result.get("value") is not None:
+        result["value"] = _floats(result["value"])
+    if "details" in result:
+        result["details"] = json.loads(json.dumps(result["details"], default=repr))
+    return result
+
+
+def _floats(value: Any) -> float | list[float]:
+    try:
+        if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+            return [float(v) for v in value]
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise _wrong(f"{str(value)[:200]!r}, which is no number") from None
+
+
+def _wrong(what: str) -> FailedError:
+    return FailedError("run_failed", f"the objective returned {what}")
 
 
 def show(trial: Trial, tuner: Tuner) -> None:

@@ -1,0 +1,101 @@
+"""Objectives that may hang, die, fork or take all memory: each call in a worker process."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.measure import Candidate, Limits, Timing, load_builder, measure_one
+from tilewright.tuning.space import Configuration
+from tilewright.tuning.trial import plain, unplain
+from tilewright.tuning.tune import Objective, evaluate
+
+_ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_seconds=0.0)
+
+
+class Isolated:
+    """An objective for `tilewright.tuning.tune` that is called in a process of its own.
+
+    A call that takes more than ``seconds`` is a ``timeout``, more than ``memory_bytes`` is
+    ``out_of_memory``, a process that dies ``crashed``; whatever it has started is killed with
+    it, and what it prints is kept within bounds.
+
+    Args:
+        objective: a function at the top level of a module, which the worker imports anew.
+        seconds: wall time of a call.
+        memory_bytes: resident memory of the process and its children.
+        exclusive: one call at a time, for objectives that time themselves while ``jobs``
+            run at once.
+
+    Raises:
+        TilewrightError: the objective cannot be imported by another process.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        seconds: float = 60.0,
+        memory_bytes: int = 8 << 30,
+        exclusive: bool = False,
+    ) -> None:
+        self.name = _reference(objective)
+        self.limits = Limits(seconds, seconds, memory_bytes)
+        self.exclusive = exclusive
+
+    def __call__(self, configuration: Configuration, *limit: float) -> dict[str, Any]:
+        """What came of the call, as keyword arguments of `Tuner.tell`."""
+        payload = {
+            "objective": self.name,
+            "configuration": plain(configuration),
+            "limit": list(limit),
+            "exclusive": self.exclusive,
+        }
+        found = measure_one(
+            Candidate("tilewright.tuning.isolated:Call", payload), self.limits, _ONCE
+        )
+        if found.ok:
+            return dict(found.details["outcome"])
+        return {"status": found.status, "message": found.message}
+
+
+class Call:
+    """One call, made while it is built (beside others), or where exclusive while it is timed."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Take the payload that `Isolated` makes."""
+        self._payload = payload
+        self._outcome: dict[str, Any] | None = None
+        if not payload["exclusive"]:
+            self.run()
+
+    def run(self) -> None:
+        """Call the objective, once."""
+        if self._outcome is None:
+            objective = load_builder(self._payload["objective"])
+            configuration = unplain(self._payload["configuration"])
+            self._outcome = evaluate(objective, configuration, *self._payload["limit"])
+
+    def details(self) -> dict[str, Any]:
+        """What came of it."""
+        return {"outcome": self._outcome}
+
+
+def _reference(objective: Objective) -> str:
+    """Where a worker finds the function: ``module:name``, or ``file.py:name``."""
+    name = getattr(objective, "__qualname__", "")
+    module = inspect.getmodule(objective)
+    if not name.isidentifier() or module is None:
+        raise TilewrightError(
+            f"{objective!r} cannot be called in another process: give a function that is "
+            "defined at the top level of a module"
+        )
+    if module.__package__:
+        return f"{module.__name__}:{name}"
+    source = inspect.getsourcefile(module)
+    if source is None:
+        raise TilewrightError(f"{name} is defined in no file, so that no worker can import it")
+    return f"{source}:{name}"
