@@ -18,8 +18,10 @@ from tilewright.prediction.estimator import Estimator
 from tilewright.prediction.inputs import Inputs
 from tilewright.prediction.intervals import Calibration
 from tilewright.prediction.levenberg import minimise
+from tilewright.prediction.starts import monomials, starts
 from tilewright.prediction.surface import Shape, value
 
+_THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -49,19 +51,20 @@ class Augmented(Estimator):
         targets = logs - self.centre_
         self.inputs_ = Inputs.fit(columns)
         inputs = np.vstack([self.inputs_(columns).T, np.ones(len(data))])
+        found = monomials(self.inputs_, inputs, targets, self._threads())
         folds = max(2, min(self.folds or 5, len(data)))
         place = np.random.default_rng([self.seed, 1]).permutation(len(data)) % folds
         best: tuple[float, Shape, Array] | None = None
         tried: list[dict[str, Any]] = []
         for shape in candidates(len(self.inputs_), self.max_parameters):
-            held_out = self._held_out(shape, inputs, targets, place, folds)
+            held_out = self._held_out(shape, inputs, targets, place, folds, found)
             error = score(held_out, targets)
             tried.append({"terms": shape.terms, "hidden": shape.hidden, "error": error})
             if best is None or error < best[0]:
                 best = (error, shape, held_out)
         assert best is not None
         _, self.shape_, held_out = best
-        theta = start(self.shape_, inputs, targets, 6, self.seed)
+        theta = starts(self.shape_, inputs, targets, found, 6, self.seed)
         weights = np.ones((len(theta), len(data)))
         fitted = minimise(
             self.shape_, theta, inputs, targets, weights, ridge=ridge(self.shape_), steps=60
@@ -83,13 +86,23 @@ class Augmented(Estimator):
             "tried": tried,
         }
 
+    def _threads(self) -> set[int]:
+        """The columns that count threads."""
+        names = [name.lower() for name in self.names_]
+        if self.threads is None:
+            return {j for j, name in enumerate(names) if name in _THREADS}
+        absent = [name for name in self.threads if name not in self.names_]
+        if absent:
+            raise PredictionError(f"threads names {', '.join(absent)}, which is not a feature")
+        return {self.names_.index(name) for name in self.threads}
+
     def _held_out(
-        self, shape: Shape, inputs: Array, targets: Array, place: Array, folds: int
+        self, shape: Shape, inputs: Array, targets: Array, place: Array, folds: int, found: Array
     ) -> Array:
         """Log times predicted by models that have not seen them."""
         restarts = 2
         theta = np.concatenate(
-            [start(shape, inputs, targets, restarts, self.seed + f) for f in range(folds)]
+            [starts(shape, inputs, targets, found, restarts, self.seed + f) for f in range(folds)]
         )
         fold = np.repeat(np.arange(folds), restarts)
         weights = (place[None, :] != fold[:, None]).astype(float)
@@ -155,22 +168,6 @@ def ridge(shape: Shape) -> Array:
     terms = np.full(shape.terms * (shape.inputs + 1), 1e-4)
     units = np.full(shape.hidden * (shape.inputs + 2), 1e-2)
     return np.concatenate([terms, units])
-
-
-def start(shape: Shape, inputs: Array, targets: Array, restarts: int, seed: int) -> Array:
-    """Starting points (restarts, count): the linear fit, bent at random."""
-    random = np.random.default_rng([seed, 2])
-    gram = inputs @ inputs.T + 1e-6 * np.eye(len(inputs))
-    linear = np.linalg.solve(gram, inputs @ targets)
-    p, k = shape.inputs + 1, shape.terms
-    theta = np.zeros((restarts, shape.count))
-    terms, units, outputs = shape.split(theta)
-    terms[:] = linear * random.uniform(0.0, 1.5, terms.shape) if k > 1 else linear
-    terms[:, 0] = linear
-    terms[..., -1] -= np.log(k)
-    units[:] = random.normal(0, (p - 1) ** -0.5, units.shape)
-    outputs[:] = random.normal(0, 0.1, outputs.shape)
-    return theta
 
 
 def score(predicted: Array, logs: Array) -> float:

@@ -16,6 +16,8 @@ import numpy as np
 from tilewright.prediction.surface import Shape, value, value_and_jacobian
 
 Array: TypeAlias = np.ndarray[Any, Any]
+# The ridge is in units of the noise; early residuals are not noise and would freeze the start.
+_WIDEST = 0.05
 _BEND = 2.0  # Huber's loss is linear beyond so many robust standard deviations
 
 
@@ -64,7 +66,7 @@ def minimise(
         weighted = jacobian * strength[:, None, :]
         gram = weighted @ jacobian.transpose(0, 2, 1)
         slope = (weighted @ residual[..., None])[..., 0]
-        pull = ridge * scale[:, None] ** 2
+        pull = ridge * np.minimum(scale[:, None], _WIDEST) ** 2
         slope += pull * theta
         gram[:, diagonal, diagonal] += pull
         size = gram[:, diagonal, diagonal]
@@ -104,4 +106,4 @@ def _loss(residual: Array, weights: Array, scale: Array) -> Array:
 
 
 def _penalty(theta: Array, ridge: Array, scale: Array) -> Array:
-    return np.asarray(0.5 * scale**2 * (ridge * theta**2).sum(axis=1))
+    return np.asarray(0.5 * np.minimum(scale, _WIDEST) ** 2 * (ridge * theta**2).sum(axis=1))
