@@ -1,0 +1,173 @@
+"""The kernels by Halide, scheduled by Tilewright for this machine.
+
+A schedule is made for sizes and may need tiles of at least some size, so a kernel is compiled
+three times at most: scheduled for large and for small sizes, and plainly for what is smaller
+still. The first that takes the operands' shapes is used. Compiling happens at first use.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.registry import Array, Operands, Run, Variant
+from tilewright.prediction.kernels.storage import dense
+
+LEVELS = (256, 32, None)  # sizes that are scheduled for; None for no schedule
+_compiling = threading.Lock()  # Halide numbers names for the whole process
+
+
+def available() -> tuple[bool, str]:
+    """Whether the ``halide`` package is installed."""
+    if importlib.util.find_spec("halide") is None:
+        return False, "the package halide is missing: pip install halide"
+    return True, ""
+
+
+def versions() -> dict[str, str]:
+    """Halide's version."""
+    return {"halide": importlib.metadata.version("halide")}
+
+
+def variant(kernel: str) -> dict[str, Variant]:
+    """The variant ``halide`` of a kernel."""
+    _, arguments, shape = _PROGRAMS[kernel]
+
+    def build(operands: Operands, settings: Mapping[str, int]) -> Run:
+        import halide as hl
+
+        given = [dense(operands[name]) for name in arguments if name != "s"]
+        scalars = [int(operands["s"])] if "s" in arguments else []
+        rows, columns = shape(operands)
+        buffers = [hl.Buffer(array) for array in given]
+        failed = ""
+        for level in LEVELS:
+            function = _compiled(kernel, level)
+            trial = np.empty((rows, columns))
+            try:
+                function(*buffers, *scalars, hl.Buffer(trial))
+            except hl.HalideError as error:
+                failed = str(error).strip()
+                continue
+            return _runner(function, [*buffers, *scalars], (rows, columns), given)
+        raise PredictionError(f"{kernel} by Halide cannot take these operands: {failed}")
+
+    return {"halide": Variant("halide", build, available, versions=versions)}
+
+
+def _runner(
+    function: Callable[..., Any], arguments: list[Any], shape: tuple[int, int], keep: list[Array]
+) -> Run:
+    import halide as hl
+
+    def run(_: Any = keep) -> Array:
+        out = np.empty(shape)
+        function(*arguments, hl.Buffer(out))
+        return out
+
+    return run
+
+
+def _compiled(kernel: str, level: int | None) -> Callable[..., Any]:
+    with _compiling:
+        return _compile(kernel, level)
+
+
+@cache
+def _compile(kernel: str, level: int | None) -> Callable[..., Any]:
+    import halide as hl
+
+    output, parameters = _PROGRAMS[kernel][0](level or LEVELS[0])
+    pipeline = hl.Pipeline(output)
+    if level is not None:
+        from tilewright.halide.session import schedule
+
+        schedule(pipeline, target="host", name=kernel).apply(pipeline)
+    function: Callable[..., Any] = pipeline.compile_to_callable(
+        parameters, hl.get_jit_target_from_environment()
+    )
+    return function
+
+
+def _images(*names: str) -> list[Any]:
+    import halide as hl
+
+    return [hl.ImageParam(hl.Float(64), 2, name) for name in names]
+
+
+def _matmul(size: int) -> tuple[Any, list[Any]]:
+    import halide as hl
+
+    a, b = _images("a", "b")
+    j, i = hl.vars("j i")
+    r = hl.RDom([(0, a.dim(0).extent())], "r")
+    product, out = hl.Func("product"), hl.Func("out")
+    product[j, i] = hl.f64(0.0)
+    product[j, i] += a[r.x, i] * b[j, r.x]
+    out[j, i] = product[j, i]
+    for image in (a, b):
+        image.set_estimates([(0, size), (0, size)])
+    out.set_estimates([(0, size), (0, size)])
+    return out, [a, b]
+
+
+def _convolution(size: int) -> tuple[Any, list[Any]]:
+    import halide as hl
+
+    a, w = _images("a", "w")
+    j, i = hl.vars("j i")
+    r = hl.RDom([(0, w.dim(0).extent()), (0, w.dim(1).extent())], "r")
+    total, out = hl.Func("total"), hl.Func("out")
+    total[j, i] = hl.f64(0.0)
+    total[j, i] += a[j + r.x, i + r.y] * w[r.x, r.y]
+    out[j, i] = total[j, i]
+    a.set_estimates([(0, size + 4), (0, size + 4)])
+    w.set_estimates([(0, 5), (0, 5)])
+    out.set_estimates([(0, size), (0, size)])
+    return out, [a, w]
+
+
+def _pooling(size: int) -> tuple[Any, list[Any]]:
+    import halide as hl
+
+    (a,) = _images("a")
+    s = hl.Param(hl.Int(32), "s")
+    s.set_estimate(2)
+    j, i = hl.vars("j i")
+    edge = hl.BoundaryConditions.repeat_edge(a)
+    r = hl.RDom([(0, s), (0, s)], "r")
+    largest, out = hl.Func("largest"), hl.Func("out")
+    largest[j, i] = edge[j * s, i * s]
+    largest[j, i] = hl.max(largest[j, i], edge[j * s + r.x, i * s + r.y])
+    out[j, i] = largest[j, i]
+    a.set_estimates([(0, 2 * size), (0, 2 * size)])
+    out.set_estimates([(0, size), (0, size)])
+    return out, [a, s]
+
+
+def _product_shape(operands: Operands) -> tuple[int, int]:
+    return operands["a"].shape[0], operands["b"].shape[1]
+
+
+def _valid_shape(operands: Operands) -> tuple[int, int]:
+    (m, n), r = operands["a"].shape, operands["w"].shape[0]
+    return m - r + 1, n - r + 1
+
+
+def _pooled_shape(operands: Operands) -> tuple[int, int]:
+    (m, n), s = operands["a"].shape, int(operands["s"])
+    return -(-m // s), -(-n // s)
+
+
+_PROGRAMS: dict[str, tuple[Callable[[int], Any], tuple[str, ...], Callable[..., Any]]] = {
+    "matmul": (_matmul, ("a", "b"), _product_shape),
+    "convolution": (_convolution, ("a", "w"), _valid_shape),
+    "pooling": (_pooling, ("a", "s"), _pooled_shape),
+}
