@@ -12,6 +12,8 @@ import numpy as np
 SAMPLES = 256
 # Numbers of non-zeros that share a decision: within a factor of 2^(1/4).
 _STEPS = 4
+# Entries of a dense array that every call looks at: enough to tell whether a decision holds.
+GLANCE = 32
 
 
 class Outline:
@@ -43,14 +45,21 @@ def outline(thing: Any, samples: int = SAMPLES) -> Any:
 
 
 def _sampled(array: Any, samples: int) -> float:
+    """About how many non-zeros a dense array has."""
+    hits, looked = _hits(array, samples)
+    if looked == array.size:
+        return max(1.0, float(hits))
+    return max(1.0, float(array.size) * max(hits, 0.5) / looked)
+
+
+def _hits(array: Any, samples: int) -> tuple[int, int]:
+    """Non-zeros among about `samples` entries, and how many entries these are."""
     size = array.size
-    if size <= samples:
-        return max(1.0, float(np.count_nonzero(array)))
     # An odd step, so that columns of even-sized rows are not met over and over.
-    step = (size // samples) | 1
-    some = array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]
-    hits = np.count_nonzero(some)
-    return max(1.0, size * max(hits, 0.5) / len(some))
+    step = (size // samples) | 1 if size > samples else 1
+    # Reshaping copies what is not contiguous.
+    some = (array.reshape(-1) if array.flags.c_contiguous else array.flat)[::step]
+    return int(np.count_nonzero(some)), len(some)
 
 
 def is_sparse(thing: Any) -> bool:
@@ -72,7 +81,9 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
             key.append(a.shape)
             key.append(a.dtype)
             if samples:
-                key.append(_bucket(_sampled(a, samples)) if a.size else 0)
+                # Zero, one, two to three, four to seven, ... hits, and all of them.
+                hits, looked = _hits(a, samples)
+                key.append(hits.bit_length() if hits < looked else -1)
         elif kind in _PLAIN:
             key.append(a)
         elif is_sparse(a):

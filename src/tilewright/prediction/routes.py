@@ -21,7 +21,7 @@ from tilewright.prediction.dispatch import (
 )
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import Kernel
-from tilewright.prediction.operands import SAMPLES, Outline, is_sparse, outline
+from tilewright.prediction.operands import GLANCE, SAMPLES, Outline, is_sparse, outline
 from tilewright.prediction.select import Selector
 
 Wanted = Literal["any", "dense", "sparse", "like"]
@@ -51,7 +51,8 @@ def dispatcher(
             ``like`` SciPy: sparse where all operands are.
         result: from a query to the shape and non-zeros of the result, to predict what its
             conversion costs; for a matrix product `product_outline` is taken.
-        samples: entries looked at to estimate the density of a dense operand.
+        samples: entries looked at to estimate the density of a dense operand; a call whose
+            shapes were seen before looks at `operands.GLANCE` at most.
         learn: see `Dispatcher`, which `options` go to as well.
 
     Raises:
@@ -65,7 +66,12 @@ def dispatcher(
     }
     default = next(route_name(v, s) for v, s in reversed(costs.routes) if v == selector.default)
     return Dispatcher(
-        routes, costs.forecast, default=default, samples=samples, learn=learn, **options
+        routes,
+        costs.forecast,
+        default=default,
+        samples=min(samples, GLANCE),
+        learn=learn,
+        **options,
     )
 
 
@@ -162,8 +168,11 @@ def _runner(
 ) -> Callable[..., Any]:
     from tilewright.prediction.kernels.storage import csr, dense
 
-    build = kernel.variant(name).build
-    whole = {k: int(v) for k, v in settings.items()}
+    variant = kernel.variant(name)
+    build = variant.build
+    # Settings without a model take their largest value, as `Variant.prepare` has it.
+    whole = {k: v[-1] for k, v in variant.settings.items()}
+    whole |= {k: int(v) for k, v in settings.items()}
     if wanted == "any":
         return lambda *args: build(dict(zip(names, args, strict=True)), whole)()
 

@@ -1,0 +1,141 @@
+"""Dispatching a kernel of the registry over dense and sparse storage."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, issparse, random_array
+
+from tilewright.prediction import LRC, Augmented, PredictionError
+from tilewright.prediction.kernels import Variant, kernel
+from tilewright.prediction.routes import dispatcher, product_outline, route_name
+from tilewright.prediction.select import Modelled, Selector
+
+FEATURES = ("m", "n", "k", "d1", "d2")
+
+
+def drawn(count=150):
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1, 513, (count, 3))
+    densities = 2.0 ** -rng.uniform(0, 12, (count, 2))
+    corners = [[1, 1, 1, 1e-4, 1e-4], [512, 512, 512, 1.0, 1.0]]
+    return np.vstack([np.column_stack([sizes, densities]), corners])
+
+
+def fitted(seconds, features=FEATURES):
+    table = drawn()[:, : len(features)]
+    return Augmented(features=features, folds=0).fit(table, seconds(*table.T))
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Dense products at 10 Gflop/s, sparse ones at 0.1 and 1 us a row; conversions by entry."""
+    conversion = np.column_stack([drawn()[:, :2], drawn()[:, 3]])
+
+    def converting(rate):
+        model = LRC(features=("m", "n", "d"), complexity="m*n", folds=0)
+        return model.fit(conversion, 1e-6 + rate * conversion[:, 0] * conversion[:, 1])
+
+    return {
+        "numpy": fitted(lambda m, n, k, d1, d2: 1e-6 + 2e-10 * m * n * k),
+        "scipy_sparse": fitted(lambda m, n, k, d1, d2: 1e-6 * m + 2e-8 * m * n * k * d1 * d2),
+        "to_sparse": converting(1e-8),
+        "to_dense": converting(1e-9),
+    }
+
+
+@pytest.fixture(scope="module")
+def selector(parts):
+    return Selector(
+        {n: parts[n] for n in ("numpy", "scipy_sparse")},
+        kernel="matmul",
+        conversions={n: parts[n] for n in ("to_sparse", "to_dense")},
+    )
+
+
+def matrices(size, density):
+    rng = np.random.default_rng(2)
+    a, b = (random_array((size, size), density=density, format="csr", rng=rng) for _ in range(2))
+    return csr_array(a), csr_array(b)
+
+
+def test_sparse_operands_go_to_the_sparse_product_and_dense_ones_do_not(selector):
+    product = dispatcher(kernel("matmul"), selector)
+    a, b = matrices(300, 0.01)
+    assert product.decision(a, b).route == "scipy_sparse"
+    full = np.ones((300, 300))
+    assert product.decision(full, full).route == "numpy"
+    np.testing.assert_allclose(product(a, b).toarray(), (a @ b).toarray())
+    assert issparse(product(a, b))
+    np.testing.assert_allclose(product(full, full), full @ full)
+
+
+def test_conversion_is_charged(selector, parts):
+    product = dispatcher(kernel("matmul"), selector)
+    a, b = matrices(200, 0.005)
+    stored = product.decision(a, b).seconds
+    given = product.decision(a.toarray(), b.toarray()).seconds
+    convert = parts["to_sparse"].predict([{"m": 200, "n": 200, "d": 0.005}])[0]
+    densify = parts["to_dense"].predict([{"m": 200, "n": 200, "d": 0.005}])[0]
+    assert given["scipy_sparse"] - stored["scipy_sparse"] == pytest.approx(2 * convert, rel=0.1)
+    assert stored["numpy"] - given["numpy"] == pytest.approx(2 * densify, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sparse_in", "sparse_out"),
+    [("dense", True, False), ("sparse", False, True), ("like", True, True), ("like", False, False)],
+)
+def test_the_result_has_the_storage_that_is_wanted(selector, wanted, sparse_in, sparse_out):
+    for default in ("numpy", "scipy_sparse"):
+        chosen = Selector(
+            {n: m.model for n, m in selector.models.items() if n == default},
+            conversions=selector.conversions,
+        )
+        product = dispatcher(kernel("matmul"), chosen, wanted=wanted)
+        a, b = matrices(60, 0.05)
+        result = product(a, b) if sparse_in else product(a.toarray(), b.toarray())
+        assert issparse(result) == sparse_out
+        got = result.toarray() if sparse_out else result
+        np.testing.assert_allclose(got, (a @ b).toarray())
+
+
+def test_settings_are_routes_of_their_own(parts):
+    rng = np.random.default_rng(0)
+    table = np.column_stack([drawn(), rng.integers(1, 3, len(drawn()))])
+    table[-1, -1] = 2
+    model = Augmented(features=(*FEATURES, "threads"), folds=0)
+    model.fit(
+        table, 2e-10 * table[:, 0] * table[:, 1] * table[:, 2] / table[:, 5] + 1e-5 * table[:, 5]
+    )
+    seen = []
+
+    def build(operands, settings):
+        seen.append(settings)
+        return lambda: operands["a"] @ operands["b"]
+
+    ours = kernel("matmul").with_variant(Variant("ours", build, settings={"threads": (1, 2)}))
+    chosen = Selector({"ours": Modelled(model, {"threads": (1.0, 2.0)})})
+    product = dispatcher(ours, chosen)
+    assert product.routes == ("ours threads=1", "ours threads=2")
+    assert product.default == "ours threads=2"
+    product(np.ones((4, 4)), np.ones((4, 4)))
+    product(np.ones((400, 400)), np.ones((400, 400)))
+    assert seen == [{"threads": 1}, {"threads": 2}]
+    assert route_name("a", {}) == "a"
+
+
+def test_outside_the_training_range_the_default_runs(selector):
+    product = dispatcher(kernel("matmul"), selector)
+    told = product.decision(csr_array((4, 5000)), csr_array((5000, 4)))
+    assert told.outside
+    assert told.route == "numpy"
+
+
+def test_both_storages_need_models_of_the_conversion(parts):
+    with pytest.raises(PredictionError, match="conversion"):
+        dispatcher(kernel("matmul"), Selector({n: parts[n] for n in ("numpy", "scipy_sparse")}))
+
+
+def test_the_outline_of_a_product_is_that_of_random_operands():
+    rng = np.random.default_rng(3)
+    a, b = ((rng.uniform(size=(80, 80)) < 0.1).astype(float) for _ in range(2))
+    query = {"m": 80, "n": 80, "k": 80, "d1": a.mean(), "d2": b.mean()}
+    assert product_outline(query).nnz == pytest.approx(np.count_nonzero(a @ b), rel=0.1)
