@@ -34,7 +34,7 @@ class Profiled(Runner):
     def run(self) -> None:
         """Run once and read the report that Halide prints at the end."""
         lines: list[str] = []
-        with _printed(lines):
+        with printed(lines):
             super().run()
             self.sync()
         for line in lines:
@@ -50,7 +50,7 @@ class Profiled(Runner):
 
 
 @contextmanager
-def _printed(lines: list[str]) -> Iterator[None]:
+def printed(lines: list[str]) -> Iterator[None]:
     """Put what is printed meanwhile, by C code too, into `lines`."""
     sys.stdout.flush()
     sys.stderr.flush()

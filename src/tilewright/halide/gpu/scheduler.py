@@ -21,7 +21,7 @@ from tilewright.halide.gpu.capability import can_be_atomic, host_only
 from tilewright.halide.gpu.cost import CostModel, Costs
 from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
 from tilewright.halide.gpu.inline import LOAD_COST, choose_inlined
-from tilewright.halide.gpu.kernel import Kernel, iterations
+from tilewright.halide.gpu.kernel import Array, Kernel, iterations
 from tilewright.halide.gpu.launch import predicted_launch
 from tilewright.halide.gpu.loops import output_nest
 from tilewright.halide.gpu.nested import grows_inside_threads, optimize_granularity
@@ -166,9 +166,11 @@ class Search:
 
     def plan(self, options: Options) -> PlannedSchedule:
         """The best schedule under the given options."""
-        groups = self._groups(options)
-        plans = [self.final_plan(group, options) for group in groups]
-        return assemble(self.view, self.machine, plans, options)
+        return assemble(self.view, self.machine, self.plans(options), options)
+
+    def plans(self, options: Options) -> list[GroupPlan]:
+        """The kernels of the best schedule, group by group."""
+        return [self.final_plan(group, options) for group in self._groups(options)]
 
     # --- grouping ------------------------------------------------------------------------
 
@@ -347,13 +349,42 @@ class Search:
         for _ in range(MAX_REFUSALS):
             if not legal.any():
                 return None
-            level, chosen = _pick(costs, legal, final, self.machine.sms)
+            level, chosen = self.pick(costs, legal, final)
             plan = self._chosen(kernel, costs, chosen, level, nested, final)
             varies = final or len(kernel.exact_members) < len(kernel.members)
             if not varies or self._can_launch(plan, options):
                 return plan
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
+
+    # What `tilewright.halide.gpu.sample` decides otherwise.
+
+    def total(self, costs: Costs, final: bool) -> Array:
+        """The cost of every tiling; where SMs have no block the others take as much longer."""
+        return costs.total(final) * (self.machine.sms / costs.active_sms)
+
+    def pick(self, costs: Costs, legal: object, final: bool) -> tuple[int, int]:
+        """How many demands must be waived, one by one, and the cheapest tiling that is left."""
+        total = self.total(costs, final)
+        wanted = [costs.all_sms, costs.occupied]
+        if final:
+            wanted.append(costs.warps_full)
+        for level in range(4):
+            mask = np.asarray(legal)
+            keep = len(wanted) - level + (0 if final else 1)
+            for condition in wanted[: max(min(keep, len(wanted)), 0)]:
+                mask = mask & condition
+            if mask.any():
+                return level, int(np.argmin(np.where(mask, total, np.inf)))
+        raise AssertionError("a legal tiling passes when everything is waived")
+
+    def nest(self, kernel: Kernel, found: Mapping[str, str]) -> dict[str, str]:
+        """Which of the members that can be nested are to be."""
+        return dict(found)
+
+    def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
+        """Whether a kernel with nested members is better than without."""
+        return (tighter.relaxed, tighter.cost) < (loose.relaxed, loose.cost)
 
     def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
         """Whether the largest of all blocks fits, not only the one in the middle."""
@@ -379,7 +410,7 @@ class Search:
             tuple(int(t) for t in costs.tiles[chosen]),
             tuple(int(r) for r in costs.registers[chosen]),
             dict(nested),
-            float(costs.total(final)[chosen] * _idle(costs, self.machine.sms)[chosen]),
+            float(self.total(costs, final)[chosen]),
             float(costs.blocks[chosen]),
             tuple(int(t[chosen]) for t in costs.threads),
             int(costs.shared[chosen]),
@@ -401,7 +432,7 @@ class Search:
             return plan
         best = reading[0]
         kernel = best.kernel
-        nested = optimize_granularity(kernel)
+        nested = self.nest(kernel, optimize_granularity(kernel))
         if not nested:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
@@ -413,7 +444,7 @@ class Search:
             tiles = tiles[chosen]
             registers = None if registers is None else registers[chosen]
         tighter = self._best(kernel, tiles, registers, nested, True, options)
-        if tighter is None or (tighter.relaxed, tighter.cost) >= (best.relaxed, best.cost):
+        if tighter is None or not self.prefer(tighter, best):
             return plan
         kernels = tuple(tighter if p is best else p for p in plan.kernels)
         return GroupPlan(kernels, sum(p.cost for p in kernels))
@@ -440,25 +471,3 @@ class Search:
         registers = np.concatenate(shares)
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
-
-
-def _idle(costs: Costs, sms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """What SMs without a block cost: the others take as much longer."""
-    idle: np.ndarray[tuple[int], np.dtype[np.float64]] = sms / costs.active_sms
-    return idle
-
-
-def _pick(costs: Costs, legal: object, final: bool, sms: int) -> tuple[int, int]:
-    """The cheapest tiling that nothing rejects; rejections are waived one by one."""
-    total = costs.total(final) * _idle(costs, sms)
-    wanted = [costs.all_sms, costs.occupied]
-    if final:
-        wanted.append(costs.warps_full)
-    for level in range(4):
-        mask = np.asarray(legal)
-        keep = len(wanted) - level + (0 if final else 1)
-        for condition in wanted[: max(min(keep, len(wanted)), 0)]:
-            mask = mask & condition
-        if mask.any():
-            return level, int(np.argmin(np.where(mask, total, np.inf)))
-    raise AssertionError("a legal tiling passes when everything is waived")

@@ -1,0 +1,190 @@
+"""One program on the device: ours, the peers' and the hand-written schedule, interleaved.
+
+Every schedule is checked against a plain one on the host. Beside the times stand what every
+kernel uses (registers, spills, shared memory), what the model said of it, what was really
+launched and how long each launch took.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import common
+from gpu.halide_peers import schedules, task_of
+from gpu.pieces import Setting
+from gpu.roofline import least_work
+from tilewright.halide.compare import peer_variant, source_of
+from tilewright.halide.gpu.traced import Launched, kernel_of, seconds_by_group, trace
+from tilewright.halide.measuring import Session, Variant
+from tilewright.halide.planned import PlannedSchedule
+from tilewright.halide.planning import naive, plan
+from tilewright.halide.top import Watch, limits, measure_top, timing
+from tilewright.measure import Finals, Measurement
+from tilewright.records import Records
+
+ROUNDS = 15
+K = 5
+HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
+# More than Halide's runtime allows unless told so.
+REGISTERS = 255
+PEERS = ("Li2018", "Anderson2021")
+
+
+def compare(name: str, setting: Setting) -> dict[str, Any]:
+    """One program's row."""
+    module = common.example(name)
+    task = task_of(name, setting)
+    planned = plan(task, k=K)
+    searched = schedules(task, setting)
+    with (
+        Records(setting.out / "records.sqlite", wait=10.0) as records,
+        Session(
+            task.algorithm,
+            targets=[task.target],
+            records=records,
+            machine={"gpu": setting.machine.name, "target": task.target},
+            limits=limits(60.0),
+            timing=timing(0.5),
+            deadline=setting.deadline,
+        ) as session,
+    ):
+        outcome = measure_top(session, planned, target=task.target, watch=Watch(None))
+        best = outcome.best
+        field = [peer_variant(s, task.target) for s in searched.values() if s.serialized]
+        if common.hand_written(module, "gpu"):
+            hand = partial(module.hand, **module.SMALL) if setting.small else module.hand
+            field.append(Variant(handwritten=source_of(hand), target=task.target, name=HAND))
+        field.append(Variant(naive(task), target=task.target, name=NAIVE))
+        ours = [Variant(planned[0].schedule, target=task.target, name=ONESHOT)]
+        chosen = planned[0]
+        if best is not None and best.rank > 0:
+            chosen = best.planned
+            ours.append(Variant(chosen.schedule, target=task.target, name=TOP))
+        field += ours
+        if setting.machine.api == "cuda":
+            more = f"{TOP}, {REGISTERS} registers"
+            field.append(
+                Variant(chosen.schedule, target=task.target, name=more, max_registers=REGISTERS)
+            )
+        finals = session.finals(field, ROUNDS, seconds=setting.rounds_seconds)
+        traced = {
+            variant.name: launches(planned_of, *trace(session, variant))
+            for variant, planned_of in zip(ours, (planned[0], chosen), strict=False)
+        }
+    entries: dict[str, Any] = {
+        peer: {"status": s.status, "message": s.message, "search_seconds": s.cpu_seconds}
+        for peer, s in searched.items()
+    }
+    for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
+        entries.setdefault(candidate.key, {}).update(_entry(finals, candidate.key, measurement))
+    if TOP not in entries:
+        entries[TOP] = entries[ONESHOT]
+    return {
+        "program": name,
+        "entries": entries,
+        "tried": [
+            {
+                "rank": t.rank,
+                "status": t.measurement.status if t.measurement is not None else "not tried",
+                "message": t.note,
+                "seconds": t.seconds,
+                "predicted": t.planned.cost,
+            }
+            for t in outcome.tried
+        ],
+        "launches": traced,
+        "work": least_work(task.algorithm),
+        **ratios(finals, entries),
+    }
+
+
+def _entry(finals: Finals, key: str, measurement: Measurement) -> dict[str, Any]:
+    entry: dict[str, Any] = {"status": measurement.status, "message": measurement.message[:500]}
+    if measurement.ok and measurement.times:
+        interval = finals.interval(key)
+        entry.update(
+            seconds=measurement.median,
+            low=interval.low,
+            high=interval.high,
+            minimum=measurement.minimum,
+            rounds=len(measurement.times),
+            max_error=measurement.max_error,
+        )
+    elif measurement.ok:
+        entry["status"] = "timeout"
+    entry["build_seconds"] = measurement.build_seconds
+    entry["kernels"] = measurement.details.get("kernels", [])
+    return entry
+
+
+def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[str, Any]:
+    """What was launched beside what the model said: `mismatches` counts those that differ."""
+    foretold = Counter(
+        (group.threads, group.shared_bytes) for group in planned.groups if group.threads
+    )
+    really = Counter((launch.threads, launch.shared_bytes) for launch in found)
+    seconds = seconds_by_group(planned.groups, found)
+    return {
+        "failure": why,
+        "mismatches": max((foretold - really).total(), (really - foretold).total()),
+        "kernels": [asdict(launch) for launch in found],
+        "groups": [
+            {
+                **asdict(group),
+                "measured_seconds": took,
+                "launches": len(kernel_of(group, found)),
+            }
+            for group, took in zip(planned.groups, seconds, strict=True)
+        ],
+    }
+
+
+def ratios(finals: Finals, entries: dict[str, Any]) -> dict[str, Any]:
+    """Speedups of ours with their intervals, paired by round; None where one of them failed."""
+    running = [p for p in PEERS if "seconds" in entries.get(p, {})]
+    best = min(running, key=lambda p: entries[p]["seconds"], default=None)
+    keys = {candidate.key for candidate in finals.candidates}
+    found: dict[str, Any] = {"best_peer": best}
+    for ours, label in ((ONESHOT, "oneshot"), (TOP, "top")):
+        own = ours if ours in keys else ONESHOT
+        for other, against in ((best, "best_peer"), (HAND, "hand"), (NAIVE, "naive")):
+            ok = "seconds" in entries[ours] and "seconds" in entries.get(other or "", {})
+            found[f"{label}_vs_{against}"] = None
+            if other is not None and ok:
+                interval = finals.ratio_interval(other, own)
+                found[f"{label}_vs_{against}"] = interval.estimate
+                found[f"{label}_vs_{against}_interval"] = [interval.low, interval.high]
+    return found
+
+
+def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> dict[str, Any]:
+    """The figures that the claim is about."""
+
+    def column(name: str) -> list[float]:
+        return [row[name] for row in rows if row.get(name) is not None]
+
+    def failures(labels: Sequence[str]) -> int:
+        return sum("seconds" not in row["entries"].get(p, {}) for row in rows for p in labels)
+
+    traced = [found for row in rows for found in row["launches"].values()]
+    top = column("top_vs_best_peer")
+    return {
+        "programs": len(rows),
+        "oneshot_vs_best_peer": common.geometric_mean(column("oneshot_vs_best_peer")),
+        "top_vs_best_peer": common.geometric_mean(top),
+        "top_vs_best_peer_min": min(top, default=None),
+        "top_vs_hand": common.geometric_mean(column("top_vs_hand")),
+        "oneshot_vs_hand": common.geometric_mean(column("oneshot_vs_hand")),
+        "hand_written": len(column("top_vs_hand")),
+        "top_vs_naive": common.geometric_mean(column("top_vs_naive")),
+        "peer_failures": failures(PEERS),
+        "our_failures": failures((ONESHOT, TOP)),
+        "launch_mismatches": sum(t["mismatches"] for t in traced if not t["failure"]),
+        "of_roofline": common.geometric_mean(column("of_roofline")),
+        "bytes_per_second": device and device["bytes_per_second"],
+        "flops_per_second": device and device["flops_per_second"],
+    }

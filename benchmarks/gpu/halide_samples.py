@@ -1,0 +1,89 @@
+"""Random legal schedules of a program, timed: what a learned model can be trained on.
+
+``training.jsonl.gz`` gets one line a schedule: the schedule itself, the model's view of every
+kernel, how it was drawn, and how it did. A line before has the pipeline's bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import time
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from gpu.halide_peers import task_of
+from gpu.pieces import Setting
+from tilewright.halide.gpu.sample import Sample, sample_gpu
+from tilewright.halide.measuring import Measured, Session, Variant
+from tilewright.halide.schedule_json import to_data
+from tilewright.halide.top import limits
+from tilewright.measure import Timing
+
+TIMING = Timing(min_samples=5, max_samples=20, seconds=0.2, precision=0.01)
+# Kept at the end for what is under way.
+SPARE = 15.0
+
+
+def measure(name: str, setting: Setting) -> dict[str, Any]:
+    """Draw, measure, write; ends at the deadline with what there is by then."""
+    task = task_of(name, setting)
+    drawn: dict[str, Sample] = {}
+    statuses: Counter[str] = Counter()
+
+    def variants() -> Any:
+        for sample in sample_gpu(task.algorithm, setting.machine, setting.samples):
+            if time.monotonic() > setting.deadline - SPARE:
+                return
+            label = f"sample {sample.index}"
+            drawn[label] = sample
+            yield Variant(sample.planned.schedule, target=task.target, name=label)
+
+    with (
+        gzip.open(setting.out / "training.jsonl.gz", "at") as file,
+        Session(
+            task.algorithm,
+            targets=[task.target],
+            limits=limits(30.0),
+            timing=TIMING,
+            deadline=setting.deadline - SPARE / 2,
+        ) as session,
+    ):
+        pipeline = {
+            "pipeline": name,
+            "digest": task.algorithm.digest,
+            "serialized": base64.b64encode(task.algorithm.serialized).decode(),
+            "machine": asdict(setting.machine),
+            "target": task.target,
+            "small": setting.small,
+        }
+        file.write(json.dumps(pipeline) + "\n")
+        for measured in session.measure(variants()):
+            statuses[measured.measurement.status] += 1
+            file.write(json.dumps(line(name, drawn[measured.variant.name], measured)) + "\n")
+    if not statuses["ok"]:
+        raise RuntimeError(f"no sample of {name} ran: {dict(statuses)}")
+    return {"program": name, "drawn": len(drawn), "statuses": dict(statuses)}
+
+
+def line(name: str, sample: Sample, measured: Measured) -> dict[str, Any]:
+    """One schedule with what is known of it."""
+    measurement = measured.measurement
+    return {
+        "program": name,
+        "index": sample.index,
+        "temperature": sample.temperature,
+        "spread": sample.spread,
+        "schedule": to_data(sample.planned.schedule),
+        "predicted": sample.planned.cost,
+        "groups": [asdict(group) for group in sample.planned.groups],
+        "features": sample.features,
+        "status": measurement.status,
+        "message": measurement.message[:300],
+        "seconds": measurement.median if measurement.times else None,
+        "minimum": measurement.minimum if measurement.times else None,
+        "times": list(measurement.times),
+        "kernels": measurement.details.get("kernels", []),
+    }

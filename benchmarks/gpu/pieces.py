@@ -1,0 +1,75 @@
+"""What the campaign is made of: pieces, each of a few minutes, and the rooms they come from.
+
+A room with something to measure on a GPU adds a module to `ROOMS`. The module has
+``pieces(setting) -> list[Piece]`` in the order in which they are to be run, and
+``results(setting, done) -> dict[str, (rows, summary)]``: what is written to
+``benchmarks/results/gpu_NAME-DEVICE.json`` from the results of the pieces that are done.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.machines import GpuMachine
+
+# Modules of this package, in the order of their pieces.
+ROOMS: tuple[str, ...] = ("gpu.device", "gpu.halide_room")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every piece is told.
+
+    `out` is the folder of the campaign's files, `target` and `machine` what is measured on.
+    A `small` campaign takes every program at its reduced size (to try the code out where there
+    is no GPU). `programs` are those wanted, `peer_seconds` the CPU seconds of an autoscheduler,
+    `samples` the random schedules of a program, and `rounds_seconds` the time for interleaved
+    rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
+    """
+
+    out: Path
+    target: str
+    machine: GpuMachine
+    small: bool
+    programs: tuple[str, ...]
+    peer_seconds: float
+    samples: int
+    rounds_seconds: float
+    deadline: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the campaign that runs by itself, in a process of its own.
+
+    `seconds` is what it takes at most on the machines it is made for; `run` gives JSON data.
+    A piece goes without the results of others where they failed.
+    """
+
+    name: str
+    seconds: float
+    run: Callable[[Setting], Any]
+
+
+def all_pieces(setting: Setting, rooms: Sequence[str] = ROOMS) -> list[Piece]:
+    """The pieces of all rooms, in order; names must differ."""
+    found = [piece for room in rooms for piece in importlib.import_module(room).pieces(setting)]
+    names = [piece.name for piece in found]
+    double = {name for name in names if names.count(name) > 1}
+    if double:
+        raise ValueError(f"several pieces are called {', '.join(sorted(double))}")
+    return found
+
+
+def all_results(
+    setting: Setting, done: dict[str, Any], rooms: Sequence[str] = ROOMS
+) -> dict[str, tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """The results of all rooms, by name."""
+    found: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {}
+    for room in rooms:
+        found.update(importlib.import_module(room).results(setting, done))
+    return found

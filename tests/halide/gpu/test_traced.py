@@ -1,0 +1,56 @@
+from collections import Counter
+
+import pytest
+from test_scheduler import SMALL_GPU, example
+
+from tilewright.halide.gpu.scheduler import schedule_gpu
+from tilewright.halide.gpu.traced import Launched, kernel_of, parse, seconds_by_group, trace
+from tilewright.halide.measuring import Session, Variant
+from tilewright.halide.planned import GroupReport
+
+PRINTED = """\
+Entering Pipeline out
+    Time: 6.319000e-03 ms
+CL: halide_opencl_run (user_context: 0x0, entry: _kernel_f_1_s0_y_y_block_id_y, blocks: 3x2x1, \
+threads: 40x32x1, shmem: 9296
+    clCreateKernel _kernel_f_1_s0_y_y_block_id_y ->     Time: 1.0e-02 ms
+    clEnqueueNDRangeKernel 3x3x1, 40x32x1 -> CL_SUCCESS
+    Time: 3.5e-01 ms
+CL: halide_opencl_device_sync (user_context: 0x0)
+    Time: 9.0 ms
+CUDA: halide_cuda_run (user_context: 0x0, entry: _kernel_f_1_s1_y, blocks: 7x1x1, threads: \
+32x1x1, shmem: 0
+Got context.
+    Time: 2.0 ms
+CUDA: halide_cuda_run succeeds!
+    Time: 5.0 ms
+"""
+
+
+def test_what_the_runtime_prints_is_read():
+    assert parse(PRINTED.splitlines()) == [
+        Launched("_kernel_f_1_s0_y_y_block_id_y", (3, 2, 1), (40, 32, 1), 9296, 0.35e-3),
+        Launched("_kernel_f_1_s1_y", (7, 1, 1), (32, 1, 1), 0, 2e-3),
+    ]
+
+
+def test_launches_belong_to_groups_by_name():
+    found = parse(PRINTED.splitlines())
+    first, second = GroupReport(("f$1",), "f$1", 0), GroupReport(("f$1",), "f$1", 1)
+    other = GroupReport(("f",), "f", 0)
+    assert kernel_of(first, found) == found[:1]
+    assert seconds_by_group([first, second, other], found) == (0.35e-3, 2e-3, None)
+
+
+@pytest.mark.opencl
+def test_a_schedule_launches_what_the_model_says():
+    algorithm = example("bilateral_grid")
+    (planned,) = schedule_gpu(algorithm, SMALL_GPU)
+    target = planned.schedule.target
+    with Session(algorithm, targets=[target]) as session:
+        launches, failure = trace(session, Variant(planned.schedule, target=target, name="it"))
+    assert failure == ""
+    foretold = Counter((g.blocks, g.threads, g.shared_bytes) for g in planned.groups if g.threads)
+    assert Counter((x.blocks, x.threads, x.shared_bytes) for x in launches) == foretold
+    assert all(x.seconds is not None and x.seconds > 0 for x in launches)
+    assert all(seconds_by_group([g for g in planned.groups if g.threads], launches))
