@@ -209,8 +209,10 @@ def _text(result: Result) -> str:
     failed = sum(not t.ok for t in result.trials)
     lines = [f"{len(result.trials)} evaluations, {failed} failed; ended by {result.stopped}"]
     if result.best is None:
-        lines.append("no configuration worked; the last failure was:")
-        lines += [f"  {t.status}: {t.message}" for t in result.trials[-1:]]
+        if result.trials:
+            last = result.trials[-1]
+            lines.append("no configuration worked; the last failure was:")
+            lines.append(f"  {last.status}: {last.message}")
         return "\n".join(lines)
     shown = result.pareto if result.tuner.objectives > 1 else [result.best]
     for trial in shown:

@@ -19,7 +19,7 @@ from .candidate import (
 from .client import Event, Workers, WorkersError
 from .command import command
 from .finalists import Finals, finalists
-from .measuring import measure_all, measure_one
+from .measuring import end_servers, measure_all, measure_one
 from .statistics import Interval, bootstrap_interval, ratio_interval
 from .token import computing
 from .worker import load_builder
@@ -40,6 +40,7 @@ __all__ = [
     "bootstrap_interval",
     "command",
     "computing",
+    "end_servers",
     "finalists",
     "load_builder",
     "machine_id",

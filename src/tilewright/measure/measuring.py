@@ -105,6 +105,7 @@ class _ThreadServers:
 
     def __init__(self) -> None:
         self.servers: dict[tuple[str, ...], Workers] = {}
+        self.thread = threading.current_thread().name
         _all_servers.add(self)
 
     def close(self) -> None:
@@ -117,6 +118,13 @@ class _ThreadServers:
 
 
 _all_servers: weakref.WeakSet[_ThreadServers] = weakref.WeakSet()
+
+
+def end_servers(prefix: str) -> None:
+    """End what `measure_one` has under way in threads whose names begin so; it is ``crashed``."""
+    for servers in list(_all_servers):
+        if servers.thread.startswith(prefix):
+            servers.close()
 
 
 @atexit.register

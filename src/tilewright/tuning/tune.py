@@ -17,7 +17,7 @@ from concurrent.futures import (
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tilewright.measure.candidate import STATUSES, Measurement
+from tilewright.measure import STATUSES, Measurement, end_servers
 from tilewright.tuning.prior import OptimumPrior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Configuration, Space
@@ -137,9 +137,10 @@ def tune(
     run = _Run(tuner, objective, journal, on_trial, cutoff)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     own: ThreadPoolExecutor | None = None
+    name = f"tilewright-tune-{id(run)}-"
     stopped = "interrupted"
     if executor is None and jobs > 1:
-        executor = own = ThreadPoolExecutor(jobs)
+        executor = own = ThreadPoolExecutor(jobs, name)
     try:
         stopped = run.search(budget, executor, jobs, deadline, converge)
         if confirm:
@@ -147,6 +148,7 @@ def tune(
     except KeyboardInterrupt:
         stopped = "interrupted"
         run.cancel()
+        end_servers(name)  # or the threads would wait for the commands they run
     finally:
         if own is not None:
             own.shutdown(wait=stopped != "interrupted", cancel_futures=True)

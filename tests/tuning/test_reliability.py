@@ -1,0 +1,155 @@
+"""Full disks, shared and unwritable records, lost workers, Ctrl-C: each has its outcome."""
+
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.records import Records, RecordsError
+from tilewright.tuning import Integer, Space, tune
+from tilewright.tuning.journal import RecordsJournal, problem_key, warm_start
+
+SPACE = Space([Integer("x", 0, 30), Integer("y", 0, 30)])
+PROBLEM = """\
+name = "toy"
+[objective]
+command = [PYTHON, "-c", "import time; time.sleep({pause}); print('{x}')"]
+value = "regex"
+regex = "([0-9]+)"
+timeout = 90
+[search]
+budget = 9
+[[parameters]]
+name = "x"
+type = "integer"
+low = 1
+high = 40
+[[parameters]]
+name = "pause"
+type = "ordinal"
+values = [PAUSE]
+"""
+
+
+def cost(c):
+    return 1.0 + abs(c["x"] - 11) + abs(c["y"] - 4)
+
+
+def die_at_three(c):
+    if c["x"] % 3 == 0:
+        os._exit(1)
+    return float(c["x"])
+
+
+@pytest.fixture
+def problem(tmp_path):
+    def write(pause):
+        text = PROBLEM.replace("PYTHON", json.dumps(sys.executable))
+        (tmp_path / "problem.toml").write_text(text.replace("PAUSE", str(pause)))
+        return ["tune", str(tmp_path / "problem.toml"), "--records", str(tmp_path / "r.sqlite")]
+
+    return write
+
+
+def test_a_full_disk_ends_the_run_and_the_rerun_decides_the_same(tmp_path):
+    key = problem_key("toy", SPACE)
+    with Records(tmp_path / "whole.sqlite") as records:
+        whole = tune(cost, SPACE, budget=14, journal=RecordsJournal(records, key, 0))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    asked = []
+
+    def objective(c):
+        asked.append(c)
+        if len(asked) == 7:  # from here on nothing more can be written
+            sizes = [p.stat().st_size for p in tmp_path.glob("full.sqlite*")]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes), before[1]))
+        return cost(c)
+
+    try:
+        with Records(tmp_path / "full.sqlite") as records:
+            journal = RecordsJournal(records, key, 0)
+            with pytest.raises(RecordsError, match=r"full\.sqlite"):
+                tune(objective, SPACE, budget=14, journal=journal)
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old)
+    assert len(asked) == 7
+    with Records(tmp_path / "full.sqlite") as records:
+        again = tune(cost, SPACE, budget=14, journal=RecordsJournal(records, key, 0))
+    assert [t.suggestion for t in again.trials] == [t.suggestion for t in whole.trials]
+
+
+def test_records_of_another_tuner_or_that_cannot_be_read_are_named(problem, tmp_path, capsys):
+    line = problem(0)
+    with Records(tmp_path / "r.sqlite"):
+        assert main(line) == 2
+        assert "is being written by process" in capsys.readouterr().err
+    (tmp_path / "r.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 40)
+    assert main(line) == 2
+    assert "corrupt" in capsys.readouterr().err
+    (tmp_path / "folder").mkdir()
+    os.chmod(tmp_path / "folder", stat.S_IRUSR | stat.S_IXUSR)
+    if os.geteuid() != 0:  # who is root may write anywhere
+        assert main([*line[:-1], str(tmp_path / "folder" / "r.sqlite")]) == 2
+        assert "permission" in capsys.readouterr().err.lower()
+
+
+def test_a_process_pool_that_loses_a_process_ends_with_what_was_found():
+    queue = [{"x": 1, "y": 0}, {"x": 2, "y": 0}, {"x": 3, "y": 0}]
+    with ProcessPoolExecutor(1) as executor:
+        found = tune(die_at_three, SPACE, budget=20, queue=queue, executor=executor)
+    assert found.stopped == "executor"
+    assert found.best.configuration == {"x": 1, "y": 0}
+    assert found.trials[2].status == "crashed"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_at_once_with_the_best_so_far(problem, jobs):
+    line = [sys.executable, "-m", "tilewright.cli", *problem(50), "--jobs", str(jobs)]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=25)  # much less than a run takes
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "ended by interrupted" in out
+    assert "Traceback" not in err
+
+
+def test_progress_says_the_best_and_the_failures(problem, capsys):
+    line = problem(0)
+    assert main([*line, "--budget", "3", "--jobs", "2", "--time-limit", "60s"]) == 0
+    said = capsys.readouterr()
+    assert "tuning 3/3" in said.err
+    assert "best" in said.err
+    assert "3 evaluations, 0 failed; ended by budget" in said.out
+
+
+def test_what_was_best_before_is_tried_first(tmp_path):
+    small, large = Space([Integer("x", 0, 30)]), Space([Integer("x", 0, 60)])
+    with Records(tmp_path / "r.sqlite") as records:
+        for space, scale in ((small, 1.0), (small, 1.0)):
+            key = problem_key("kernel", space, scale)
+            journal = RecordsJournal(records, key, 0)
+            tune(lambda c: 1 + abs(c["x"] - 12), space, budget=20, journal=journal)
+        key = problem_key("kernel", large, 9.0)
+        journal = RecordsJournal(records, key, 0)
+        warm = warm_start(records, "kernel", but=journal)
+        assert len(warm.evaluations) == 20
+        found = tune(lambda c: 9 + abs(c["x"] - 12), large, budget=6, warm=warm, journal=journal)
+        assert found.trials[0].configuration == {"x": 12}
+        assert found.trials[0].suggestion.origin == "queue"
+        assert len(warm_start(records, "kernel", but=journal).evaluations) == 20
+        assert not warm_start(records, "other", but=journal).evaluations
