@@ -34,6 +34,8 @@ from tilewright.halide.bounds import (
     union_boxes,
 )
 from tilewright.halide.inlining import View
+from tilewright.halide.known import worth_knowing
+from tilewright.halide.schedule import KnownValue
 
 TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "acos", "erf",
                   "sinh", "cosh", "tanh")  # fmt: skip
@@ -225,17 +227,26 @@ class Analysis:
     """Summaries and regions of a view's stages.
 
     `output_boxes` gives the region wanted of each output; `scalars` the estimated value of
-    each scalar parameter.
+    each scalar parameter. With `specialize`, code is compiled for the values that are worth
+    knowing (`tilewright.halide.known`).
     """
 
     def __init__(
-        self, view: View, output_boxes: Mapping[str, Box], scalars: Mapping[str, float]
+        self,
+        view: View,
+        output_boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        specialize: bool = False,
     ) -> None:
         self.view = view
         self.linear = Linearizer(scalars)
-        # What only holds for the estimated values of parameters, the compiler does not know.
-        self._slopes = _Slopes({})
         self.bounder = Bounder(self.linear, _LazyValues(self))
+        self.known: Mapping[str, KnownValue] = (
+            worth_knowing(view.algorithm, self.bounder) if specialize else {}
+        )
+        # What only holds for the estimated values of parameters, the compiler does not know,
+        # unless the code is specialised for them.
+        self._slopes = _Slopes({symbol: known.value for symbol, known in self.known.items()})
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
 

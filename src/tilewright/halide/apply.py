@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.directives import Argument, EnumRef, FuncRef, LoopRef, Outermost, directives
+from tilewright.halide.directives import (
+    Argument,
+    Condition,
+    EnumRef,
+    FuncRef,
+    LoopRef,
+    Outermost,
+    directives,
+)
 from tilewright.halide.importer import import_pipeline
-from tilewright.halide.live import live_funcs
+from tilewright.halide.live import known_condition, live_funcs, live_parameters
 from tilewright.halide.names import FuncNames, LoopNames, loop_names
 from tilewright.halide.schedule import Schedule, ScheduleError
 
 
 def apply(
-    schedule: Schedule, algorithm: Algorithm, pipeline: Any, *, same_bytes: bool = False
+    schedule: Schedule,
+    algorithm: Algorithm,
+    pipeline: Any,
+    *,
+    same_bytes: bool = False,
 ) -> None:
     """Apply `schedule` to the ``halide.Pipeline`` `pipeline`.
 
@@ -36,11 +50,16 @@ def apply(
         )
     funcs = live_funcs(live, pipeline)
     names = loop_names(schedule, algorithm, [_names(func) for func in funcs])
-    for directive in directives(schedule, algorithm):
+    wanted = directives(schedule, algorithm)
+    params = []
+    if any(directive.method == "specialize" for directive in wanted):
+        by_name = live_parameters(pipeline)
+        params = [by_name.get(parameter.name) for parameter in live.parameters]
+    for directive in wanted:
         target = funcs[directive.func]
         if directive.stage > 0:
             target = target.update(directive.stage - 1)
-        args = [_argument(arg, funcs, names) for arg in directive.args]
+        args = [_argument(arg, funcs, names, params) for arg in directive.args]
         getattr(target, directive.method)(*args)
 
 
@@ -94,7 +113,7 @@ def _names(func: Any) -> FuncNames:
     )
 
 
-def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames) -> Any:
+def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Sequence[Any]) -> Any:
     import halide as hl
 
     if isinstance(arg, LoopRef):
@@ -102,6 +121,9 @@ def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames) -> Any:
         return hl.RVar(name) if arg.reduction else hl.Var(name)
     if isinstance(arg, FuncRef):
         return funcs[arg.func]
+    if isinstance(arg, Condition):
+        conditions = [known_condition(params[known.parameter], known) for known in arg.known]
+        return functools.reduce(operator.and_, conditions)
     if isinstance(arg, Outermost):
         return hl.Var.outermost()
     if isinstance(arg, EnumRef):

@@ -20,6 +20,7 @@ from tilewright.halide.nest import (
 )
 from tilewright.halide.schedule import (
     FuncSchedule,
+    KnownValue,
     Level,
     Mapping,
     MemoryType,
@@ -61,7 +62,14 @@ class Outermost:
     """The loop of one iteration that Halide has around every nest."""
 
 
-Argument = LoopRef | FuncRef | EnumRef | Outermost | int
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """All of these hold."""
+
+    known: tuple[KnownValue, ...]
+
+
+Argument = LoopRef | FuncRef | EnumRef | Outermost | Condition | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,9 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
             result += _where(entry, algorithm, loops)
             for stage, nest in stage_schedules(algorithm, entry):
                 result += _nest(entry, stage.index, nest, algorithm)
+                if nest.specialize:
+                    condition = Condition(nest.specialize)
+                    result.append(Directive(entry.func, stage.index, "specialize", (condition,)))
     return tuple(result)
 
 

@@ -12,7 +12,7 @@ from tilewright.halide.place_legality import (
     path_problems,
     single_thread_problems,
 )
-from tilewright.halide.schedule import FuncSchedule, Schedule, ScheduleError
+from tilewright.halide.schedule import FuncSchedule, KnownValue, Schedule, ScheduleError
 from tilewright.halide.stage_legality import stage_problems
 from tilewright.halide.targets import is_gpu as is_gpu
 
@@ -104,9 +104,29 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Proble
             yield Problem("missing", func.name, None, reason)
 
 
+def _unknowable(known: KnownValue, algorithm: Algorithm) -> str:
+    """Why a condition makes no sense for an algorithm; empty if it does."""
+    if known.parameter >= len(algorithm.parameters):
+        return f"there is no parameter {known.parameter} to specialise on"
+    parameter = algorithm.parameters[known.parameter]
+    if known.field == "value":
+        if parameter.is_buffer:
+            return f"{parameter.name} is an input; its sizes can be known, not its value"
+        if parameter.type.code not in ("int", "uint"):
+            return f"{parameter.name} is of type {parameter.type}; only whole numbers compare"
+    elif known.dimension >= parameter.dimensions:
+        return f"{parameter.name} has no dimension {known.dimension}"
+    return ""
+
+
 def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Problem]:
     """What is wrong with one Func apart from the loops around it."""
     func = algorithm.funcs[entry.func]
+    for index, nest in enumerate(entry.stages):
+        for known in nest.specialize:
+            reason = _unknowable(known, algorithm)
+            if reason:
+                yield Problem("specialize", func.name, index, reason)
     for kind, message in (
         *_inline_problems(entry, func),
         *_storage_problems(entry, func, target),

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.errors import TilewrightError
 from tilewright.halide.algorithm import Algorithm, Const, Span
 from tilewright.halide.importer import import_pipeline
+from tilewright.halide.schedule import KnownValue
 
 Scalar = int | float
 
@@ -195,3 +196,33 @@ def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
         if link.caller in found:
             return wrapped.in_(found[link.caller])
     return None
+
+
+def live_parameters(pipeline: Any) -> dict[str, Any]:
+    """The ``halide.Parameter`` of every input and scalar of a pipeline, by its live name."""
+    import halide as hl
+
+    _, parameters = hl.serialize_pipeline(pipeline, get_params=True)
+    return dict(parameters)
+
+
+def known_condition(parameter: Any, known: KnownValue) -> Any:
+    """The condition `known` as an expression of a live ``halide.Parameter``.
+
+    Halide hands out the parameters of a pipeline, but no expressions of them: the condition is
+    written with a stand-in of the same name, in a Func of its own, which is serialised and read
+    back with the parameter itself in the stand-in's place.
+    """
+    import halide as hl
+
+    name = parameter.name()
+    number: Any
+    if parameter.is_buffer():
+        image = hl.ImageParam(parameter.type(), parameter.dimensions(), name)
+        number = getattr(image.dim(known.dimension), known.field)()
+    else:
+        number = hl.Param(parameter.type(), name)
+    condition = hl.Func("known")
+    condition[()] = number == known.value
+    serialized = hl.serialize_pipeline(hl.Pipeline(condition))
+    return hl.deserialize_pipeline(serialized, {name: parameter}).get_func(0).value()

@@ -11,11 +11,13 @@ import builtins
 import json
 import keyword
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.directives import (
     Argument,
+    Condition,
     Directive,
     EnumRef,
     FuncRef,
@@ -24,7 +26,7 @@ from tilewright.halide.directives import (
     directives,
 )
 from tilewright.halide.names import LoopNames, distinct, loop_names, readable
-from tilewright.halide.schedule import FuncSchedule, Level, Schedule
+from tilewright.halide.schedule import FuncSchedule, KnownValue, Level, Schedule
 
 _CPP_WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
@@ -52,6 +54,9 @@ _RESERVED = {
         "name",
         "number",
         "base",
+        "param",
+        "find_params",
+        "known",
     ],
 }
 
@@ -87,16 +92,16 @@ def name_key(name: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (name, 0)
 
 
-def _keys(algorithm: Algorithm) -> list[tuple[str, int]]:
-    """For each Func its given name and its rank by age among those of that name."""
+def _keys(names: Sequence[str]) -> list[tuple[str, int]]:
+    """For each name the part that was given, and its rank by age among those of that part."""
     groups: dict[str, list[tuple[int, str]]] = {}
-    for func in algorithm.funcs:
-        base, number = name_key(func.name)
-        groups.setdefault(base, []).append((number, func.name))
+    for name in names:
+        base, number = name_key(name)
+        groups.setdefault(base, []).append((number, name))
     result = []
-    for func in algorithm.funcs:
-        base, number = name_key(func.name)
-        result.append((base, sorted(groups[base]).index((number, func.name))))
+    for name in names:
+        base, number = name_key(name)
+        result.append((base, sorted(groups[base]).index((number, name))))
     return result
 
 
@@ -125,6 +130,72 @@ _PYTHON_FINDER = '''def find_funcs(pipeline, count):
         for base, group in found.items()
     }
 '''
+
+_PYTHON_KNOWN = """def find_params(pipeline):
+    # The pipeline's inputs and scalars by the name each was given, the older first.
+    found = {}
+    for name, param in hl.serialize_pipeline(pipeline, get_params=True)[1].items():
+        numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
+        base, number = (numbered[1], int(numbered[2])) if numbered else (name, 0)
+        found.setdefault(base, []).append((number, name, param))
+    return {
+        base: [item[2] for item in sorted(group, key=lambda item: item[:2])]
+        for base, group in found.items()
+    }
+
+
+def known(param, field, dimension, value):
+    # The condition that a parameter's value or size is this: an expression of a stand-in, in
+    # whose place the parameter itself comes when it is serialised and read back.
+    if param.is_buffer():
+        image = hl.ImageParam(param.type(), param.dimensions(), param.name())
+        number = getattr(image.dim(dimension), field)()
+    else:
+        number = hl.Param(param.type(), param.name())
+    condition = hl.Func("known")
+    condition[()] = number == value
+    serialized = hl.serialize_pipeline(hl.Pipeline(condition))
+    return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
+"""
+
+_CPP_KNOWN = """#ifndef TILEWRIGHT_FIND_PARAMS
+#define TILEWRIGHT_FIND_PARAMS
+// The pipeline's inputs and scalars by the name each was given, the older first.
+inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
+    Halide::Pipeline &pipeline) {
+    std::vector<uint8_t> data;
+    std::map<std::string, Halide::Parameter> params;
+    Halide::serialize_pipeline(pipeline, data, params);
+    std::map<std::string, std::map<std::pair<long, std::string>, Halide::Parameter>> found;
+    for (const auto &item : params) {
+        const std::string &name = item.first;
+        const size_t digits = name.find_last_not_of("0123456789") + 1;
+        const bool dollar = digits > 0 && name[digits - 1] == '$';
+        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
+        std::string base = name;
+        long number = 0;
+        if (digits < name.size() && (dollar || letter)) {
+            base = name.substr(0, dollar ? digits - 1 : digits);
+            number = std::stol(name.substr(digits));
+        }
+        found[base].emplace(std::make_pair(number, name), item.second);
+    }
+    std::map<std::string, std::vector<Halide::Parameter>> result;
+    for (const auto &group : found) {
+        for (const auto &item : group.second) {
+            result[group.first].push_back(item.second);
+        }
+    }
+    return result;
+}
+// The condition that a parameter's value or size is this.
+inline Halide::Expr known(const Halide::Parameter &param, const std::string &field, int value) {
+    const Halide::Type type = field.empty() ? param.type() : Halide::Int(32);
+    const auto variable = Halide::Internal::Variable::make(type, param.name() + field, param);
+    return Halide::Expr(variable) == value;
+}
+#endif
+"""
 
 _CPP_FINDER = """#ifndef TILEWRIGHT_FIND_FUNCS
 #define TILEWRIGHT_FIND_FUNCS
@@ -166,6 +237,7 @@ class _Section:
     stage: int
     directives: list[Directive]
     locals: dict[str, str] = field(default_factory=dict)
+    condition: Condition | None = None
 
 
 class _Printer:
@@ -174,14 +246,18 @@ class _Printer:
         self.algorithm = algorithm
         self.language = language
         self.names: LoopNames = loop_names(schedule, algorithm)
-        self.keys = _keys(algorithm)
+        self.keys = _keys([func.name for func in algorithm.funcs])
+        self.param_keys = _keys([parameter.name for parameter in algorithm.parameters])
         self.sections: list[_Section] = []
         for directive in directives(schedule, algorithm):
             last = self.sections[-1] if self.sections else None
             if last is None or (last.func, last.stage) != (directive.func, directive.stage):
                 last = _Section(directive.func, directive.stage, [])
                 self.sections.append(last)
-            last.directives.append(directive)
+            if directive.method == "specialize":
+                (last.condition,) = (a for a in directive.args if isinstance(a, Condition))
+            else:
+                last.directives.append(directive)
         self._choose_identifiers()
 
     def _choose_identifiers(self) -> None:
@@ -284,7 +360,35 @@ class _Printer:
         if inlined:
             names = ", ".join(self.algorithm.funcs[i].name for i in inlined)
             lines.append(f"Inlined: {_shown(names)}.")
+        if self.specialised:
+            names = ", ".join(self.algorithm.parameters[i].name for i in self.specialised)
+            lines.append(
+                f"Compiled a second time for the expected sizes or values of {_shown(names)}."
+            )
         return lines
+
+    @property
+    def specialised(self) -> list[int]:
+        """The parameters on which the schedule specialises."""
+        conditions = [section.condition for section in self.sections if section.condition]
+        return sorted({known.parameter for c in conditions for known in c.known})
+
+    def _python_condition(self, condition: Condition) -> str:
+        def one(known: KnownValue) -> str:
+            base, rank = self.param_keys[known.parameter]
+            param = f"param[{json.dumps(base)}][{rank}]"
+            return f'known({param}, "{known.field}", {known.dimension}, {known.value})'
+
+        return " & ".join(one(known) for known in condition.known)
+
+    def _cpp_condition(self, condition: Condition) -> str:
+        def one(known: KnownValue) -> str:
+            base, rank = self.param_keys[known.parameter]
+            suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
+            param = f"param.at({_cpp_string(base)}).at({rank})"
+            return f"known({param}, {_cpp_string(suffix)}, {known.value})"
+
+        return " && ".join(one(known) for known in condition.known)
 
     def python(self, name: str) -> str:
         lines = ["import re", "", "import halide as hl", "", ""]
@@ -292,6 +396,8 @@ class _Printer:
         about = self._about()
         lines += [f'    """{about[0]}', "", *(f"    {line}" for line in about[1:]), '    """']
         lines += [f"    func = find_funcs(pipeline, {len(self.algorithm.funcs)})"]
+        if self.specialised:
+            lines.append("    param = find_params(pipeline)")
         for index, ident in self.func_ids.items():
             base, rank = self.keys[index]
             lines.append(f"    {ident} = func[{json.dumps(base)}][{rank}]")
@@ -304,23 +410,33 @@ class _Printer:
             for loop, ident in section.locals.items():
                 lines.append(f"    {ident} = {self._origin(section.func, section.stage, loop)}")
             calls = self._calls(section)
-            if len(calls) == 1:
+            if not calls:
+                pass
+            elif len(calls) == 1:
                 lines.append(f"    {self._receiver(section)}{calls[0]}")
             else:
                 lines += ["    (", f"        {self._receiver(section)}{calls[0]}"]
                 lines += [f"        {call}" for call in calls[1:]]
                 lines += ["    )"]
-        return "\n".join([*lines, "", "", _PYTHON_FINDER])
+            if section.condition:
+                condition = self._python_condition(section.condition)
+                lines += [f"    {self._receiver(section)}.specialize({condition})"]
+        finders = [_PYTHON_FINDER, _PYTHON_KNOWN] if self.specialised else [_PYTHON_FINDER]
+        return "\n".join([*lines, "", "", "\n\n".join(finders)])
 
     def cpp(self, name: str) -> str:
         lines = ["#pragma once", "", '#include "Halide.h"', ""]
         lines += [f"#include <{header}>" for header in ("map", "string", "utility", "vector")]
         lines += ["", _CPP_FINDER]
+        if self.specialised:
+            lines += [_CPP_KNOWN]
         lines += [f"// {line}" for line in self._about()]
         lines += [
             f"inline void {name}(Halide::Pipeline &pipeline) {{",
             "    using namespace Halide;",
         ]
+        if self.specialised:
+            lines += ["    auto param = find_params(pipeline);"]
         lines += [f"    auto func = find_funcs(pipeline, {len(self.algorithm.funcs)});"]
         for index, ident in self.func_ids.items():
             base, rank = self.keys[index]
@@ -335,9 +451,13 @@ class _Printer:
                 origin = self._origin(section.func, section.stage, loop)
                 lines.append(f"        {kind} {ident} = {origin};")
             calls = self._calls(section)
-            lines.append(f"        {self._receiver(section)}{calls[0]}")
-            lines += [f"            {call}" for call in calls[1:]]
-            lines[-1] += ";"
+            if calls:
+                lines.append(f"        {self._receiver(section)}{calls[0]}")
+                lines += [f"            {call}" for call in calls[1:]]
+                lines[-1] += ";"
+            if section.condition:
+                condition = self._cpp_condition(section.condition)
+                lines.append(f"        {self._receiver(section)}.specialize({condition});")
             lines.append("    }")
         return "\n".join([*lines, "}", ""])
 

@@ -71,6 +71,21 @@ class ScheduledLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownValue:
+    """The condition that a number the caller gives has a certain value.
+
+    `parameter` is the input's or scalar's place among the algorithm's parameters. `field` is
+    ``value`` for a scalar, ``min``, ``extent`` or ``stride`` for dimension `dimension` of an
+    input.
+    """
+
+    parameter: int
+    field: Literal["value", "min", "extent", "stride"]
+    dimension: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageSchedule:
     """One stage's nest: splits and fusions in order of application, then the loops.
 
@@ -78,12 +93,17 @@ class StageSchedule:
     atomic, so that an associative reduction may run in parallel or in vectors. With
     `single_thread` a GPU runs the whole nest as one thread of one block; such a nest maps
     no loop to blocks or threads.
+
+    Where `specialize` lists conditions, the nest and all that is computed in it are compiled
+    twice: for calls where all of them hold (loops of known length can be unrolled, divisions
+    by known numbers go), and for all others.
     """
 
     splits: tuple[Split | Fuse, ...] = ()
     loops: tuple[ScheduledLoop, ...] = ()
     atomic: bool = False
     single_thread: bool = False
+    specialize: tuple[KnownValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

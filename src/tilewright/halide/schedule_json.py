@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.schedule import (
@@ -16,6 +16,7 @@ from tilewright.halide.schedule import (
     ROOT,
     FuncSchedule,
     Fuse,
+    KnownValue,
     Level,
     Mapping,
     MemoryType,
@@ -112,6 +113,10 @@ def _stage_data(stage: StageSchedule) -> dict[str, Any]:
         ],
         "atomic": stage.atomic,
         "single_thread": stage.single_thread,
+        "specialize": [
+            {"parameter": k.parameter, "field": k.field, "dimension": k.dimension, "value": k.value}
+            for k in stage.specialize
+        ],
     }
 
 
@@ -192,6 +197,17 @@ def _func(item: _Object) -> FuncSchedule:
     return result
 
 
+def _known(item: _Object) -> KnownValue:
+    result = KnownValue(
+        item.natural("parameter", 0),
+        item.one_of("field", Literal["value", "min", "extent", "stride"]),
+        item.natural("dimension", 0),
+        item.take("value", int),
+    )
+    item.done()
+    return result
+
+
 def _level(item: _Object, name: str) -> Level:
     value = item.data.pop(name, None)
     if value == "inline":
@@ -216,6 +232,7 @@ def _stage(item: _Object) -> StageSchedule:
         loops=tuple(_loop(loop) for loop in item.items("loops")),
         atomic=item.take("atomic", bool),
         single_thread=item.take("single_thread", bool),
+        specialize=tuple(_known(known) for known in item.items("specialize")),
     )
     item.done()
     return result

@@ -13,6 +13,7 @@ from tilewright.halide.bounds import Box, Interval
 from tilewright.halide.cpu.cost import CpuCosts
 from tilewright.halide.cpu.kernel import Block, scans
 from tilewright.halide.grouping import Group
+from tilewright.halide.known import known_values
 from tilewright.halide.schedule import (
     ROOT,
     FuncSchedule,
@@ -211,12 +212,18 @@ def group_schedules(
         stage_nest(costs, output, s.index, full, tiling, cores) for s in view.stages(output.name)
     ]
     me = order[output.name]
+    known = known_values(
+        (s for name in group.members for s in view.stages(name)), costs.analysis.known
+    )
     result = [
         FuncSchedule(
             me,
             ROOT,
             ROOT,
-            stages=tuple(n.stage for n in nests),
+            stages=tuple(
+                replace(n.stage, specialize=known if i == len(nests) - 1 else ())
+                for i, n in enumerate(nests)
+            ),
             storage_order=_storage_order(costs, output),
         )
     ]

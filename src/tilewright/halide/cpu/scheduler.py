@@ -385,7 +385,7 @@ class Search:
         self.machine = machine
         self.policy = policy
         self.model = weighted(model_of(machine), policy.memory_weight)
-        self.base = Analysis(View(algorithm), boxes, scalars)
+        self.base = Analysis(View(algorithm), boxes, scalars, specialize=True)
         self._known: dict[object, CpuPlan] = {}
         self.spent = 0
 
