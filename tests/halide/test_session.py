@@ -233,7 +233,7 @@ def test_for_a_gpu_that_is_not_here_there_is_a_oneshot_schedule(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "best"}, "'oneshot' or 'top'"),
+        ({"mode": "best"}, "one of oneshot, top, tune"),
         ({"k": 0}, "at least one"),
         ({"fusion": "overlap", "machine": "h100"}, "overlapped"),
         ({"target": "host", "machine": "h100"}, "give the target 'cuda'"),
