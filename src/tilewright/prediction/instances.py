@@ -81,8 +81,14 @@ def blur_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
 
 
 def blur_gpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
-    """Split factors of blur on a GPU: s1 in 2 to 16, s2 and s3 in 1 to 64, powers of two."""
-    return {"n": n, "s1": power(rng, 1, 4), "s2": power(rng, 0, 6), "s3": power(rng, 0, 6)}
+    """Split factors of blur on a GPU: s1 in 2 to 16, s2 and s3 in 1 to 64, powers of two.
+
+    s2 and s3 are a block's extents here, so their product is at most 1024.
+    """
+    while True:
+        s2, s3 = power(rng, 0, 6), power(rng, 0, 6)
+        if s2 * s3 <= 1024:
+            return {"n": n, "s1": power(rng, 1, 4), "s2": s2, "s3": s3}
 
 
 def fft_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:

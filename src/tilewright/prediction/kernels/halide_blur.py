@@ -1,0 +1,123 @@
+"""Halide's 3 x 3 blur with the split factors of the paper's Section V as its schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Level,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+from tilewright.prediction import instances
+from tilewright.prediction.kernels.schedules import Factors, Family
+
+SIZES = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
+# What Mullapudi2016 chose for the paper's authors.
+MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8}
+
+
+def family(*, gpu: bool = False) -> Family:
+    """The schedules of Table IV, for the CPU or for a CUDA GPU."""
+    names = ["s1", "s2", "s3"] if gpu else ["s1", "s2", "s3", "s4"]
+    return Family(
+        "halide_blur_gpu" if gpu else "halide_blur",
+        {"n": "pixels", **dict.fromkeys(names, "iterations")},
+        "n**2",
+        SIZES,
+        pipeline,
+        schedule_gpu if gpu else schedule_cpu,
+        instances.blur_gpu if gpu else instances.blur_cpu,
+        "cuda" if gpu else "host",
+    )
+
+
+def pipeline(n: int) -> Any:
+    """An n x n blur of 16-bit pixels: three across, then three down."""
+    import halide as hl
+
+    image = hl.ImageParam(hl.UInt(16), 2, "image")
+    x, y = hl.Var("x"), hl.Var("y")
+    blur_x, blur_y = hl.Func("blur_x"), hl.Func("blur_y")
+    blur_x[x, y] = (image[x, y] + image[x + 1, y] + image[x + 2, y]) // 3
+    blur_y[x, y] = (blur_x[x, y] + blur_x[x, y + 1] + blur_x[x, y + 2]) // 3
+    image.set_estimates([(0, n + 2), (0, n + 2)])
+    blur_y.set_estimates([(0, n), (0, n)])
+    return hl.Pipeline(blur_y)
+
+
+def schedule_cpu(algorithm: Algorithm, factors: Factors) -> Schedule:
+    """The paper's listing: tiles of s2 x s3 in parallel, vectors of s4, of s1 within blur_x.
+
+    Tails are Halide's defaults: an output's shift inwards, others are rounded up.
+    """
+    s1, s2, s3, s4 = (factors[f"s{i}"] for i in range(1, 5))
+    image, blur_x, blur_y = _places(algorithm)
+    outer = StageSchedule(
+        splits=(
+            Split("v0", "xo", "xi", s2, "shift_inwards"),
+            Split("v1", "yo", "yi", s3, "shift_inwards"),
+            Split("xi", "xv", "xl", s4, "round_up"),
+        ),
+        loops=(
+            ScheduledLoop("xl", "vectorized"),
+            ScheduledLoop("xv"),
+            ScheduledLoop("yi"),
+            ScheduledLoop("xo", "parallel"),
+            ScheduledLoop("yo", "parallel"),
+        ),
+    )
+    inner = StageSchedule(
+        splits=(Split("v0", "xv", "xl", s1, "round_up"),),
+        loops=(ScheduledLoop("xl", "vectorized"), ScheduledLoop("xv"), ScheduledLoop("v1")),
+    )
+    tile = Level("at", blur_y, 0, "xo")
+    return Schedule(
+        algorithm.digest,
+        "host",
+        (
+            FuncSchedule(image, INLINE, INLINE),
+            FuncSchedule(blur_x, tile, tile, stages=(inner,)),
+            FuncSchedule(blur_y, ROOT, ROOT, stages=(outer,)),
+        ),
+    )
+
+
+def schedule_gpu(algorithm: Algorithm, factors: Factors) -> Schedule:
+    """Blocks of s2 x s3 threads, each thread with s1 pixels of a row; blur_x inlined."""
+    s1, s2, s3 = (factors[f"s{i}"] for i in range(1, 4))
+    image, blur_x, blur_y = _places(algorithm)
+    stage = StageSchedule(
+        splits=(
+            Split("v0", "x", "xu", s1, "shift_inwards"),
+            Split("x", "xb", "xt", s2, "guard_with_if"),
+            Split("v1", "yb", "yt", s3, "guard_with_if"),
+        ),
+        loops=(
+            ScheduledLoop("xu", "unrolled"),
+            ScheduledLoop("xt", "gpu_thread"),
+            ScheduledLoop("yt", "gpu_thread"),
+            ScheduledLoop("xb", "gpu_block"),
+            ScheduledLoop("yb", "gpu_block"),
+        ),
+    )
+    return Schedule(
+        algorithm.digest,
+        "cuda",
+        (
+            FuncSchedule(image, INLINE, INLINE),
+            FuncSchedule(blur_x, INLINE, INLINE),
+            FuncSchedule(blur_y, ROOT, ROOT, stages=(stage,)),
+        ),
+    )
+
+
+def _places(algorithm: Algorithm) -> tuple[int, ...]:
+    """The Funcs' places in realisation order: the input's wrapper, blur_x, blur_y."""
+    return tuple(range(len(algorithm.funcs)))

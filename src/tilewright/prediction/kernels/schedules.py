@@ -1,0 +1,240 @@
+"""Thousands of schedules of one Halide pipeline as variants of one kernel, measured.
+
+A `Family` is a pipeline of a size and a schedule for every choice of split factors; the factors
+are features of the run time beside the size (Section V of the paper).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.measuring import Session, Variant, versions
+from tilewright.halide.schedule import Schedule
+from tilewright.halide.source import load
+from tilewright.measure import Limits, Measurement, Timing
+from tilewright.prediction.collect import REPEATS, machine
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.runs import Runs
+from tilewright.records import Records
+
+Factors: TypeAlias = Mapping[str, int]
+
+TIMING = Timing(warmup=1, min_samples=5, max_samples=20, seconds=0.25, precision=0.01)
+LIMITS = Limits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Schedules of a pipeline that differ in their split factors.
+
+    Args:
+        name: such as ``halide_blur``.
+        features: the size and the factors, with units.
+        complexity: the number of operations, an expression of the features.
+        sizes: those of the paper's Table IV.
+        pipeline: builds the unscheduled ``halide.Pipeline`` of a size.
+        schedule: the schedule of a choice of factors.
+        draw: draws factors for a size.
+        target: the Halide target.
+    """
+
+    name: str
+    features: Mapping[str, str]
+    complexity: str
+    sizes: tuple[int, ...]
+    pipeline: Callable[[int], Any]
+    schedule: Callable[[Algorithm, Factors], Schedule]
+    draw: Callable[[np.random.Generator, int], Factors]
+    target: str = "host"
+
+    def algorithm(self, size: int) -> Algorithm:
+        """The pipeline of a size as it is scheduled."""
+        return load(self.pipeline(size))
+
+    def candidates(self, size: int, count: int, seed: int = 0) -> list[dict[str, int]]:
+        """Distinct choices of factors, drawn from the seed; fewer where there are fewer."""
+        found: dict[tuple[int, ...], dict[str, int]] = {}
+        for index in range(50 * count):
+            factors = dict(self.draw(np.random.default_rng([seed, size, index]), size))
+            found.setdefault(tuple(factors.values()), factors)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A choice of factors and how often it was measured how."""
+
+    factors: Factors
+    measurement: Measurement
+    repeat: int = 0
+
+
+def measure_candidates(
+    family: Family,
+    size: int,
+    candidates: Sequence[Factors],
+    records: Records | None = None,
+    *,
+    repeat: int = 0,
+    verify: bool = True,
+    timing: Timing = TIMING,
+    limits: Limits = LIMITS,
+    deadline: float | None = None,
+) -> Iterator[Tried]:
+    """Build, verify and time schedules, each in a worker process of its own.
+
+    What the records know is not measured again. `repeat` tells independent measurements of the
+    same schedules apart. A schedule that cannot be built or run, is wrong, or takes longer than
+    the limits has a measurement that says so. Ends early at the `deadline`, of
+    ``time.monotonic``.
+
+    Raises:
+        PredictionError: a candidate of another size.
+    """
+    strays = [factors for factors in candidates if factors["n"] != size]
+    if strays:
+        raise PredictionError(f"the candidate {dict(strays[0])} is not of size {size}")
+    algorithm = family.algorithm(size)
+    by_name = {_label(factors): factors for factors in candidates}
+    variants = (
+        Variant(family.schedule(algorithm, factors), target=family.target, name=name)
+        for name, factors in by_name.items()
+    )
+    place = {**machine(), "target": family.target, "repeat": repeat}
+    with Session(
+        algorithm,
+        targets=[family.target],
+        records=records,
+        machine=place,
+        timing=timing,
+        limits=limits,
+        verify=verify,
+        deadline=deadline,
+    ) as session:
+        for measured in session.measure(variants):
+            yield Tried(by_name[measured.variant.name], measured.measurement, repeat)
+
+
+def collect_schedules(
+    family: Family,
+    sizes: Sequence[int],
+    count: int,
+    seed: int = 0,
+    records: Records | None = None,
+    *,
+    also: Callable[[int], Sequence[Factors]] = lambda size: (),
+    verify_up_to: int | None = None,
+    retime: bool = True,
+    deadline: float | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
+    **how: Any,
+) -> tuple[Runs, bool]:
+    """Measure candidates of every size twice; gives the runs, and whether all were measured.
+
+    Args:
+        family: whose schedules are measured.
+        sizes: of the pipeline.
+        count: candidates a size, drawn from `seed`.
+        seed: of the candidates.
+        records: where measurements are kept and looked up.
+        also: candidates of a size that are measured in any case.
+        verify_up_to: the largest size whose answers are compared with the reference's; by
+            default all are.
+        retime: whether everything is measured a second time.
+        deadline: when to stop, of ``time.monotonic``.
+        on_progress: told how many of how many measurements there are.
+        how: `timing` and `limits` of `measure_candidates`.
+    """
+    wanted = {}
+    for size in sizes:
+        given = [dict(factors) for factors in also(size)]
+        drawn = [f for f in family.candidates(size, count, seed) if f not in given]
+        wanted[size] = [*given, *drawn][: max(count, len(given))]
+    found: dict[tuple[str, int], Measurement] = {}
+    total = sum(map(len, wanted.values())) * (REPEATS if retime else 1)
+    for repeat in range(REPEATS if retime else 1):
+        for size, candidates in wanted.items():
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            verify = repeat == 0 and (verify_up_to is None or size <= verify_up_to)
+            for tried in measure_candidates(
+                family,
+                size,
+                candidates,
+                records,
+                repeat=repeat,
+                verify=verify,
+                deadline=deadline,
+                **how,
+            ):
+                found[_label(tried.factors), repeat] = tried.measurement
+                if on_progress is not None:
+                    on_progress(len(found), total)
+    return _runs(family, wanted, found, seed), len(found) == total
+
+
+def _runs(
+    family: Family,
+    wanted: Mapping[int, Sequence[Factors]],
+    found: Mapping[tuple[str, int], Measurement],
+    seed: int,
+) -> Runs:
+    rows, times, again, dropped = [], [], [], []
+    for factors in (f for candidates in wanted.values() for f in candidates):
+        label = _label(factors)
+        first, second = found.get((label, 0)), found.get((label, 1))
+        if first is None:
+            continue
+        if not first.ok:
+            dropped.append(f"{label}: {first.status}: {first.message.splitlines()[0][:200]}")
+            continue
+        rows.append([float(factors[name]) for name in family.features])
+        times.append(first.median)
+        again.append(second.median if second is not None and second.ok else np.nan)
+    if not rows:
+        raise PredictionError(f"{family.name}: no schedule was measured; {'; '.join(dropped[:1])}")
+    retimes = np.array(again)
+    facts = {
+        "kernel": family.name,
+        "variant": "cpu" if family.target == "host" else family.target,
+        "complexity": family.complexity,
+        "features": dict(family.features),
+        "dense": True,
+        "threads": False,
+        "machine": machine(),
+        "versions": versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "seed": seed,
+    }
+    both = None if np.isnan(retimes).all() else retimes
+    runs = Runs(family.features, np.array(rows), np.array(times), both, facts, tuple(dropped))
+    facts["noise"] = {"floor": runs.floor, "measurements": len(found)}
+    return runs
+
+
+def _label(factors: Factors) -> str:
+    return " ".join(f"{name}={value}" for name, value in factors.items())
+
+
+def family(name: str) -> Family:
+    """``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``; PredictionError for another name."""
+    from tilewright.prediction.kernels import halide_blur, halide_fft
+
+    made: dict[str, Callable[[], Family]] = {
+        "halide_blur": partial(halide_blur.family, gpu=False),
+        "halide_blur_gpu": partial(halide_blur.family, gpu=True),
+        "halide_fft": halide_fft.family,
+    }
+    if name not in made:
+        raise PredictionError(f"there is no family {name!r}; there are {', '.join(made)}")
+    return made[name]()
