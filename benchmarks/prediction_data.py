@@ -17,12 +17,20 @@ from pathlib import Path
 import common
 from tilewright.prediction.collect import collect
 from tilewright.prediction.kernels import kernels
+from tilewright.prediction.kernels.halide_blur import MULLAPUDI
+from tilewright.prediction.kernels.schedules import Family, collect_schedules, family
 from tilewright.prediction.runs import write_csv
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"
 INSTANCES = 500
 SEED = 2020
+CANDIDATES = 104  # schedules a size
+VERIFIED = 1 << 12  # the largest blur whose answers are compared with the reference's
+FAMILIES = {
+    "halide_blur-cpu": tuple(1 << b for b in range(10, 15)),
+    "halide_fft-cpu": (16, 32, 64, 128),
+}
 NOTES = {
     "matmul": "Table II's dimensions go to 1024; here to 512, as products of 1024 take uBLAS "
     "seconds each.",
@@ -35,14 +43,14 @@ def names() -> list[str]:
     every = [f"{k.name}-{v}" for k in kernels().values() for v in k.variants]
     first = [name for name in every if name.startswith(("matmul", "conversion"))]
     dense = [name for name in every if name.endswith(("dense", "numpy", "halide"))]
-    return list(dict.fromkeys([*first, *dense, *every]))
+    return list(dict.fromkeys([*first, "halide_blur-cpu", *dense, "halide_fft-cpu", *every]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", help="kernel-variant,…")
+    parser.add_argument("--only", help="data sets, KERNEL-VARIANT,…")
     parser.add_argument("--instances", type=int, default=INSTANCES)
     parser.add_argument("--seconds", type=float, help="stop after so many")
     parser.add_argument("--data", type=Path, default=DATA)
@@ -65,6 +73,8 @@ def one(name: str, args: argparse.Namespace, records: Records, deadline: float |
     path = args.data / f"{name}.csv"
     if path.exists():
         return True
+    if name in FAMILIES:
+        return schedules(name, args, records, deadline)
     kernel = kernels()[name.split("-")[0]]
     variant = kernel.variant(name.split("-", 1)[1])
     usable, why = variant.available()
@@ -98,6 +108,82 @@ def one(name: str, args: argparse.Namespace, records: Records, deadline: float |
         flush=True,
     )
     return True
+
+
+def schedules(
+    name: str, args: argparse.Namespace, records: Records, deadline: float | None
+) -> bool:
+    """Measure a family's candidates, and what Mullapudi2016 makes of blur here."""
+    began = time.monotonic()
+    if deadline is not None and began >= deadline:
+        return False
+    sizes, chosen = FAMILIES[name], family(name.split("-")[0])
+    blur = chosen.name == "halide_blur"
+    done = [0, 0]
+
+    def shown(count: int, total: int) -> None:
+        done[:] = count, total
+
+    runs, complete = collect_schedules(
+        chosen,
+        sizes,
+        CANDIDATES,
+        SEED,
+        records,
+        also=(lambda n: [{"n": n, **MULLAPUDI}]) if blur else (lambda n: []),
+        verify_up_to=VERIFIED if blur else None,
+        deadline=deadline,
+        on_progress=shown,
+    )
+    seconds = time.monotonic() - began
+    if not complete:
+        print(f"{name}: {done[0]} of {done[1]} in {seconds:.0f} s")
+        return False
+    runs.facts["note"] = f"Table IV; {CANDIDATES} schedules a size."
+    if blur:
+        found = peers(chosen, sizes, records, deadline)
+        if len(found) < len(sizes):
+            print(f"{name}: the autoscheduler's are left")
+            return False
+        runs.facts["mullapudi2016"] = found
+    if runs.dropped:
+        runs.facts["dropped"] = list(runs.dropped)
+    write_csv(runs, args.data / f"{name}.csv")
+    print(
+        f"{name}: {len(runs)} schedules, {len(runs.dropped)} failed, "
+        f"noise floor {runs.floor or 0:.2%}, {seconds:.0f} s",
+        flush=True,
+    )
+    return True
+
+
+def peers(
+    chosen: Family, sizes: tuple[int, ...], records: Records, deadline: float | None
+) -> dict[str, float]:
+    """Seconds a run of the schedule by Halide's Mullapudi2016, by size, on this machine."""
+    from tilewright.halide.measuring import Session, Variant
+    from tilewright.halide.peers import peers as all_peers
+    from tilewright.halide.peers import run_peers
+    from tilewright.prediction.collect import machine
+    from tilewright.prediction.kernels.schedules import LIMITS, TIMING
+
+    peer = next(p for p in all_peers("host") if p.name == "Mullapudi2016")
+    found = {}
+    for size in sizes:
+        with Session(
+            chosen.algorithm(size),
+            records=records,
+            machine={**machine(), "target": "host"},
+            timing=TIMING,
+            limits=LIMITS,
+            verify=size <= VERIFIED,
+            deadline=deadline,
+        ) as session:
+            (scheduled,) = run_peers(session.problem.algorithm, session.inputs, [peer])
+            variant = Variant(serialized=scheduled.serialized, name=peer.name)
+            for measured in session.measure([variant]):
+                found[str(size)] = measured.measurement.median
+    return found
 
 
 if __name__ == "__main__":

@@ -8,22 +8,29 @@ from tilewright.prediction.kernels import (
     conversion,
     convolution,
     cpp,
+    cuda,
     matmul,
     matvec,
     pooling,
     with_halide,
 )
-from tilewright.prediction.kernels.registry import Kernel
+from tilewright.prediction.kernels.registry import Kernel, Variant
 
 
 @cache
 def library() -> dict[str, Kernel]:
     """The paper's four kernels, and the conversion between storages."""
     made = (
-        matmul.kernel({**cpp.variants("matmul"), **with_halide.variant("matmul")}),
-        matvec.kernel(cpp.variants("matvec")),
-        convolution.kernel({**cpp.variants("convolution"), **with_halide.variant("convolution")}),
-        pooling.kernel({**cpp.variants("pooling"), **with_halide.variant("pooling")}),
+        matmul.kernel(_variants("matmul")),
+        matvec.kernel(_variants("matvec")),
+        convolution.kernel(_variants("convolution")),
+        pooling.kernel(_variants("pooling")),
         conversion.kernel(),
     )
     return {kernel.name: kernel for kernel in made}
+
+
+def _variants(kernel: str) -> dict[str, Variant]:
+    """All but those that the kernel's own module has."""
+    compiled = {**cpp.variants(kernel), **cuda.variants(kernel)}
+    return {**compiled, **with_halide.variant(kernel)} if kernel != "matvec" else compiled

@@ -64,7 +64,7 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
     if found is None:
         raise PredictionError("there is no C++ compiler: install g++ or clang++, or set CXX")
     text = b"".join(path.read_bytes() for path in (SOURCES / "dense_sparse.h", SOURCES / source))
-    told = [_version(found), *FLAGS, *flags, _processor()]
+    told = [version(found), *FLAGS, *flags, _processor()]
     key = hashlib.sha256(text + "\0".join(told).encode()).hexdigest()[:24]
     folder = directory or cache_directory() / "kernels"
     target = folder / f"{Path(source).stem}-{key}.so"
@@ -102,9 +102,12 @@ def load(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 @cache
-def _version(found: str) -> str:
+def version(found: str) -> str:
+    """The first line of what a compiler says of its version."""
     done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.split("\n", 1)[0] or found
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    told = next((line for line in lines if "release" in line), lines[0] if lines else found)
+    return told.strip()
 
 
 @cache
