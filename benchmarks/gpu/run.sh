@@ -1,0 +1,29 @@
+#!/bin/sh
+# Unpack what pack.py packed (once) and run the campaign with it:
+#   sh run.sh OUT [options of campaign.py]
+# PYTHON names the interpreter (python3), UNPACKED where it is unpacked to (below /tmp).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:?"usage: sh run.sh OUT [options of campaign.py]"}
+shift
+unpacked=${UNPACKED:-${TMPDIR:-/tmp}/tilewright-gpu-$(id -u)}
+python=${PYTHON:-python3}
+archive=$(ls "$here"/tilewright-gpu-*.tar.xz | head -n 1)
+if [ ! -e "$unpacked/complete" ] || [ "$archive" -nt "$unpacked/complete" ]; then
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+        "$archive" "$unpacked"
+    touch "$unpacked/complete"
+fi
+root=$unpacked/tilewright-gpu
+wanted=$(cat "$root/python")
+found=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+if [ "$wanted" != "$found" ]; then
+    echo "error: packed for Python $wanted, but $python is $found: set PYTHON," \
+        "or pack with --python $found" >&2
+    exit 1
+fi
+export PYTHONPATH="$root/site${PYTHONPATH:+:$PYTHONPATH}"
+export XDG_CACHE_HOME="$unpacked/cache"
+exec "$python" "$root/benchmarks/gpu/campaign.py" --out "$out" "$@"
