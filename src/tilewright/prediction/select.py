@@ -20,6 +20,7 @@ from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.estimator import Estimator
 
 if TYPE_CHECKING:
+    from tilewright.measure import Timing
     from tilewright.prediction.collect import Progress
     from tilewright.prediction.kernels.registry import Kernel
     from tilewright.records import Records
@@ -278,6 +279,8 @@ def train(
     count: int = 250,
     seed: int = 0,
     model: Estimator | None = None,
+    calls: bool = True,
+    timing: Timing | None = None,
     records: Records | None = None,
     path: str | Path | None = None,
     deadline: float | None = None,
@@ -291,6 +294,9 @@ def train(
         count: instances of each.
         seed: what instances are drawn from.
         model: cloned for every variant; by default `Augmented`.
+        calls: whether whole calls are timed (see `tilewright.prediction.calls`), or only what
+            follows a variant's preparation.
+        timing: how an instance is timed; by default as `collect` does.
         records: where measurements are kept, so that an interrupted training goes on.
         path: where the selector is written (default: `default_path`).
         deadline: of ``time.monotonic``, after which no more is measured.
@@ -299,7 +305,8 @@ def train(
     Raises:
         PredictionError: no such kernel or variant, or nothing could be measured.
     """
-    from tilewright.prediction.collect import collect
+    from tilewright.prediction.calls import whole_call
+    from tilewright.prediction.collect import TIMING, collect
     from tilewright.prediction.kernels import kernel as registered
 
     found = registered(kernel) if isinstance(kernel, str) else kernel
@@ -312,15 +319,15 @@ def train(
         "seed": seed,
         "records": records,
         "retime": False,
+        "timing": timing or TIMING,
         "deadline": deadline,
         "on_progress": on_progress,
     }
 
     def fitted(of: Kernel, name: str) -> Modelled:
         variant = of.variant(name)
-        runs = collect(of, variant, **how)
+        runs = collect(of, whole_call(variant) if calls else variant, **how)
         made = _fresh(model, of.complexity, runs.features)
-        # The operation that times are proportional to is known; what its settings do is learnt.
         made.fit(runs.table, runs.times)
         return Modelled(made, {k: tuple(map(float, v)) for k, v in variant.settings.items()})
 

@@ -1,0 +1,31 @@
+"""Timing variants as a dispatcher calls them: from operands to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tilewright.prediction.kernels.registry import Operands, Run, Variant
+from tilewright.prediction.kernels.storage import csr, dense
+
+
+def whole_call(variant: Variant) -> Variant:
+    """The variant with its preparation timed too, operands being in its storage already.
+
+    What a call costs beside the computation (checks, wrapping, copies into a library's own
+    form) is part of it; converting between dense and sparse storage is not.
+    """
+
+    def build(operands: Operands, settings: Mapping[str, int]) -> Run:
+        ready = {name: stored(thing, variant.storage) for name, thing in operands.items()}
+        return lambda: variant.build(ready, settings)()
+
+    return replace(variant, name=f"{variant.name} call", build=build)
+
+
+def stored(thing: Any, storage: str) -> Any:
+    """A matrix in that storage; anything else as it is."""
+    if len(getattr(thing, "shape", ())) != 2:
+        return thing
+    return csr(thing) if storage == "sparse" else dense(thing)
