@@ -14,7 +14,7 @@ SPACE = Space([Integer("x", 0, 11)])
 
 
 def test_an_unruly_objective_is_outcomes_and_never_the_end():
-    isolated = Isolated(unruly.objective, seconds=2.0, memory_bytes=600 << 20)
+    isolated = Isolated(unruly.objective, seconds=5.0, memory_bytes=600 << 20)
     queue = [{"x": x} for x in range(9)]
     found = tune(isolated, SPACE, budget=9, queue=queue)
     assert [t.status for t in found.trials] == [
