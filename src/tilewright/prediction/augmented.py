@@ -7,20 +7,29 @@ configurations by cross-validation, from which the intervals come as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from tilewright.prediction.choosing import (
+    Choice,
+    Problem,
+    choose,
+    expressions,
+    score,
+    train,
+    with_ones,
+)
+from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.estimator import Estimator
 from tilewright.prediction.inputs import Inputs
 from tilewright.prediction.intervals import Calibration
-from tilewright.prediction.levenberg import minimise
-from tilewright.prediction.starts import monomials, starts
 from tilewright.prediction.surface import Shape, value
 
+_MOST = 600  # instances of the cross-validation
 _THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -33,58 +42,108 @@ class Augmented(Estimator):
         max_parameters: the limit on weights and biases (standardisation by the training
             instances' statistics is not counted).
         threads: the features that count threads; by default those named so.
+        work: expressions of actual work, such as non-zeros, used beside the complexity; by
+            default, where there are two densities, estimates of how full their product is
+            are tried.
     """
 
     kind: ClassVar[str] = "augmented"
 
     max_parameters: int = 75
     threads: tuple[str, ...] | list[str] | None = None
+    work: tuple[str, ...] | list[str] | None = None
 
     def _fit(self, data: Array, seconds: Array) -> None:
         with threadpool_limits(1):
             self._choose(data, seconds)
 
     def _choose(self, data: Array, seconds: Array) -> None:
-        columns = self._with_complexity(data)
+        self._check_work()
+        always, optional = expressions(self.names_, data, self.complexity, self.work)
+        self.expressions_ = [*always, *optional]
+        columns = self._columns(data)
         logs = np.log(seconds)
         self.centre_ = float(np.median(logs))
-        targets = logs - self.centre_
-        self.inputs_ = Inputs.fit(columns)
-        inputs = np.vstack([self.inputs_(columns).T, np.ones(len(data))])
-        found = monomials(self.inputs_, inputs, targets, self._threads())
-        folds = max(2, min(self.folds or 5, len(data)))
-        place = np.random.default_rng([self.seed, 1]).permutation(len(data)) % folds
-        best: tuple[float, Shape, Array] | None = None
-        tried: list[dict[str, Any]] = []
-        for shape in candidates(len(self.inputs_), self.max_parameters):
-            held_out = self._held_out(shape, inputs, targets, place, folds, found)
-            error = score(held_out, targets)
-            tried.append({"terms": shape.terms, "hidden": shape.hidden, "error": error})
-            if best is None or error < best[0]:
-                best = (error, shape, held_out)
-        assert best is not None
-        _, self.shape_, held_out = best
-        theta = starts(self.shape_, inputs, targets, found, 6, self.seed)
-        weights = np.ones((len(theta), len(data)))
-        fitted = minimise(
-            self.shape_, theta, inputs, targets, weights, ridge=ridge(self.shape_), steps=60
+        random = np.random.default_rng([self.seed, 1])
+        # Of many instances, a part is enough to choose by and to calibrate with.
+        part = random.permutation(len(data))[:_MOST]
+        folds = max(2, min(self.folds or 5, len(part)))
+        first = self.n_features_in_ + len(always)
+        problem = Problem(
+            columns=columns[part],
+            names=(*self.names_, *self.expressions_),
+            features=self.n_features_in_,
+            targets=logs[part] - self.centre_,
+            place=np.arange(len(part)) % folds,
+            threads=frozenset(self._threads()),
+            optional=tuple(range(first, columns.shape[1])),
+            limit=self.max_parameters,
+            seed=self.seed,
         )
-        self.theta_ = fitted.theta[int(fitted.loss.argmin())]
-        self.calibration_ = (
-            Calibration.fit(np.exp(held_out + self.centre_), seconds) if self.folds > 1 else None
-        )
+        choices = choose(problem)
+        for choice in choices[:3]:
+            theta = train(
+                choice.inputs,
+                choice.shape,
+                columns,
+                logs - self.centre_,
+                problem.threads,
+                self.seed,
+            )
+            fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
+            # A fit to all that is much worse than those to the folds has diverged.
+            if score(fitted, logs - self.centre_) <= 1.5 * choice.error + 1e-3:
+                break
+        else:
+            choice = choices[0]
+            theta = choice.models[0]
+        self._keep(choice, theta)
+        if self.folds > 1:
+            self.calibration_ = Calibration.fit(
+                np.exp(np.clip(choice.held_out + self.centre_, -200, 200)), seconds[part]
+            )
         self.parameter_count_ = self.shape_.count
+        assert self.parameter_count_ <= self.max_parameters
         self.chosen_ = {
-            "terms": self.shape_.terms,
-            "hidden": self.shape_.hidden,
-            "inputs": [
-                [int(column), function]
-                for column, function in zip(
-                    self.inputs_.columns, self.inputs_.functions, strict=True
-                )
-            ],
-            "tried": tried,
+            **choice.report(problem.names),
+            "tried": [other.report(problem.names) for other in choices],
         }
+
+    def _keep(self, choice: Choice, theta: Array) -> None:
+        """Store the chosen model, with those expressions only that it uses."""
+        count = self.n_features_in_
+        used = sorted({j for j in choice.inputs.columns if j >= count})
+        places = {j: j for j in range(count)} | {j: count + i for i, j in enumerate(used)}
+        self.expressions_ = [self.expressions_[j - count] for j in used]
+        self.inputs_ = replace(
+            choice.inputs, columns=tuple(places[j] for j in choice.inputs.columns)
+        )
+        self.shape_, self.theta_ = choice.shape, theta
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
+        self._ready = self.folded()
+
+    def _check_work(self) -> None:
+        for text in self.work or ():
+            Complexity(text, self.names_)
+
+    def _columns(self, data: Array) -> Array:
+        """The features and the expressions beside them."""
+        if not self.expressions_:
+            return data
+        added = []
+        for text in self.expressions_:
+            column = Complexity(text, self.names_)(data)
+            if not np.isfinite(column).all():
+                row = int(np.flatnonzero(~np.isfinite(column))[0])
+                raise PredictionError(
+                    f"the expression {text!r} is {column[row]} in row {row}; "
+                    "write one that is finite there"
+                )
+            added.append(column)
+        return np.column_stack([data, *added])
 
     def _threads(self) -> set[int]:
         """The columns that count threads."""
@@ -96,29 +155,15 @@ class Augmented(Estimator):
             raise PredictionError(f"threads names {', '.join(absent)}, which is not a feature")
         return {self.names_.index(name) for name in self.threads}
 
-    def _held_out(
-        self, shape: Shape, inputs: Array, targets: Array, place: Array, folds: int, found: Array
-    ) -> Array:
-        """Log times predicted by models that have not seen them."""
-        restarts = 2
-        theta = np.concatenate(
-            [starts(shape, inputs, targets, found, restarts, self.seed + f) for f in range(folds)]
-        )
-        fold = np.repeat(np.arange(folds), restarts)
-        weights = (place[None, :] != fold[:, None]).astype(float)
-        fitted = minimise(shape, theta, inputs, targets, weights, ridge=ridge(shape), steps=40)
-        predicted = value(shape, fitted.theta, inputs)
-        held_out = np.empty(len(targets))
-        for f in range(folds):
-            own = np.flatnonzero(fold == f)
-            best = own[int(fitted.loss[own].argmin())]
-            held_out[place == f] = predicted[best, place == f]
-        return held_out
-
     def _predict(self, data: Array) -> Array:
-        inputs = self.inputs_(self._with_complexity(data))
-        ones = np.vstack([inputs.T, np.ones(len(data))])
-        return np.asarray(np.exp(value(self.shape_, self.theta_[None], ones)[0] + self.centre_))
+        terms, units, outputs = self._ready
+        columns = self._columns(data)
+        inputs = with_ones(self.inputs_.raw(columns))
+        with np.errstate(over="ignore"):
+            total = np.exp(terms @ inputs).sum(axis=0)
+            if len(units):
+                total *= np.exp(outputs @ np.tanh(units @ inputs))
+        return np.asarray(total)
 
     def folded(self) -> tuple[Array, Array, Array]:
         """Terms, units (each with its constant last) and outputs for inputs not standardised.
@@ -136,6 +181,7 @@ class Augmented(Estimator):
 
     def _state(self) -> dict[str, Any]:
         return {
+            "expressions": list(self.expressions_),
             "inputs": self.inputs_.to_dict(),
             "shape": [self.shape_.inputs, self.shape_.terms, self.shape_.hidden],
             "theta": self.theta_.tolist(),
@@ -149,28 +195,5 @@ class Augmented(Estimator):
         if len(self.theta_) != self.shape_.count:
             raise ValueError("another number of parameters")
         self.centre_ = float(state["centre"])
-
-
-def candidates(inputs: int, limit: int) -> list[Shape]:
-    """The shapes to choose from: few or many terms, the rest of the budget hidden units."""
-    found: list[Shape] = []
-    for terms in (1, 2, 4):
-        hidden = (limit - terms * (inputs + 1)) // (inputs + 2)
-        if hidden >= 0:
-            found.append(Shape(inputs, terms, min(hidden, 12)))
-    if not found:
-        raise PredictionError(f"{inputs} inputs need more than {limit} parameters")
-    return found
-
-
-def ridge(shape: Shape) -> Array:
-    """How strongly each parameter is held near zero, in units of the noise."""
-    terms = np.full(shape.terms * (shape.inputs + 1), 1e-4)
-    units = np.full(shape.hidden * (shape.inputs + 2), 1e-2)
-    return np.concatenate([terms, units])
-
-
-def score(predicted: Array, logs: Array) -> float:
-    """Mean absolute relative error without the 30% of instances that run shortest."""
-    long = logs >= np.quantile(logs, 0.3)
-    return float(np.mean(np.minimum(np.abs(np.expm1(predicted - logs)[long]), 2.0)))
+        self.expressions_ = [str(text) for text in state["expressions"]]
+        self._prepare()

@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.prediction.augmented import Augmented
 from tilewright.prediction.auto import Auto
 from tilewright.prediction.boosted import Boosted, GaussianProcess
+from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.dialects import C_DIALECT, PYTHON_DIALECT, Dialect
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.estimator import Estimator
@@ -140,13 +141,17 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     while isinstance(model, Auto):
         model = model.model_
     columns = list(arguments)
-    complexity = model._complexity()
-    if complexity is not None and type(model) is not NN:
-        printed = complexity.c(arguments) if dialect is C_DIALECT else complexity.python(arguments)
-        used = _columns_used(model)
-        if used is None or len(arguments) in used:
-            body.let("complexity_", printed)
-        columns.append("complexity_")
+    texts: list[str] = []
+    if isinstance(model, Augmented):
+        texts = list(model.expressions_)
+    elif model.complexity is not None and type(model) is not NN:
+        texts = [model.complexity]
+    for i, text in enumerate(texts):
+        parsed = Complexity(text, model.names_)
+        printed = parsed.c(arguments) if dialect is C_DIALECT else parsed.python(arguments)
+        used = model.inputs_.columns if isinstance(model, Boosted | GaussianProcess) else None
+        name = f"work_{i}_"
+        columns.append(name if used and len(arguments) not in used else body.let(name, printed))
     if isinstance(model, Augmented):
         body.result = _augmented(model, body, columns)
     elif isinstance(model, NN):
@@ -171,11 +176,6 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     else:
         raise PredictionError(f"{type(model).__name__} cannot be exported")
     return body, arguments
-
-
-def _columns_used(model: Estimator) -> tuple[int, ...] | None:
-    inputs = getattr(model, "inputs_", None)
-    return inputs.columns if isinstance(inputs, Inputs) else None
 
 
 def _arguments(model: Estimator) -> list[str]:

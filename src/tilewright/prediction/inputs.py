@@ -33,7 +33,9 @@ class Inputs:
     std: Array
 
     @classmethod
-    def fit(cls, data: Array, reciprocals: Sequence[int] = ()) -> Inputs:
+    def fit(
+        cls, data: Array, wanted: Sequence[int] | None = None, reciprocals: Sequence[int] = ()
+    ) -> Inputs:
         """Choose for columns of shape (n, columns), the important ones first.
 
         A column that does not vary gives no input, and neither does one whose input is a linear
@@ -41,14 +43,16 @@ class Inputs:
 
         Args:
             data: shape (n, columns).
+            wanted: the columns to use, by default all.
             reciprocals: columns, such as threads, whose reciprocal is an input as well.
         """
-        wanted = [(j, "log" if data[:, j].min() > 0 else "plain") for j in range(data.shape[1])]
-        wanted += [(j, "reciprocal") for j in reciprocals if data[:, j].min() > 0]
+        chosen = range(data.shape[1]) if wanted is None else wanted
+        every = [(j, "log" if data[:, j].min() > 0 else "plain") for j in chosen]
+        every += [(j, "reciprocal") for j in reciprocals if data[:, j].min() > 0]
         kept: list[tuple[int, str]] = []
         values: list[Array] = []
         basis = [np.full(len(data), len(data) ** -0.5)]
-        for j, function in wanted:
+        for j, function in every:
             value = _apply(function, data[:, j])
             rest = value.copy()
             for _ in range(2):  # twice, for accuracy
@@ -72,6 +76,25 @@ class Inputs:
             stacked.mean(axis=0),
             stacked.std(axis=0),
         )
+
+    def only(self, kept: Sequence[int]) -> Inputs:
+        """These inputs without all but the ``kept`` ones."""
+        rows = list(kept)
+        return Inputs(
+            tuple(self.columns[i] for i in rows),
+            tuple(self.functions[i] for i in rows),
+            self.floor[rows],
+            self.mean[rows],
+            self.std[rows],
+        )
+
+    def describe(self, names: Sequence[str]) -> list[str]:
+        """Each input as text, such as ``log(m)`` and ``1/threads``."""
+        pattern = {"log": "log({})", "plain": "{}", "reciprocal": "1/({})"}
+        return [
+            pattern[function].format(names[j])
+            for j, function in zip(self.columns, self.functions, strict=True)
+        ]
 
     def raw(self, data: Array) -> Array:
         """Inputs before they are standardised, shape (n, inputs)."""

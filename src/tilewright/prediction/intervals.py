@@ -14,7 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_MOMENTS = 3
+_KNOTS = 9  # of the scale
+_WIDTH = 0.12  # of the neighbourhood, as a share of the instances
+_TRUST = 0.8  # of the local scale against the overall one
+_LARGEST = 6.0  # median sizes that a residual counts for at most
 
 
 @dataclass(frozen=True)
@@ -23,40 +26,29 @@ class Calibration:
 
     Attributes:
         residuals: sorted log(measured / predicted), each divided by its scale. Shape (n,).
-        scale: coefficients of the log scale in the standardised log prediction, constant first.
-        centre: mean of the log predictions. spread: their standard deviation.
+        knots: log predictions, ascending, shape (k,). scale: of the residuals there, shape (k,),
+            linear between the knots and constant beyond them.
         error: of the held-out predictions, mean absolute relative error without the 30% of
             instances that run shortest.
-        low: smallest standardised log prediction that was seen. high: the largest.
     """
 
     residuals: Array
+    knots: Array
     scale: Array
-    centre: float
-    spread: float
-    low: float
-    high: float
     error: float
 
     @classmethod
     def fit(cls, predicted: Array, measured: Array) -> Calibration:
         """From held-out predictions and the measured times, seconds of shape (n,)."""
-        residuals = np.log(measured) - np.log(predicted)
         logs = np.log(predicted)
-        centre, spread = float(logs.mean()), float(logs.std()) or 1.0
-        position = (logs - centre) / spread
-        scale = _fit_scale(position, residuals)
-        low, high = float(position.min()), float(position.max())
-        unscaled = cls(np.zeros(1), scale, centre, spread, low, high, 0.0)
-        scaled = np.sort(residuals / unscaled.scales(predicted))
-        return cls(scaled, scale, centre, spread, low, high, thresholded(predicted, measured))
+        residuals = np.log(measured) - logs
+        knots, scale = _local_scale(logs, residuals)
+        residuals = np.sort(residuals / np.interp(logs, knots, scale))
+        return cls(residuals, knots, scale, thresholded(predicted, measured))
 
     def scales(self, predicted: Array) -> Array:
         """The scale of the log residual for predictions in seconds, shape (n,)."""
-        position = (np.log(predicted) - self.centre) / self.spread
-        return np.exp(
-            np.polynomial.polynomial.polyval(np.clip(position, self.low, self.high), self.scale)
-        )
+        return np.asarray(np.interp(np.log(predicted), self.knots, self.scale))
 
     def interval(self, predicted: Array, coverage: float) -> tuple[Array, Array]:
         """The interval in seconds around predictions in seconds."""
@@ -77,11 +69,8 @@ class Calibration:
         """As JSON data."""
         return {
             "residuals": self.residuals.tolist(),
+            "knots": self.knots.tolist(),
             "scale": self.scale.tolist(),
-            "centre": self.centre,
-            "spread": self.spread,
-            "low": self.low,
-            "high": self.high,
             "error": self.error,
         }
 
@@ -90,11 +79,8 @@ class Calibration:
         """The inverse of `to_dict`."""
         return cls(
             np.asarray(data["residuals"], dtype=float),
+            np.asarray(data["knots"], dtype=float),
             np.asarray(data["scale"], dtype=float),
-            float(data["centre"]),
-            float(data["spread"]),
-            float(data["low"]),
-            float(data["high"]),
             float(data["error"]),
         )
 
@@ -105,13 +91,22 @@ def thresholded(predicted: Array, measured: Array, dropped: float = 0.3) -> floa
     return float(np.mean(np.abs(predicted[long] / measured[long] - 1)))
 
 
-def _fit_scale(position: Array, residuals: Array) -> Array:
-    """Coefficients of a smooth log scale: a Gaussian likelihood of clipped residuals, shrunk."""
-    size = np.abs(residuals)
+def _local_scale(logs: Array, residuals: Array) -> tuple[Array, Array]:
+    """Knots among the log predictions, and the mean size of the residuals around each.
+
+    Neighbours count by their distance in rank, so that no knot rests on few instances, and an
+    outlier counts as a few times the median.
+    """
+    order = np.argsort(logs, kind="stable")
+    size = np.abs(residuals[order])
     typical = max(float(np.median(size)), 1e-9)
-    size = np.clip(size, 0.05 * typical, 6 * typical)
-    basis = np.polynomial.polynomial.polyvander(position, _MOMENTS - 1)
-    # Regression of log |residual|; its mean is off by a constant, which the quantiles absorb.
-    penalty = np.diag([1e-9, *([0.05 * len(position)] * (_MOMENTS - 1))])
-    gram = basis.T @ basis + penalty
-    return np.linalg.solve(gram, basis.T @ np.log(size))
+    size = np.clip(size, 0.1 * typical, _LARGEST * typical)
+    rank = (np.arange(len(size)) + 0.5) / len(size)
+    at = np.linspace(0, 1, _KNOTS)
+    weight = np.exp(-0.5 * ((rank - at[:, None]) / _WIDTH) ** 2)
+    weight /= weight.sum(axis=1, keepdims=True)
+    local = np.exp(weight @ np.log(size))
+    overall = float(np.exp(np.log(size).mean()))
+    scale = local**_TRUST * overall ** (1 - _TRUST)
+    knots = np.quantile(logs, at)
+    return knots + 1e-12 * np.arange(_KNOTS), scale

@@ -2,8 +2,10 @@
 
 The problems differ in their starting points and in the weights of the instances (a fold's
 held-out ones weigh nothing). The loss is Huber's, by reweighting; the scale at which it bends
-follows the residuals. A ridge holds the parameters near where they are wanted, which is also a
-Gaussian prior on the weights (MacKay 1992; Foresee and Hagan 1997).
+follows the residuals. The last steps take the relative error in place of the log residual:
+they agree where errors are small, and of runs that were disturbed it believes the quick ones.
+A ridge holds the parameters near zero, which is also a Gaussian prior on the weights (MacKay
+1992; Foresee and Hagan 1997).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from tilewright.prediction.surface import Shape, value, value_and_jacobian
 Array: TypeAlias = np.ndarray[Any, Any]
 # The ridge is in units of the noise; early residuals are not noise and would freeze the start.
 _WIDEST = 0.05
-_BEND = 2.0  # Huber's loss is linear beyond so many robust standard deviations
+_RELATIVE = 0.6  # the share of the steps after which the error is relative, not of log time
+_BEND = 1.5  # Huber's loss is linear beyond so many robust standard deviations
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,12 @@ def minimise(
     current, jacobian = value_and_jacobian(shape, theta, inputs)
     residual = current - logs
     scale = _scale(residual, weights)
-    loss = _loss(residual, weights, scale) + _penalty(theta, ridge, scale)
-    for _ in range(steps):
-        huber = np.minimum(1.0, _BEND * scale[:, None] / np.maximum(np.abs(residual), 1e-300))
-        strength = weights * huber
-        weighted = jacobian * strength[:, None, :]
+    relative = False
+    loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
+    for step in range(steps):
+        relative = step >= _RELATIVE * steps
+        loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
+        weighted = jacobian * (weights * _trust(residual, scale, relative))[:, None, :]
         gram = weighted @ jacobian.transpose(0, 2, 1)
         slope = (weighted @ residual[..., None])[..., 0]
         pull = ridge * np.minimum(scale[:, None], _WIDEST) ** 2
@@ -78,7 +82,7 @@ def minimise(
             continue
         trial = theta - move
         tried = value(shape, trial, inputs) - logs
-        new = _loss(tried, weights, scale) + _penalty(trial, ridge, scale)
+        new = _loss(tried, weights, scale, relative) + _penalty(trial, ridge, scale)
         better = new < loss
         theta = np.where(better[:, None], trial, theta)
         damping = np.clip(np.where(better, damping / 4, damping * 4), 1e-9, 1e9)
@@ -86,19 +90,35 @@ def minimise(
             current, jacobian = value_and_jacobian(shape, theta, inputs)
             residual = current - logs
         scale = _scale(residual, weights)
-        loss = _loss(residual, weights, scale) + _penalty(theta, ridge, scale)
+    loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
     return Fitted(theta, loss, scale)
 
 
 def _scale(residual: Array, weights: Array) -> Array:
-    """A robust standard deviation of each problem's residuals: their weighted median size."""
+    """A robust standard deviation of each problem's residuals: their median size."""
     size = np.where(weights > 0, np.abs(residual), np.nan)
-    median = np.nanmedian(size, axis=1)
-    return np.maximum(1.4826 * median, 1e-4)
+    return np.maximum(1.4826 * np.nanmedian(size, axis=1), 1e-4)
 
 
-def _loss(residual: Array, weights: Array, scale: Array) -> Array:
-    size = np.abs(residual)
+def _error(residual: Array, relative: bool) -> Array:
+    """Of log time, or of time relative to the measured one (at most e^20)."""
+    return np.expm1(np.minimum(residual, 20.0)) if relative else residual
+
+
+def _trust(residual: Array, scale: Array, relative: bool) -> Array:
+    """Weights with which a squared log residual has the gradient of Huber's loss."""
+    error = _error(residual, relative)
+    size = np.maximum(np.abs(error), 1e-300)
+    trust = np.minimum(1.0, _BEND * scale[:, None] / size)
+    if relative:
+        # d error / d residual is error + 1; error / residual is one where both vanish.
+        ratio = np.where(np.abs(residual) > 1e-9, error / np.where(residual, residual, 1.0), 1.0)
+        trust = trust * ratio * (error + 1.0)
+    return np.asarray(trust)
+
+
+def _loss(residual: Array, weights: Array, scale: Array, relative: bool) -> Array:
+    size = np.abs(_error(residual, relative))
     bend = _BEND * scale[:, None]
     loss = np.where(size <= bend, 0.5 * size**2, bend * (size - 0.5 * bend))
     total = (weights * loss).sum(axis=1)

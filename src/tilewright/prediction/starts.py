@@ -20,7 +20,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _MOST = 220  # monomials of the convex fit
 
 
-def monomials(inputs: Inputs, scaled: Array, targets: Array, reciprocal: set[int]) -> Array:
+def monomials(inputs: Inputs, scaled: Array, targets: Array, reciprocal: frozenset[int]) -> Array:
     """Terms (count, inputs + 1) in standardised inputs, the largest shares of the time first.
 
     Args:
