@@ -73,13 +73,19 @@ def test_named_items_are_compared_by_their_places():
     assert d == pytest.approx((4 + 1 + 1) / 8)
 
 
-def test_odd_parts_tell_aligned_sizes_from_others():
-    space = Space([Ordinal("b", (32, 64, 96, 128), scale="log")])
-    label = "b (odd part)"
-    assert squared_distance(space, {"b": 32}, {"b": 128}, label) == 0
-    assert squared_distance(space, {"b": 64}, {"b": 96}, label) == pytest.approx(1.0)
+def test_alignment_tells_aligned_sizes_from_others():
+    space = Space([Ordinal("b", (16, 32, 48, 64, 96), scale="log")])
+    label = "b (alignment)"
+    assert squared_distance(space, {"b": 16}, {"b": 48}, label) == 0
+    assert squared_distance(space, {"b": 32}, {"b": 96}, label) == 0
+    assert squared_distance(space, {"b": 48}, {"b": 64}, label) == pytest.approx(1.0)
+    assert squared_distance(space, {"b": 32}, {"b": 64}, label) == pytest.approx(0.25)
     assert encoder(space, alignment=False).labels == ("b",)
-    assert encoder(Space([Ordinal("b", (1, 2, 4), scale="log")])).labels == ("b",)
+
+
+@pytest.mark.parametrize("values", [(1, 2, 4), (1, 3, 5), (6, 10, 14)])
+def test_alignment_that_tells_nothing_new_is_left_out(values):
+    assert encoder(Space([Ordinal("b", values, scale="log")])).labels == ("b",)
 
 
 def test_absent_parameters_have_a_place_of_their_own():

@@ -90,8 +90,8 @@ def encoder(
         logs: use logarithmic distances where a parameter's scale asks for them.
         metric: a permutation metric in place of each parameter's own.
         alignment: give a number that is a power of two in some values and not in others a
-            second distance, between the logarithms of its values' odd parts: hardware likes
-            96 to be far from 64 and 128, however close they are in size.
+            second distance, between the largest powers of two that divide its values:
+            hardware likes 96 to be far from 64 and 128, however close they are in size.
     """
     labels: list[str] = []
     blocks: list[int] = []
@@ -105,7 +105,7 @@ def encoder(
         part = _alignment(space, p, len(blocks)) if alignment else None
         if part is not None:
             blocks.append(len(labels))
-            labels.append(f"{p.name} (odd part)")
+            labels.append(f"{p.name} (alignment)")
             parts.append(part)
     return Encoder(space, tuple(labels), np.array(blocks, dtype=np.int64), tuple(parts))
 
@@ -150,7 +150,10 @@ def _part(
 
 
 def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
-    """The odd parts of a parameter's values, on a log scale from 0 to 1, where they differ."""
+    """The powers of two that divide a parameter's values, on a log scale from 0 to 1.
+
+    None where they tell nothing new: all values are powers of two, or all equally aligned.
+    """
     if isinstance(p, Integer):
         values: Sequence[Any] = range(p.low, p.high + 1) if len(p) <= _LISTED else ()
     elif isinstance(p, Ordinal):
@@ -159,10 +162,10 @@ def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
         return None
     if not values or not all(isinstance(v, int) and v > 0 for v in values):
         return None
-    odd = np.array([math.log(v // (v & -v)) for v in values])
-    if np.ptp(odd) == 0:
+    twos = np.array([math.log2(v & -v) for v in values])
+    if np.ptp(twos) == 0 or all(v & (v - 1) == 0 for v in values):
         return None
-    table = (odd / odd.max())[:, None]
+    table = ((twos - twos.min()) / np.ptp(twos))[:, None]
     if p.when is not None:
         table = np.append(table, [[float(table.mean())]], axis=0)
     return _Part(slice(start, start + 1), space.columns[p.name], table, p)

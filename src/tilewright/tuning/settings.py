@@ -22,7 +22,8 @@ class Settings:
         objective: how the objective is modelled: by the normal scores of its ranks, by its
             logarithm where all values are positive (as the paper has it), or as it is.
         log_parameters: measure distances on a log scale where a parameter asks for it.
-        alignment: tell numbers apart also by their odd part (see `encoder`).
+        alignment: tell numbers apart also by the power of two that divides them (see
+            `encoder`).
         metric: a metric for all permutations in place of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
         feasibility: weigh by the probability that a configuration does not fail.
