@@ -8,6 +8,8 @@ PROBLEM.json holds ``parameters`` (name -> values), ``constraints`` (Python expr
 ``table`` (values joined by "|" -> objective or null where it failed). One line of JSON is
 printed a seed: ``{"seed": s, "asked": [objective or null, ...], "asks": n}``, an entry for
 every distinct configuration asked, in order. What breaks a known constraint or failed is null.
+With ``settled`` and ``target`` in the problem, a run ends after so many configurations once
+an objective as good as the target has been met.
 """
 
 import itertools
@@ -37,6 +39,7 @@ class Recorder:
         self.budget = budget
         self.asks = 0
         self.seen = {}
+        self.reached = False
 
     def __call__(self, values):
         """The objective, None where it failed; raises Done when the budget is used up."""
@@ -45,7 +48,11 @@ class Recorder:
         if key not in self.seen:
             if len(self.seen) >= self.budget:
                 raise Done
-            self.seen[key] = self.problem["table"].get(key)
+            if len(self.seen) >= self.problem.get("settled", self.budget) and self.reached:
+                raise Done
+            found = self.problem["table"].get(key)
+            self.seen[key] = found
+            self.reached |= found is not None and found <= self.problem.get("target", -BAD)
         elif self.asks > 10 * self.budget:
             raise Done
         return self.seen[key]

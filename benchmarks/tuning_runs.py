@@ -1,0 +1,170 @@
+"""Runs of tuners on recorded problems, each kept in a file and taken up by the next call.
+
+A run is the list of what a tool's distinct configurations gave, in the order asked, None for
+failures. A file holds the runs of one tool with one budget on one problem, by seed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.tuning import Settings, Tuner
+from tilewright.tuning.replay import Replay
+from tilewright.tuning.tune import FailedError
+
+BUDGETS = (20, 40, 60, 120)
+LONGEST = 240
+PART = 0.95
+OURS = "tilewright"
+# these plan their search for a budget, so they are given each one
+PLANNERS = "kernel_tuner"
+Run: TypeAlias = list[float | None]
+
+
+def budgets(tool: str) -> tuple[int, ...]:
+    """The budgets that a tool is run with; without a plan, the longest run holds the others."""
+    return (*BUDGETS, LONGEST) if tool.startswith(PLANNERS) else (LONGEST,)
+
+
+def ours(problem: Replay, seed: int, budget: int, settings: Settings | None = None) -> Run:
+    """A run of our tuner; past the last of BUDGETS it ends when PART of the best is reached."""
+    tuner = Tuner(problem.space, seed=seed, settings=settings)
+    asked: Run = []
+    target = problem.optimum / PART
+    while len(asked) < budget:
+        if len(asked) >= BUDGETS[-1] and tuner.best is not None and tuner.best.value <= target:
+            break
+        suggestion = tuner.ask()
+        if suggestion is None:
+            break
+        try:
+            value = problem(suggestion.configuration)
+        except FailedError as failure:
+            tuner.tell(suggestion, status=failure.status)
+            asked.append(None)
+        else:
+            tuner.tell(suggestion, value)
+            asked.append(value)
+    return asked
+
+
+class Store:
+    """The kept runs of a folder, filled until a deadline.
+
+    Args:
+        folder: where the files are.
+        python: the Python of the peers' environment, or None.
+        deadline: the `time.monotonic` at which filling stops.
+    """
+
+    def __init__(self, folder: Path, python: str | None, deadline: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.python = python
+        self.deadline = deadline
+        self._written: set[str] = set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.deadline
+
+    def _path(self, tool: str, problem: Replay, budget: int) -> Path:
+        return self.folder / f"{problem.name}--{tool}--{budget}.json"
+
+    def runs(self, tool: str, problem: Replay, budget: int) -> dict[int, Run]:
+        """What is kept, by seed."""
+        path = self._path(tool, problem, budget)
+        return {int(k): v for k, v in json.loads(path.read_text()).items()} if path.exists() else {}
+
+    def _keep(self, tool: str, problem: Replay, budget: int, seed: int, run: Run) -> None:
+        kept = self.runs(tool, problem, budget) | {seed: run}
+        path = self._path(tool, problem, budget)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(dict(sorted(kept.items()))))
+        draft.replace(path)
+
+    def fill(self, tool: str, problem: Replay, seeds: Iterable[int]) -> None:
+        """Run what is missing of a tool and a problem, seed by seed, until the time is up."""
+        for budget in budgets(tool):
+            kept = self.runs(tool, problem, budget)
+            missing = [seed for seed in seeds if seed not in kept]
+            if not missing or self.over:
+                continue
+            if tool == OURS:
+                for seed in missing:
+                    if not self.over:
+                        self._keep(tool, problem, budget, seed, ours(problem, seed, budget))
+            elif self.python is not None:
+                self._peer(tool, problem, budget, missing)
+
+    def _peer(self, tool: str, problem: Replay, budget: int, seeds: Sequence[int]) -> None:
+        if problem.name not in self._written:
+            write_problem(problem, self.folder / f"{problem.name}.problem.json")
+            self._written.add(problem.name)
+        script = Path(__file__).parent / "peers" / "tuning_peer.py"
+        command = [str(self.python), str(script), tool, f"{problem.name}.problem.json"]
+        command += [str(budget), *map(str, seeds)]
+        seconds = max(1.0, self.deadline - time.monotonic())
+        # a peer's chatter goes to a file of its own; what it printed before the end counts
+        with (self.folder / f"{tool}.log").open("w") as log:
+            try:
+                done = subprocess.run(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=self.folder,
+                    timeout=seconds,
+                    check=False,
+                )
+                text = done.stdout
+            except subprocess.TimeoutExpired as expired:
+                text = expired.stdout or b""
+        for line in text.decode().splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                found = json.loads(line)
+                if found["error"]:
+                    print(f"{tool} on {problem.name}, seed {found['seed']}: {found['error']}")
+                self._keep(tool, problem, budget, found["seed"], found["asked"])
+
+
+def write_problem(problem: Replay, path: Path) -> None:
+    """The problem as the peers' script reads it; a permutation is a category of texts there."""
+    space = problem.space
+    table = {}
+    for key, value in problem.values.items():
+        configuration = space.decode(np.frombuffer(key, dtype=np.int64).astype(float))
+        name = "|".join(_plain(configuration[p.name]) for p in space.parameters)
+        table[name] = value if isinstance(value, float) else None
+    data = {
+        "parameters": {p.name: listed(p) for p in space.parameters},
+        "constraints": list(space.constraint_sources),
+        "table": table,
+        "target": problem.optimum / PART,
+        "settled": BUDGETS[-1],
+    }
+    path.write_text(json.dumps(data))
+
+
+def listed(parameter: Any) -> list[Any]:
+    """A discrete parameter's values as the peers are given them."""
+    from itertools import permutations
+
+    from tilewright.tuning import Integer, Permutation
+
+    if isinstance(parameter, Permutation):
+        return [_plain(order) for order in permutations(parameter.item_names)]
+    if isinstance(parameter, Integer):
+        return list(range(parameter.low, parameter.high + 1))
+    return list(parameter.values)
+
+
+def _plain(value: Any) -> str:
+    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
