@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from tilewright.measure import Measurement, Timing
+from tilewright.prediction.collect import collect, dirty
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.own import from_callable
+from tilewright.records import Records
+
+QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
+
+
+def counting(calls, **how):
+    def work(n):
+        calls.append(n)
+        return n
+
+    return from_callable(work, {"n": (1, 1000)}, "n", name="work", **how)
+
+
+def test_an_interrupted_collection_goes_on_where_it_was(tmp_path):
+    calls = []
+    kernel = counting(calls)
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(progress):
+        if progress.done == 3:
+            raise StoppedError
+
+    with Records(tmp_path / "r.sqlite") as records:
+        with pytest.raises(StoppedError):
+            collect(
+                kernel,
+                "work",
+                6,
+                0,
+                records,
+                retime=False,
+                timing=QUICK,
+                verify=False,
+                on_progress=stop,
+            )
+        assert len(records) == 3
+        seen = set(calls)
+        runs = collect(kernel, "work", 6, 0, records, retime=False, timing=QUICK, verify=False)
+    assert len(runs) == 6
+    assert seen <= set(runs.table[:, 0])
+
+
+def test_failures_and_wrong_answers_are_left_out_with_their_reason():
+    def work(n):
+        if n % 3 == 0:
+            raise ValueError("three")
+        return n + (n % 3 == 1)
+
+    kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work", reference=lambda n: n)
+    runs = collect(kernel, "work", 30, 0, retime=False, timing=QUICK)
+    assert set(runs.table[:, 0] % 3) == {2}
+    assert len(runs) + len(runs.dropped) == 30
+    assert {text.split(": ")[1] for text in runs.dropped} == {"run_failed", "wrong_answer"}
+
+
+def test_nothing_measured_is_an_error_with_the_reason():
+    def work(n):
+        raise ValueError("never")
+
+    with pytest.raises(PredictionError, match="never"):
+        collect(from_callable(work, {"n": (1, 9)}, "n"), "work", 2, 0, timing=QUICK)
+
+
+def test_wall_time_far_above_cpu_time_is_dirty():
+    assert dirty(Measurement("ok", (2.0,), (1.0,)))
+    assert not dirty(Measurement("ok", (1.0,), (1.0,)))
+
+
+def test_a_second_measurement_gives_a_noise_floor():
+    runs = collect(counting([]), "work", 5, 0, timing=QUICK, verify=False)
+    assert np.isfinite(runs.retimes).all()
+    assert runs.floor == pytest.approx(np.median(abs(runs.times - runs.retimes) / runs.times))
+    assert runs.facts["noise"]["measurements"] == 10

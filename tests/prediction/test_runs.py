@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.runs import Runs, read_csv, write_csv
+
+
+def written(tmp_path, text):
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    return path
+
+
+def test_units_of_times_become_seconds_and_units_of_features_are_kept(tmp_path):
+    runs = read_csv(written(tmp_path, "size [bytes],time (ms)\n8,2\n16,4\n"), "time")
+    assert dict(runs.features) == {"size": "bytes"}
+    assert runs.times.tolist() == pytest.approx([0.002, 0.004])
+    assert read_csv(written(tmp_path, "n,time_us\n1,5\n"), "time_us").times[0] == pytest.approx(
+        5e-6
+    )
+
+
+def test_rows_with_missing_values_are_left_out_and_named(tmp_path):
+    runs = read_csv(written(tmp_path, "n,time\n1,0.1\n,0.2\n3,NA\n4,0.4\n"), "time")
+    assert runs.table[:, 0].tolist() == [1, 4]
+    assert runs.dropped == ("line 3: no n", "line 4: no time")
+
+
+def test_words_are_numbered_in_order_of_appearance_or_as_told(tmp_path):
+    path = written(tmp_path, "flag,time\nO3,1\nO0,2\nO3,3\n")
+    runs = read_csv(path, "time")
+    assert runs.table[:, 0].tolist() == [0, 1, 0]
+    assert runs.facts["levels"] == {"flag": ["O3", "O0"]}
+    told = read_csv(path, "time", levels={"flag": ["O0", "O3"]})
+    assert told.table[:, 0].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "said"),
+    [
+        ("n,time\n1,-2\n", "time", "run times are positive"),
+        ("n,time\n1,2\n", "seconds", "no column 'seconds'"),
+        ("n,time [weeks]\n1,2\n", "time", "no unit of time"),
+        ("n,time\n1,2,3\n", "time", "3 cells under 2 headings"),
+        ("n,time\n1,2\nx,3\n", "time", "both numbers (1) and words (x)"),
+        ("n,n,time\n1,1,2\n", "time", "there twice"),
+        ("1,2\n3,4\n", "time", "has to name the columns"),
+        ("time\n1\n", "time", "no column besides the run time"),
+    ],
+)
+def test_errors_say_what_is_wrong(tmp_path, text, target, said):
+    with pytest.raises(PredictionError) as caught:
+        read_csv(written(tmp_path, text), target)
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(PredictionError, match="absent"):
+        read_csv(tmp_path / "absent.csv")
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    runs = Runs(
+        {"m": "rows", "d": "1"},
+        np.array([[3.0, 0.25], [5.0, 1 / 3]]),
+        np.array([1e-6, 2.0]),
+        np.array([1.1e-6, np.nan]),
+        {"kernel": "matvec"},
+    )
+    again = read_csv(write_csv(runs, tmp_path / "set" / "a.csv"))
+    assert again.features == runs.features
+    assert np.allclose(again.table, runs.table, rtol=1e-11)
+    assert np.allclose(again.times, runs.times)
+    assert np.isnan(again.retimes[1])
+    assert again.floor == pytest.approx(0.1)
+    assert again.facts["kernel"] == "matvec"
