@@ -116,9 +116,9 @@ class _Costs:
                 "variants of both storages need models of the conversion: train the selector "
                 "with tilewright.prediction.select.train, or give conversions="
             )
-        names = {s for m in selector.models.values() for s in m.settings}
+        numbers = {s for m in selector.models.values() for s in m.settings}
         models = [m.model for m in selector.models.values()]
-        self.ranges = merged_ranges(models, tuple(names))
+        self.ranges = merged_ranges(models, tuple(numbers))
 
     def forecast(self, *args: Any) -> Forecast:
         """Of a call with these operands."""

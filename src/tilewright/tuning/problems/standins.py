@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ def _place(p: Parameter, value: Any) -> float:
     values = (p.low, p.high) if hasattr(p, "low") else (min(p.values), max(p.values))  # type: ignore[union-attr]
     low, high = map(float, values)
     if p.scale == "log":  # type: ignore[union-attr]
-        return math.log(value / low) / math.log(high / low)
-    return (value - low) / (high - low)
+        return float(math.log(value / low) / math.log(high / low))
+    return float((value - low) / (high - low))
 
 
 def _valley(p: Parameter, centre: float, weight: float) -> Callable[[Mapping[str, Any]], float]:
@@ -136,5 +136,5 @@ def _order(p: Permutation, best: Any, weight: float) -> Callable[[Mapping[str, A
     return cost
 
 
-def _beyond(leading: list[Parameter], limit: float) -> Callable[[Mapping[str, Any]], bool]:
+def _beyond(leading: Sequence[Parameter], limit: float) -> Callable[[Mapping[str, Any]], bool]:
     return lambda c: sum(_place(p, c[p.name]) for p in leading) > limit
