@@ -58,9 +58,9 @@ class Augmented(Estimator):
             self._choose(data, seconds)
 
     def _choose(self, data: Array, seconds: Array) -> None:
-        self._check_work()
         always, optional = expressions(self.names_, data, self.complexity, self.work)
         self.expressions_ = [*always, *optional]
+        self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
         columns = self._columns(data)
         logs = np.log(seconds)
         self.centre_ = float(np.median(logs))
@@ -125,21 +125,17 @@ class Augmented(Estimator):
         self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
         self._ready = self.folded()
 
-    def _check_work(self) -> None:
-        for text in self.work or ():
-            Complexity(text, self.names_)
-
     def _columns(self, data: Array) -> Array:
         """The features and the expressions beside them."""
         if not self.expressions_:
             return data
         added = []
-        for text in self.expressions_:
-            column = Complexity(text, self.names_)(data)
+        for expression in self._parsed:
+            column = expression(data)
             if not np.isfinite(column).all():
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 raise PredictionError(
-                    f"the expression {text!r} is {column[row]} in row {row}; "
+                    f"the expression {expression.text!r} is {column[row]} in row {row}; "
                     "write one that is finite there"
                 )
             added.append(column)

@@ -7,6 +7,7 @@ The same tree computes columns of values and is printed as Python and as C by th
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -63,13 +64,7 @@ class Complexity:
         _check(self._tree(), self)
 
     def _tree(self) -> ast.expr:
-        try:
-            tree = ast.parse(self.text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            raise PredictionError(
-                f"complexity {self.text!r} is not an expression: {error}; write e.g. 'm*n*k'"
-            ) from None
-        return tree
+        return _parse(self.text)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,6 +85,16 @@ class Complexity:
     def c(self, variables: Sequence[str]) -> str:
         """As C source for doubles, the features called ``variables``; needs ``math.h``."""
         return _print(self._tree(), dict(zip(self.features, variables, strict=True)), True)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise PredictionError(
+            f"complexity {text!r} is not an expression: {error}; write e.g. 'm*n*k'"
+        ) from None
 
 
 def _check(tree: ast.expr, whole: Complexity) -> None:
