@@ -42,9 +42,7 @@ def func_schedules(draw, algorithm, index, so_far, exact):
     compute, store, around = ROOT, ROOT, ()
     if not output:
         compute, store, around = draw(levels(algorithm, index, so_far))
-    stages = tuple(
-        draw(nests(func, stage, around, so_far.target, output, exact)) for stage in func.stages
-    )
+    stages = tuple(draw(nests(func, stage, around, so_far.target, exact)) for stage in func.stages)
     entry = FuncSchedule(index, compute, store, stages=stages)
     if not output:
         align = draw(st.sampled_from((1, 1, 8)))
@@ -64,7 +62,7 @@ def levels(draw, algorithm, index, so_far):
         node
         for node in ways[0]
         if all(any((n.func, n.loop) == (node.func, node.loop) for n in way) for way in ways)
-        and not any(between_blocks(way, node) for way in ways)
+        and not any(between_gpu_loops(way, node) or in_lanes(way, node) for way in ways)
     ]
     choice = draw(st.integers(0, len(common)))
     if choice == 0:
@@ -75,7 +73,14 @@ def levels(draw, algorithm, index, so_far):
         way[: 1 + [(n.func, n.loop) for n in way].index((node.func, node.loop))] for way in ways
     ]
     store, free = compute, ("serial",)
-    if len({tuple((n.func, n.loop) for n in prefix) for prefix in prefixes}) == 1:
+    # Nothing slides over loops whose loads or stores alone are predicated.
+    halved = any(
+        isinstance(c, Split) and c.tail in ("predicate_loads", "predicate_stores")
+        for e in so_far.funcs
+        for s in e.stages
+        for c in s.splits
+    )
+    if not halved and len({tuple((n.func, n.loop) for n in prefix) for prefix in prefixes}) == 1:
         outermost = len(prefixes[0])
         while outermost and all(p[outermost - 1].mapping in free for p in prefixes):
             outermost -= 1
@@ -84,10 +89,16 @@ def levels(draw, algorithm, index, so_far):
     return compute, store, max(prefixes, key=lambda p: sum(n.mapping != "serial" for n in p))
 
 
-def between_blocks(way, node):
+def between_gpu_loops(way, node):
     at = 1 + [(n.func, n.loop) for n in way].index((node.func, node.loop))
     outside, inside = ({n.mapping for n in part} for part in (way[:at], way[at:]))
-    return "gpu_block" in outside and "gpu_block" in inside
+    return bool({"gpu_block", "gpu_thread"} & outside & inside)
+
+
+def in_lanes(way, node):
+    """Whether what is computed there runs in the vector lanes of a kernel."""
+    at = 1 + [(n.func, n.loop) for n in way].index((node.func, node.loop))
+    return {"gpu_block", "vectorized"} <= {n.mapping for n in way[:at]}
 
 
 def level(algorithm, so_far, node):
@@ -99,7 +110,7 @@ def level(algorithm, so_far, node):
 
 
 @st.composite
-def nests(draw, func, stage, around, target, output, exact):
+def nests(draw, func, stage, around, target, exact):
     nest, final = StageSchedule(), set()
     atomic = stage.index > 0 and is_associative(stage) and not is_gpu(target)
     atomic = atomic and draw(st.booleans())
@@ -107,11 +118,9 @@ def nests(draw, func, stage, around, target, output, exact):
         loops = split_loops(func, stage, nest)
         if not loops:
             break
-        change = draw(changes(loops, stage, number, output, exact, final))
+        change = draw(changes(loops, stage, number, exact, final))
         if isinstance(change, Split) and change.tail in ("predicate_loads", "predicate_stores"):
             final |= {change.outer, change.inner}
-        if isinstance(change, Fuse) and final & {change.inner, change.outer}:
-            final.add(change.fused)
         if change is not None:
             nest = replace(nest, splits=(*nest.splits, change))
     loops = split_loops(func, stage, nest)
@@ -121,19 +130,23 @@ def nests(draw, func, stage, around, target, output, exact):
     nest = replace(nest, loops=tuple(ScheduledLoop(loops[i].name) for i in order), atomic=atomic)
     loops = scheduled_loops(func, stage, nest)
     masked = any(isinstance(c, Split) and c.tail.startswith("predicate") for c in nest.splits)
-    mapped = draw(mappings(loops, around, is_gpu(target), atomic, masked))
+    # Halide 21 fails an assertion on some nests where loops guarded again and again are around
+    # blocks; such a candidate does not compile, which is no matter of legality.
+    crowded = len(nest.splits) > 2
+    mapped = draw(mappings(loops, around, is_gpu(target), atomic, masked, crowded))
     partition = draw(st.sampled_from(("auto", "auto", "never")))
     named = zip(loops, mapped, strict=True)
     return replace(nest, loops=tuple(ScheduledLoop(loop.name, m, partition) for loop, m in named))
 
 
 @st.composite
-def changes(draw, loops, stage, number, output, exact, final):
+def changes(draw, loops, stage, number, exact, final):
     if len(loops) > 1 and draw(st.integers(0, 3)) == 0:
         at = draw(st.integers(0, len(loops) - 2))
         inner, outer = loops[at], loops[at + 1]
         kinds = {inner.kind, outer.kind}
         apart = not set(inner.sources) & set(outer.sources)
+        apart = apart and not final & {inner.name, outer.name}
         if apart and ("impure_rvar" not in kinds or kinds == {"impure_rvar"}):
             return Fuse(inner.name, outer.name, f"fused{number}")
         return None
@@ -145,9 +158,8 @@ def changes(draw, loops, stage, number, output, exact, final):
             tails.append("round_up")
         if not stage.index:
             tails.append("shift_inwards")
-        if not old.inside:
-            tails.append("predicate_loads")
-        tails.append("predicate_stores")
+        if old.name == old.sources[0] and not stage.index:
+            tails += ["predicate_loads", "predicate_stores"]
     if old.name in final:
         return None
     tail = draw(st.sampled_from(tails))
@@ -157,34 +169,38 @@ def changes(draw, loops, stage, number, output, exact, final):
 
 
 @st.composite
-def mappings(draw, loops, around, gpu, atomic, masked):
+def mappings(draw, loops, around, gpu, atomic, masked, crowded):
     """Mappings, innermost first, that fit the loops around the Func."""
     outside = [node.mapping for node in around]
     blocks, threads = outside.count("gpu_block"), outside.count("gpu_thread")
+    inside_threads = threads > 0
     in_kernel, open_blocks = blocks > 0, blocks == 0
     vector = "vectorized" in outside
     result = []
-    for loop in reversed(loops):
+    for place, loop in reversed(list(enumerate(loops))):
+        guarded = masked or any(inner.guarded for inner in loops[: place + 1])
         choices = ["serial"]
         free = loop.kind != "impure_rvar" or atomic
         if loop.extent is not None and loop.extent <= 8:
             choices.append("unrolled")
             # No backend but CUDA's has conditions on lanes.
-            if free and not vector and not (in_kernel and (loop.guarded or masked)):
+            if free and not vector and not (in_kernel and guarded):
                 choices.append("vectorized")
         if free and not vector and not in_kernel:
             choices.append("parallel")
         if gpu and free and not vector:
-            if open_blocks and blocks < 3 and loop.kind == "pure" and "parallel" not in outside:
+            open_blocks = open_blocks and "parallel" not in outside
+            by_one = loop.inside and loop.extent == 1
+            if open_blocks and blocks < 3 and loop.kind == "pure" and not by_one:
                 choices += ["gpu_block"] * 3
             small = loop.extent is not None and loop.extent <= 8
-            if in_kernel and threads < 3 and small:
+            if in_kernel and threads < 3 and small and not inside_threads:
                 choices += ["gpu_thread"] * 3
         choice = draw(st.sampled_from(choices))
         outside.append(choice)
         if choice == "gpu_block":
             blocks, in_kernel = blocks + 1, True
-        elif in_kernel:
+        elif in_kernel or crowded:
             open_blocks = False
         threads += choice == "gpu_thread"
         vector |= choice == "vectorized"

@@ -132,7 +132,7 @@ def normalised(text):
     return re.sub(r"[A-Za-z_]\w*(\$\w+)*", rank, text)
 
 
-LOW, SIZE = -150, 500
+LOW, SIZE = -1000, 2500
 
 
 @functools.cache

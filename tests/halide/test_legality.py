@@ -91,6 +91,20 @@ def updated(func, *stages):
             "cannot be split again",
         ),
         (
+            blur("v0ii v0io v0o v1", split("v0", 4), split("v0i", 2, "predicate_stores")),
+            "tail",
+            "for loops of the definition only",
+        ),
+        (
+            blur(
+                "v0i v0o v1",
+                split("v0", 4, "predicate_stores"),
+                across=FuncSchedule(ACROSS, at("v0o"), at("v1"), stages=(PURE,)),
+            ),
+            "store",
+            "with predicate_loads or predicate_stores",
+        ),
+        (
             blur("both", split("v0", 4), Fuse("v0i", "v0o", "v0b"), Fuse("v0b", "v1", "both")),
             "fuse",
             "come from one loop",
@@ -129,6 +143,13 @@ UPDATE = "r0 r1 v0 v1"
             updated(CONVOLVED, PURE, nest(order="r0:vectorized r1 v0 v1")),
             "race",
             "unless the stage is associative and atomic",
+        ),
+        (
+            updated(
+                CONVOLVED, PURE, nest(split("v0", 2, "predicate_loads"), order="r0 r1 v0i v0o v1")
+            ),
+            "tail",
+            "half of an update",
         ),
         (
             updated(
@@ -245,6 +266,35 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
             blur("v0i:vectorized v0o v1:gpu_block", split("v0", 4), target="opencl"),
             "vector",
             "guarded by a condition",
+        ),
+        (
+            blur(
+                "v0i:vectorized v0o v1:gpu_block",
+                split("v0", 4, "round_up"),
+                across=FuncSchedule(
+                    ACROSS, at("v0i"), at("v0i"), stages=(nest(split("v0", 2), order="v0i v0o v1"),)
+                ),
+                target="opencl",
+            ),
+            "vector",
+            "the loop v0o guarded by a condition",
+        ),
+        (
+            blur(
+                TILED,
+                *BLOCK_OF_16,
+                across=FuncSchedule(
+                    ACROSS, at("v0i"), at("v0i"), stages=(nest(order="v0:gpu_thread v1"),)
+                ),
+                target="cuda",
+            ),
+            "nesting",
+            "GPU threads of another Func",
+        ),
+        (
+            blur("v0i:gpu_block v0o v1", split("v0", 1), target="cuda"),
+            "extent",
+            "split by one",
         ),
     ],
 )

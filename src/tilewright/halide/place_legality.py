@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.nest import original_loops, scheduled_loops
 from tilewright.halide.paths import Path, Paths, position
-from tilewright.halide.schedule import FuncSchedule, Level, Schedule
-from tilewright.halide.stage_legality import GPU, PARALLEL
+from tilewright.halide.schedule import FuncSchedule, Level, Schedule, Split
+from tilewright.halide.stage_legality import GPU, HALVES, PARALLEL
 from tilewright.halide.targets import is_gpu
 
 Found = Iterator[tuple[str, str]]
@@ -32,13 +32,15 @@ def level_problems(
         return
     for path in paths.prefixes.get(entry.func, ()):
         yield from _store_problems(entry, path)
+        yield from _slide_problems(entry, path, schedule)
     for use in paths.uses.get(entry.func, ()):
         for path in paths.stages.get(use, ()):
             for level in (entry.compute, entry.store):
                 at = position(path, level) or 0
-                outside = [node.mapping for node in path[:at]]
-                if "gpu_block" in outside and any(n.mapping == "gpu_block" for n in path[at:]):
-                    yield "level", f"loop {level.loop!r} is between two GPU block loops"
+                outside, inside = ({n.mapping for n in part} for part in (path[:at], path[at:]))
+                for mapping in sorted(GPU & outside & inside):
+                    kind = mapping.removeprefix("gpu_")
+                    yield "level", f"loop {level.loop!r} is between two GPU {kind} loops"
 
 
 def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str:
@@ -90,6 +92,24 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
         yield "memory", f"{entry.memory} memory on a GPU belongs to a thread: store it in threads"
 
 
+def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Found:
+    """Values kept from one iteration to the next where loads run beyond what is stored.
+
+    Halide 21 then gets the region wrong that is new in an iteration.
+    """
+    slid = {node.func for node in path[position(path, entry.store) or 0 :]}
+    for other in schedule.funcs:
+        changes = [change for nest in other.stages for change in nest.splits]
+        tails = {change.tail for change in changes if isinstance(change, Split)}
+        if other.func in slid and tails & HALVES:
+            yield (
+                "store",
+                "it is stored outside a loop of a consumer with predicate_loads or "
+                "predicate_stores, and computed inside; store it where it is computed",
+            )
+            return
+
+
 def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
     """What is wrong with how the loops around one stage are mapped."""
     gpu = is_gpu(target)
@@ -109,16 +129,19 @@ def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
             yield "nesting", f"the GPU threads of {path[threads[0]].loop} are in no GPU block"
         return
     if "cuda" not in target.split("-"):
-        for node in path[blocks[0] :]:
-            if node.mapping == "vectorized" and node.guarded:
-                yield (
-                    "vector",
-                    f"the vectorised loop {node.loop} is guarded by a condition, which Halide "
-                    "cannot compile inside this target's kernels; split it with round_up or "
-                    "shift_inwards, or do not vectorise it",
-                )
+        lanes = next((i for i in range(blocks[0], len(path)) if mappings[i] == "vectorized"), None)
+        guarded = [] if lanes is None else [node for node in path[lanes:] if node.guarded]
+        if lanes is not None and guarded:
+            yield (
+                "vector",
+                f"the vectorised loop {path[lanes].loop} has the loop {guarded[0].loop} guarded "
+                "by a condition, which Halide cannot compile inside this target's kernels; split "
+                "it with round_up or shift_inwards, or do not vectorise",
+            )
     if len({path[i].func for i in blocks}) > 1:
         yield "nesting", "GPU blocks are nested in the GPU blocks of another Func"
+    elif len({path[i].func for i in threads}) > 1:
+        yield "nesting", "GPU threads are nested in the GPU threads of another Func"
     elif blocks[-1] - blocks[0] + 1 != len(blocks):
         yield "nesting", "the block loops must be directly inside one another"
     if threads and threads[0] < blocks[-1]:

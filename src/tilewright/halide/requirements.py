@@ -2,8 +2,9 @@
 
 Splits with ``guard_with_if`` and ``predicate`` are right at every size. The other tails let a
 split run past the end of its loop, or start before its beginning. On an output that needs a
-minimum extent, or an extent that is a multiple; elsewhere it may read inputs further out than
-the unscheduled pipeline does (Halide's ``TailStrategy`` documents which tail does what).
+minimum extent, or an extent that is a multiple; elsewhere it may read inputs, or outputs that
+others are made of, further out than the unscheduled pipeline does (Halide's ``TailStrategy``
+documents which tail does what).
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Requirement:
 
     `on` is ``"output"`` where an output of another extent is refused when the pipeline runs:
     its extent must be at least `minimum` and a multiple of `multiple`. It is ``"input"``
-    where a region of another extent makes the Func read its inputs further out than the
-    unscheduled pipeline does; inputs sized by ``Pipeline.infer_input_bounds`` of the scheduled
-    pipeline are always large enough.
+    where a region of another extent makes the Func read its inputs (or an output that it is
+    made of) further out than the unscheduled pipeline does; inputs sized by
+    ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
     """
 
     func: int
@@ -76,16 +77,21 @@ class Requirement:
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
     """Every size at which the schedule is not right by itself; none means right at all sizes."""
     result = []
-    reading = _reach_inputs(algorithm)
+    reading_outputs = _reach_outputs(algorithm)
+    reading = _reach_inputs(algorithm) | reading_outputs
     for entry in schedule.funcs:
         if entry.compute.kind == "inline":
             continue
         func = algorithm.funcs[entry.func]
         nests = [nest for _, nest in stage_schedules(algorithm, entry)]
         for dimension in range(len(func.args)):
+            if func.args[dimension] in func.bounds:
+                continue
             written = _needs(nests, dimension, WRITES_BEYOND)
             read = _needs(nests, dimension, READS_BEYOND)
             is_output = func.name in algorithm.outputs
+            if entry.func in reading_outputs:
+                written = _needs(nests, dimension, WRITES_BEYOND | READS_BEYOND)
             if is_output and written != (1, 1):
                 result.append(Requirement(entry.func, func.name, dimension, *written, "output"))
             elif entry.func in reading and read != (1, 1):
@@ -112,6 +118,16 @@ def _reach_inputs(algorithm: Algorithm) -> frozenset[int]:
     return frozenset(result)
 
 
+def _reach_outputs(algorithm: Algorithm) -> frozenset[int]:
+    """The Funcs that read an output, directly or through others."""
+    result: set[int] = set()
+    for i, func in enumerate(algorithm.funcs):
+        read = algorithm.producers[func.name]
+        if any(p in algorithm.outputs or algorithm.order[p] in result for p in read):
+            result.add(i)
+    return frozenset(result)
+
+
 def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> tuple[int, int]:
     """Least extent and divisor of the extents of `loop` that no split in `tails` runs beyond."""
     period = 1
@@ -126,7 +142,7 @@ def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> tuple[int
         return 1, 1
     if period > _LARGEST_PERIOD:
         return period, period
-    right = [False] + [_stays_inside(nest, loop, n, tails) for n in range(1, 2 * period + 1)]
+    right = [False] + [stays_inside(nest, loop, n, tails) for n in range(1, 2 * period + 1)]
     for multiple in (d for d in range(1, period + 1) if period % d == 0):
         if all(right[n] for n in range(period + 1, 2 * period + 1) if n % multiple == 0):
             wrong = [n for n in range(1, period + 1) if n % multiple == 0 and not right[n]]
@@ -134,28 +150,40 @@ def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> tuple[int
     return period, period
 
 
-def _stays_inside(nest: StageSchedule, loop: str, extent: int, tails: frozenset[Tail]) -> bool:
+def stays_inside(
+    nest: StageSchedule, loop: str, extent: int, tails: frozenset[Tail], bound: bool = False
+) -> bool:
     """Whether the nest touches no coordinate outside of ``[0, extent)`` along `loop`.
 
     Extents follow from the outermost split to the innermost; the coordinates that are reached
-    then follow backwards as intervals, whose ends are always reached.
+    then follow backwards as intervals, whose ends are always reached. `bound` says that Halide
+    knows the extent when it compiles.
     """
     extents = {loop: extent}
+    # Halide neither guards nor shifts a split that it knows to be even, so where an outer loop
+    # overruns, such a split does not stop it.
+    divisors = {loop: extent if bound else None}
     splits = []
     for change in nest.splits:
         if isinstance(change, Split) and change.old in extents:
             extents[change.outer] = -(-extents[change.old] // change.factor)
             extents[change.inner] = change.factor
-            splits.append(change)
+            known = divisors[change.old]
+            even = known is not None and known % change.factor == 0
+            divisors[change.outer] = known // change.factor if known and even else None
+            divisors[change.inner] = change.factor
+            splits.append((change, even or change.factor == 1))
     reached = {name: (0, count - 1) for name, count in extents.items()}
-    for split in reversed(splits):
+    for split, even in reversed(splits):
         (outer_low, outer_high), (low, high) = reached[split.outer], reached[split.inner]
         old = extents[split.old]
-        latest = old - split.factor if "shift" in split.tail else outer_high * split.factor
+        shifts = "shift" in split.tail and not even
+        latest = old - split.factor if shifts else outer_high * split.factor
         low += min(outer_low * split.factor, latest)
         high += min(outer_high * split.factor, latest)
-        if split.tail not in tails:
-            low, high = max(low, 0), min(high, old - 1)
+        if split.tail not in tails and not even:
+            # Halide guards the end alone.
+            high = min(high, old - 1)
         reached[split.old] = low, high
     low, high = reached[loop]
     return low >= 0 and high < extent
