@@ -42,6 +42,12 @@ def test_launches_belong_to_groups_by_name():
     assert seconds_by_group([first, second, other], found) == (0.35e-3, 2e-3, None)
 
 
+def test_a_kernel_is_found_by_a_numbered_name():
+    launch = Launched("_kernel_histogram__3_s0_y_block_id_y", (1, 1, 1), (1, 1, 1), 0, 1.0)
+    assert kernel_of(GroupReport(("histogram$3",), "histogram$3", 0), [launch]) == [launch]
+    assert kernel_of(GroupReport(("histogram",), "histogram", 0), [launch]) == []
+
+
 @pytest.mark.opencl
 def test_a_schedule_launches_what_the_model_says():
     algorithm = example("bilateral_grid")

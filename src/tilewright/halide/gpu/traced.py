@@ -144,4 +144,5 @@ def seconds_by_group(
 
 
 def _flat(name: str) -> str:
-    return re.sub(r"\W", "_", name)
+    """A name as it is in kernels' names, where ``$`` has become two underscores."""
+    return re.sub(r"[\W_]+", "_", name)
