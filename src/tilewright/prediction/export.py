@@ -49,6 +49,7 @@ def export_c(model: Estimator, name: str = "predict_seconds") -> str:
             *(f"static const {line};" for line in body.tables),
             "/* Seconds. */",
             f"static inline double {name}({parameters}) {{",
+            *(f"    (void){unused};" for unused in _unused(arguments, body)),
             *(f"    {line}" for line in body.lines),
             f"    return {body.result};",
             "}",
@@ -176,6 +177,12 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     else:
         raise PredictionError(f"{type(model).__name__} cannot be exported")
     return body, arguments
+
+
+def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
+    """Arguments that no statement reads, of which compilers would warn."""
+    read = set(re.findall(r"[A-Za-z_]\w*", " ".join([*body.lines, body.result])))
+    return [argument for argument in arguments if argument not in read]
 
 
 def _arguments(model: Estimator) -> list[str]:

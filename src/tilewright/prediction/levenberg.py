@@ -96,8 +96,10 @@ def minimise(
 
 def _scale(residual: Array, weights: Array) -> Array:
     """A robust standard deviation of each problem's residuals: their median size."""
-    size = np.where(weights > 0, np.abs(residual), np.nan)
-    return np.maximum(1.4826 * np.nanmedian(size, axis=1), 1e-4)
+    size = np.sort(np.where(weights > 0, np.abs(residual), np.inf), axis=1)
+    middle = (np.count_nonzero(weights > 0, axis=1) - 1) // 2
+    median = size[np.arange(len(size)), middle]
+    return np.asarray(np.clip(1.4826 * median, 1e-4, 1e6))
 
 
 def _error(residual: Array, relative: bool) -> Array:

@@ -55,7 +55,8 @@ def _products(choices: list[tuple[int, ...]]) -> Array:
     """All combinations of exponents, or those of few inputs at a time if there are too many."""
     total = float(np.prod([float(len(choice)) for choice in choices]))
     if total <= _MOST:
-        return np.array(list(product(*choices)), dtype=float).reshape(-1, len(choices))
+        every = list(product(*choices))
+        return np.array(every, dtype=float).reshape(len(every), len(choices))
     rows = {(0,) * len(choices)}
     frontier = set(rows)
     while frontier and len(rows) < _MOST:

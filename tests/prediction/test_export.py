@@ -1,0 +1,78 @@
+import ast
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from test_prediction_models import KINDS, make, products
+
+from tilewright.prediction import (
+    Augmented,
+    PredictionError,
+    compile_single,
+    export_c,
+    export_python,
+)
+
+MAIN = r"""
+#include <stdio.h>
+#include "model.h"
+int main(void) {
+    double m, n, k, t;
+    while (scanf("%lf %lf %lf %lf", &m, &n, &k, &t) == 4)
+        printf("%.17g %d\n", predict_seconds(m, n, k, t), predict_seconds_outside(m, n, k, t));
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def models():
+    X, y = products(120)
+    return {kind: make(kind).fit(X, y) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_python_and_c_compute_what_the_model_does(kind, models, tmp_path):
+    model, (X, _) = models[kind], products(50, seed=2)
+    X[0], X[1] = [5000, 3, 3, 1], [0, 7, 7, 2]  # outside the training range
+    expected = model.predict(X)
+    single = compile_single(model)
+    assert np.allclose([single(*row) for row in X.tolist()], expected, rtol=1e-9)
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed"
+    (tmp_path / "model.h").write_text(export_c(model))
+    (tmp_path / "main.c").write_text(MAIN)
+    command = [compiler, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "main.c", "-lm"]
+    subprocess.run([*command, "-o", "main"], cwd=tmp_path, check=True)
+    text = "\n".join(" ".join(map(repr, row)) for row in X.tolist())
+    ran = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True)
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    assert np.allclose([float(line[0]) for line in lines], expected, rtol=1e-9)
+    assert [line[1] == "1" for line in lines] == model.outside(X).tolist()
+
+
+def test_the_module_needs_math_only(models):
+    for model in models.values():
+        tree = ast.parse(export_python(model))
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert imported <= {"math", "struct"}
+        assert not any(isinstance(node, ast.Import) for node in ast.walk(tree))
+
+
+def test_any_feature_name_becomes_an_identifier():
+    random = np.random.default_rng(0)
+    X = random.uniform(1, 100, (60, 5))
+    names = ("2nd size", "int", "log", "lambda", 'x"*/\n')
+    model = Augmented(features=names, folds=0).fit(X, X[:, 0] * 1e-3)
+    assert compile_single(model)(*X[0]) == pytest.approx(model.predict(X[:1])[0])
+    header = export_c(model)
+    assert header.count("*/") == header.count("/*")
+    assert "double x_int" in header
+
+
+def test_what_cannot_be_exported_is_named(models):
+    with pytest.raises(PredictionError, match="not fitted"):
+        export_c(Augmented())
+    with pytest.raises(PredictionError, match="no identifier"):
+        export_c(models[Augmented], "a b")
