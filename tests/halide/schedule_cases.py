@@ -2,9 +2,11 @@
 
 from scheduled_pipelines import PIPELINES, imported
 
+from tilewright.halide.clones import with_clones
 from tilewright.halide.schedule import (
     INLINE,
     ROOT,
+    Clone,
     FuncSchedule,
     Fuse,
     Level,
@@ -35,15 +37,16 @@ def place(algorithm, name):
     return index
 
 
-def complete(algorithm, target, entries):
+def complete(algorithm, target, entries, clones=()):
     """A schedule with the given entries; other Funcs are inlined, or at root where they must."""
+    algorithm = with_clones(algorithm, clones)
     chosen = {entry.func: entry for entry in entries}
     for i, func in enumerate(algorithm.funcs):
         if i not in chosen:
             inline = func.pure and func.name not in algorithm.outputs
             level = INLINE if inline else ROOT
             chosen[i] = FuncSchedule(i, level, level)
-    return Schedule(algorithm.digest, target, tuple(chosen[i] for i in sorted(chosen)))
+    return Schedule(algorithm.digest, target, tuple(chosen[i] for i in sorted(chosen)), clones)
 
 
 def sliding_window(algorithm):
@@ -161,6 +164,70 @@ def gpu_single_thread(algorithm):
     )
 
 
+def clones(algorithm):
+    """Two copies of one Func, one of which reads a copy of another, and one with updates."""
+    convolved, scan, histogram = (
+        place(algorithm, name) for name in ("convolved", "scan", "histogram")
+    )
+    image, wide = 0, algorithm.order[algorithm.producers["convolved"][0]]
+    made = (
+        Clone(wide, (histogram,)),
+        Clone(image, (len(algorithm.funcs), wide)),
+        Clone(wide, (convolved,)),
+    )
+    extended = with_clones(algorithm, made)
+    for_image, for_histogram, for_convolved = (
+        extended.order[extended.copies[i].name] for i in (1, 0, 2)
+    )
+    convolved, scan, histogram, result = (
+        place(extended, name) for name in ("convolved", "scan", "histogram", "result")
+    )
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(result, ROOT, ROOT),
+            FuncSchedule(scan, ROOT, ROOT),
+            FuncSchedule(convolved, ROOT, ROOT),
+            FuncSchedule(histogram, ROOT, ROOT),
+            FuncSchedule(
+                for_histogram,
+                Level("at", histogram, 1, "r1"),
+                Level("at", histogram, 1, "r1"),
+                stages=(nest(split("v0", 4, "round_up"), order="v0i:vectorized v0o v1"),),
+            ),
+            FuncSchedule(for_image, ROOT, ROOT),
+            FuncSchedule(
+                for_convolved,
+                Level("at", convolved, 1, "v0"),
+                Level("at", convolved, 1, "v1"),
+                storage_order=(1, 0),
+            ),
+        ],
+        made,
+    )
+
+
+def clone_of_an_output(algorithm):
+    """One output reads another, which it computes anew for itself."""
+    colour, grey = (algorithm.order[name] for name in ("colour", "grey"))
+    half = place(algorithm, "half")
+    made = (Clone(colour, (grey,)), Clone(half, (len(algorithm.funcs), grey)))
+    extended = with_clones(algorithm, made)
+    grey = extended.order["grey"]
+    for_colour, for_half = (extended.order[copy.name] for copy in extended.copies)
+    row = Level("at", grey, 0, "v1")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(for_colour, row, row, "stack"),
+            FuncSchedule(for_half, row, row),
+        ],
+        made,
+    )
+
+
 def all_cases():
     """Name to algorithm and schedule."""
     algorithms = {name: imported(build()) for name, build in PIPELINES.items()}
@@ -169,6 +236,8 @@ def all_cases():
         "gpu_tiles": ("blur", gpu_tiles),
         "reduction_loops": ("reductions", reduction_loops),
         "gpu_single_thread": ("tuples", gpu_single_thread),
+        "clones": ("reductions", clones),
+        "clone_of_an_output": ("outputs", clone_of_an_output),
     }
     return {
         name: (algorithms[pipeline], make(algorithms[pipeline]))

@@ -241,6 +241,15 @@ class Wrapper:
     wrapper: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A Func that a schedule makes of another, for some of its readers; all by name."""
+
+    name: str
+    original: str
+    readers: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Algorithm:
     """A whole pipeline.
@@ -251,6 +260,9 @@ class Algorithm:
     parameters, which are the pipeline's interface, count. Estimates do not: they are `Func`'s
     and `Parameter`'s, and `scalars` has those of the scalar parameters. `requirements` are the
     conditions that the pipeline checks when it starts.
+
+    Where a schedule copies Funcs, `copies` lists them and `original` is the algorithm without
+    them (see `tilewright.halide.clones`); the digest and the bytes remain those of `original`.
     """
 
     funcs: tuple[Func, ...]
@@ -262,6 +274,8 @@ class Algorithm:
     scalars: dict[str, int | float] = field(default_factory=dict)
     requirements: tuple[Expr, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    original: Algorithm | None = field(default=None, repr=False)
 
     @cached_property
     def symbols(self) -> dict[str, int | float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import clone_calls, with_clones
 from tilewright.halide.directives import (
     Argument,
     Condition,
@@ -41,6 +42,7 @@ def apply(
     ``halide.HalideError`` where Halide refuses a directive.
     """
     check_digest(schedule, algorithm)
+    algorithm = with_clones(algorithm, ())
     live = algorithm if same_bytes else _imported(pipeline)
     if live.digest != algorithm.digest:
         raise ScheduleError(
@@ -48,7 +50,8 @@ def apply(
             f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
             "schedule it anew"
         )
-    funcs = live_funcs(live, pipeline)
+    funcs = _cloned(schedule, algorithm, live_funcs(live, pipeline))
+    algorithm = with_clones(algorithm, schedule.clones)
     names = loop_names(schedule, algorithm, [_names(func) for func in funcs])
     wanted = directives(schedule, algorithm)
     params = []
@@ -102,6 +105,20 @@ def _imported(pipeline: Any) -> Algorithm:
     import halide as hl
 
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
+
+
+def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
+    """The live Funcs with their clones, which are made here, in the extended algorithm's order."""
+    extended = with_clones(algorithm, schedule.clones)
+    given = iter(funcs)
+    copies = {copy.name for copy in extended.copies}
+    result: list[Any] = [None if func.name in copies else next(given) for func in extended.funcs]
+    for call in clone_calls(algorithm, schedule.clones):
+        readers = [result[reader] for reader in call.readers]
+        result[call.result] = result[call.func].clone_in(
+            readers if len(readers) > 1 else readers[0]
+        )
+    return result
 
 
 def _names(func: Any) -> FuncNames:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import with_clones
 from tilewright.halide.names import BLOCK, THREAD
 from tilewright.halide.nest import (
     NestLoop,
@@ -113,8 +114,11 @@ _TOGETHER: dict[Mapping, str] = {"gpu_block": "gpu_blocks", "gpu_thread": "gpu_t
 def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...]:
     """Every directive of a schedule, consumers before producers.
 
+    The Funcs are those of the algorithm with the schedule's clones, which exist already.
+
     Raises `ScheduleError` where the schedule names a Func or a loop that is not there.
     """
+    algorithm = with_clones(algorithm, schedule.clones)
     loops = _all_loops(schedule, algorithm)
     result: list[Directive] = []
     for entry in sorted(schedule.funcs, key=lambda entry: -entry.func):

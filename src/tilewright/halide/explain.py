@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import with_clones
 from tilewright.halide.loopnest import loop_nest
 from tilewright.halide.names import readable
 from tilewright.halide.paths import inlined
@@ -36,6 +37,7 @@ def schedule_report(
     """
     from tilewright.halide.printing import to_cpp, to_python
 
+    algorithm = with_clones(algorithm, planned.schedule.clones)
     timed = bool(planned.groups) and all(g.seconds is not None for g in planned.groups)
     return ScheduleReport(
         pipeline=pipeline,
@@ -94,6 +96,7 @@ def _finite(value: float) -> float | None:
 
 def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
     """The group of every Func; an inlined one belongs to the first of its readers' groups."""
+    algorithm = with_clones(algorithm, planned.schedule.clones)
     groups = {name: i for i, group in enumerate(planned.groups) for name in group.funcs}
     for func in reversed(algorithm.funcs):
         if func.name not in groups:
@@ -105,6 +108,7 @@ def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
 
 def pipeline_dag(algorithm: Algorithm, schedule: Schedule, groups: Sequence[GroupReport]) -> Dag:
     """The pipeline's inputs and Funcs with what each reads."""
+    algorithm = with_clones(algorithm, schedule.clones)
     planned = PlannedSchedule(schedule, tuple(groups), 0.0)
     member = group_of(algorithm, planned)
     gone = inlined(schedule, algorithm)

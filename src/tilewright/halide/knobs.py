@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import with_clones
 from tilewright.halide.planned import GroupReport, PlannedSchedule
 from tilewright.halide.schedule import Schedule, Split, StageSchedule
 
@@ -87,6 +88,7 @@ def find_knobs(
     found: tiles before vectors and unrolls, outputs of groups before their members.
     """
     first = planned[0]
+    algorithm = with_clones(algorithm, first.schedule.clones)
     found: list[Knob] = []
     for e, entry in enumerate(first.schedule.funcs):
         func = algorithm.funcs[entry.func]
@@ -116,6 +118,7 @@ def replanned(
 
     What the model said of the launch does not hold any more and is left out.
     """
+    algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: i for i, entry in enumerate(schedule.funcs)}
     groups = []
     for group in planned.groups:

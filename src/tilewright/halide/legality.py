@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.halide.algorithm import Algorithm, Func
+from tilewright.halide.clones import clone_problems, with_clones
 from tilewright.halide.paths import find_paths
 from tilewright.halide.place_legality import (
     level_problems,
@@ -55,13 +56,17 @@ def check(
     """Everything wrong with a schedule; an empty list means it may be compiled.
 
     `shared_bytes` gives the bytes of shared memory a block of the kernel of a Func (by its
-    place) needs, for those it is known for; they are held against `limits`.
+    place, clones counted) needs, for those it is known for; they are held against `limits`.
 
     Raises `ScheduleError` where the schedule was made for another algorithm.
     """
     if schedule.algorithm != algorithm.digest:
         raise ScheduleError("the schedule was made for another algorithm; schedule this one anew")
     limits = limits or Limits()
+    unsound = list(clone_problems(algorithm, schedule.clones))
+    if unsound:
+        return [Problem("clone", name, None, reason) for name, reason in unsound]
+    algorithm = with_clones(algorithm, schedule.clones)
     found = list(_entry_problems(schedule, algorithm))
     if not found:
         for entry in schedule.funcs:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from tilewright.halide.algorithm import Algorithm, Func, Span, Stage
 from tilewright.halide.analysis import Analysis, estimated_boxes
 from tilewright.halide.bounds import Box, Interval, union_boxes
+from tilewright.halide.clones import with_clones
 from tilewright.halide.inlining import View
 from tilewright.halide.legality import is_gpu
-from tilewright.halide.names import loop_names, readable
+from tilewright.halide.names import loop_names, readable, titled
 from tilewright.halide.nest import NestLoop, default_stage, scheduled_loops
 from tilewright.halide.paths import inlined
 from tilewright.halide.schedule import ROOT, FuncSchedule, Level, Schedule, StageSchedule
@@ -26,7 +27,8 @@ def loop_nest(
     Extents and sizes are those at the pipeline's estimates, and left out where they are not
     known: bounds that depend on data, and Funcs of an extern stage.
     """
-    return tuple(_Nest(algorithm, schedule, groups or {}).root())
+    extended = with_clones(algorithm, schedule.clones)
+    return tuple(_Nest(extended, schedule, groups or {}).root())
 
 
 class _Nest:
@@ -177,7 +179,7 @@ class _Nest:
         return {"": "global", "gpu_block": "gpu_shared", "gpu_thread": "register"}[gpu_level]
 
     def _line(self, depth: int, kind: str, func: Func, **more: object) -> NestLine:
-        more.setdefault("name", readable(func.name))
+        more.setdefault("name", titled(func.name))
         return NestLine(depth, kind, group=self.groups.get(func.name), **more)  # type: ignore[arg-type]
 
 

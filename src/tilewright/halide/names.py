@@ -65,7 +65,10 @@ class LoopNames:
 def loop_names(
     schedule: Schedule, algorithm: Algorithm, funcs: Sequence[FuncNames] | None = None
 ) -> LoopNames:
-    """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build."""
+    """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build.
+
+    `algorithm` and `funcs` have the clones of the schedule.
+    """
     own = algorithm_names(algorithm)
     funcs = own if funcs is None else tuple(funcs)
     taken = {parameter.name for parameter in algorithm.parameters}
@@ -104,9 +107,15 @@ def readable(name: str) -> str:
     automatic = re.fullmatch(r"([a-z])\d+\$([a-z])", name)
     if automatic:
         return automatic[1] + automatic[2]
-    name = re.sub(r"\$\d+$", "", name)
-    name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    name = re.sub(r"\$\d+$|\W+$", "", name, flags=re.ASCII)
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII)
     return name if name[:1].isalpha() else f"d{name}"
+
+
+def titled(name: str) -> str:
+    """A Func's name for people, `readable`; that of a copy says for whom: ``blur (for out)``."""
+    head, copy, readers = name.partition(" (for ")
+    return f"{readable(head)}{copy}{readers}"
 
 
 def distinct(wish: str, taken: set[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.halide.algorithm import Algorithm, Func
+from tilewright.halide.clones import with_clones
 from tilewright.halide.nest import default_stage, scheduled_loops, stage_schedules
 from tilewright.halide.schedule import (
     FuncSchedule,
@@ -65,6 +66,7 @@ def position(path: Path, level: Level) -> int | None:
 
 def inlined(schedule: Schedule, algorithm: Algorithm) -> frozenset[int]:
     """The Funcs that have no loops of their own."""
+    algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: entry for entry in schedule.funcs}
     return frozenset(
         i
@@ -80,6 +82,7 @@ def _inline_by_default(func: Func) -> bool:
 
 def find_paths(schedule: Schedule, algorithm: Algorithm) -> Paths:
     """Follow compute levels from the outputs to the inputs."""
+    algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: entry for entry in schedule.funcs}
     uses = _uses(algorithm, inlined(schedule, algorithm))
     result = Paths({}, {}, uses, {})

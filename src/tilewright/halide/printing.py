@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import CloneCall, clone_calls, originals, with_clones
 from tilewright.halide.directives import (
     Argument,
     Condition,
@@ -63,14 +64,15 @@ _RESERVED = {
 
 @dataclass(frozen=True)
 class _Language:
-    """How a language writes a constant of an enumeration and the outermost loop."""
+    """How a language writes a constant of an enumeration, the outermost loop, and a list."""
 
     constant: str
     outermost: str
+    several: str
 
 
-_PYTHON = _Language("hl.{0}.{1}", "hl.Var.outermost()")
-_CPP = _Language("{0}::{1}", "Var::outermost()")
+_PYTHON = _Language("hl.{0}.{1}", "hl.Var.outermost()", "[{0}]")
+_CPP = _Language("{0}::{1}", "Var::outermost()", "{{{0}}}")
 
 
 def to_python(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
@@ -107,7 +109,7 @@ def _keys(names: Sequence[str]) -> list[tuple[str, int]]:
 
 def _shown(text: str) -> str:
     """Text fit for a comment: names may hold anything."""
-    return re.sub(r"[^\w$.:,\- ]", "?", text, flags=re.ASCII)
+    return re.sub(r"[^\w$.:,()\- ]", "?", text, flags=re.ASCII)
 
 
 def _cpp_string(text: str) -> str:
@@ -243,10 +245,13 @@ class _Section:
 class _Printer:
     def __init__(self, schedule: Schedule, algorithm: Algorithm, language: _Language) -> None:
         self.schedule = schedule
-        self.algorithm = algorithm
+        self.clones = clone_calls(algorithm, schedule.clones)
+        self.algorithm = algorithm = with_clones(algorithm, schedule.clones)
+        self.given = originals(algorithm)
         self.language = language
         self.names: LoopNames = loop_names(schedule, algorithm)
-        self.keys = _keys([func.name for func in algorithm.funcs])
+        keys = _keys([algorithm.funcs[place].name for place in self.given.values()])
+        self.keys = dict(zip(self.given.values(), keys, strict=True))
         self.param_keys = _keys([parameter.name for parameter in algorithm.parameters])
         self.sections: list[_Section] = []
         for directive in directives(schedule, algorithm):
@@ -274,7 +279,13 @@ class _Printer:
         for section in self.sections:
             for directive in section.directives:
                 used_funcs.update(arg.func for arg in directive.args if isinstance(arg, FuncRef))
-        self.func_ids = {i: choose(readable(self.keys[i][0])) for i in sorted(used_funcs)}
+        for call in self.clones:
+            used_funcs.update((call.func, *call.readers, call.result))
+        wishes = {i: key[0] for i, key in self.keys.items()}
+        self.func_ids = {
+            i: choose(readable(wishes.get(i, self.algorithm.funcs[i].name)))
+            for i in sorted(used_funcs)
+        }
         self.loop_ids: dict[tuple[str, bool], str] = {}
         for section in self.sections:
             for ref in _loop_refs(section):
@@ -327,6 +338,12 @@ class _Printer:
             args = ", ".join(self._argument(arg, section) for arg in directive.args)
             calls.append(f".{directive.method}({args})")
         return calls
+
+    def _clone(self, call: CloneCall) -> str:
+        """The expression that makes a clone."""
+        readers = ", ".join(self.func_ids[reader] for reader in call.readers)
+        several = self.language.several if len(call.readers) > 1 else "{0}"
+        return f"{self.func_ids[call.func]}.clone_in({several.format(readers)})"
 
     def _receiver(self, section: _Section) -> str:
         ident = self.func_ids[section.func]
@@ -395,12 +412,15 @@ class _Printer:
         lines += [f"def {name}(pipeline):"]
         about = self._about()
         lines += [f'    """{about[0]}', "", *(f"    {line}" for line in about[1:]), '    """']
-        lines += [f"    func = find_funcs(pipeline, {len(self.algorithm.funcs)})"]
+        lines += [f"    func = find_funcs(pipeline, {len(self.keys)})"]
         if self.specialised:
             lines.append("    param = find_params(pipeline)")
         for index, ident in self.func_ids.items():
-            base, rank = self.keys[index]
-            lines.append(f"    {ident} = func[{json.dumps(base)}][{rank}]")
+            if index in self.keys:
+                base, rank = self.keys[index]
+                lines.append(f"    {ident} = func[{json.dumps(base)}][{rank}]")
+        for call in self.clones:
+            lines.append(f"    {self.func_ids[call.result]} = {self._clone(call)}")
         for (loop, reduction), ident in self.loop_ids.items():
             kind = "RVar" if reduction else "Var"
             lines.append(f'    {ident} = hl.{kind}("{loop}")')
@@ -437,10 +457,13 @@ class _Printer:
         ]
         if self.specialised:
             lines += ["    auto param = find_params(pipeline);"]
-        lines += [f"    auto func = find_funcs(pipeline, {len(self.algorithm.funcs)});"]
+        lines += [f"    auto func = find_funcs(pipeline, {len(self.keys)});"]
         for index, ident in self.func_ids.items():
-            base, rank = self.keys[index]
-            lines.append(f"    Func {ident} = func.at({_cpp_string(base)}).at({rank});")
+            if index in self.keys:
+                base, rank = self.keys[index]
+                lines.append(f"    Func {ident} = func.at({_cpp_string(base)}).at({rank});")
+        for call in self.clones:
+            lines.append(f"    Func {self.func_ids[call.result]} = {self._clone(call)};")
         for (loop, reduction), ident in self.loop_ids.items():
             lines.append(f'    {"RVar" if reduction else "Var"} {ident}("{loop}");')
         for section in self.sections:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilewright.halide.algorithm import Algorithm
+from tilewright.halide.clones import with_clones
 from tilewright.halide.nest import stage_schedules
 from tilewright.halide.schedule import Schedule, Split, StageSchedule, Tail
 
@@ -76,6 +77,7 @@ class Requirement:
 
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
     """Every size at which the schedule is not right by itself; none means right at all sizes."""
+    algorithm = with_clones(algorithm, schedule.clones)
     result = []
     reading_outputs = _reach_outputs(algorithm)
     reading = _reach_inputs(algorithm) | reading_outputs

@@ -146,13 +146,30 @@ class FuncSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Clone:
+    """A copy of Func `func`, with a schedule of its own, that `readers` read in its place.
+
+    `func` and the readers are known by their places in the algorithm as it was given. A reader
+    may be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
+    """
+
+    func: int
+    readers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A whole pipeline's schedule for one target, tied to an algorithm by its digest.
 
     `target` is a Halide target string, or ``host``, ``cuda``, ``opencl``. Funcs that are
     fixed (extern, memoised) or kept as the user scheduled them have no entry.
+
+    Where `clones` lists copies of Funcs, `funcs` and the levels in it count the copies: they
+    give places in `tilewright.halide.clones.with_clones`, where every copy comes right after
+    the Func that it is made of.
     """
 
     algorithm: str
     target: str
     funcs: tuple[FuncSchedule, ...]
+    clones: tuple[Clone, ...] = ()

@@ -1,8 +1,9 @@
 """Schedules as JSON, with a schema version and the algorithm's digest, and back.
 
 ``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
-"funcs": […]}``; every other field is named as in `tilewright.halide.schedule`. A level is
-``"inline"``, ``"root"``, or ``{"func": …, "stage": …, "loop": …}``.
+"funcs": […]}``, and ``"clones": […]`` where there are any; every other field is named as in
+`tilewright.halide.schedule`. A level is ``"inline"``, ``"root"``, or
+``{"func": …, "stage": …, "loop": …}``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tilewright.halide.algorithm import Algorithm
 from tilewright.halide.schedule import (
     INLINE,
     ROOT,
+    Clone,
     FuncSchedule,
     Fuse,
     KnownValue,
@@ -35,13 +37,17 @@ VERSION = 1
 
 def to_data(schedule: Schedule) -> dict[str, Any]:
     """The schedule as plain dictionaries, lists, strings and numbers."""
-    return {
+    data: dict[str, Any] = {
         "schema": SCHEMA,
         "version": VERSION,
         "algorithm": schedule.algorithm,
         "target": schedule.target,
         "funcs": [_func_data(func) for func in schedule.funcs],
     }
+    if schedule.clones:
+        clones = [{"func": clone.func, "readers": [*clone.readers]} for clone in schedule.clones]
+        data["clones"] = clones
+    return data
 
 
 def to_json(schedule: Schedule, indent: int | None = None) -> str:
@@ -73,8 +79,9 @@ def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
         )
     target = top.take("target", str)
     funcs = tuple(_func(item) for item in top.items("funcs"))
+    clones = tuple(_clone(item) for item in top.items("clones")) if "clones" in top.data else ()
     top.done()
-    return Schedule(digest, target, funcs)
+    return Schedule(digest, target, funcs, clones)
 
 
 def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule:
@@ -162,6 +169,12 @@ class _Object:
             raise ScheduleError(f"{self.path}.{name} is {value}; it must be at least {least}")
         return value
 
+    def naturals(self, name: str, what: str) -> tuple[int, ...]:
+        values = self.take(name, list)
+        if not all(type(value) is int and 0 <= value < 2**31 for value in values):
+            raise ScheduleError(f"{self.path}.{name} must be a list of {what}")
+        return tuple(values)
+
     def items(self, name: str) -> list[_Object]:
         values = self.take(name, list)
         return [_Object(value, f"{self.path}.{name}[{i}]") for i, value in enumerate(values)]
@@ -181,9 +194,7 @@ def _kind(value: Any) -> str:
 
 
 def _func(item: _Object) -> FuncSchedule:
-    order = item.take("storage_order", list)
-    if not all(type(dim) is int and dim >= 0 for dim in order):
-        raise ScheduleError(f"{item.path}.storage_order must be a list of dimensions")
+    order = item.naturals("storage_order", "dimensions")
     result = FuncSchedule(
         func=item.natural("func", 0),
         compute=_level(item, "compute"),
@@ -191,8 +202,14 @@ def _func(item: _Object) -> FuncSchedule:
         memory=item.one_of("memory", MemoryType),
         stages=tuple(_stage(stage) for stage in item.items("stages")),
         align_storage=item.natural("align_storage", 1),
-        storage_order=tuple(order),
+        storage_order=order,
     )
+    item.done()
+    return result
+
+
+def _clone(item: _Object) -> Clone:
+    result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"))
     item.done()
     return result
 
