@@ -36,6 +36,18 @@ def print_report(report: ScheduleReport) -> None:
         console.print(f"- {note}", highlight=False, markup=False)
 
 
+def print_table(tbl: Table) -> None:
+    """Print a table: with rich on a terminal, else as plain text."""
+    if not sys.stdout.isatty():
+        from tilewright.report.table import to_text
+
+        print(to_text(tbl))
+        return
+    from rich.console import Console
+
+    Console().print(_rich_table(tbl))
+
+
 def _rich_table(tbl: Table) -> object:
     from rich import box
     from rich.table import Table as RichTable

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilewright.prediction.complexity import Complexity
     from tilewright.prediction.errors import PredictionError
     from tilewright.prediction.estimator import Estimator
+    from tilewright.prediction.evaluation import Evaluation, cross_validate, evaluate
     from tilewright.prediction.export import compile_single, export_c, export_python
     from tilewright.prediction.paper import LRC, NLRC, NN, NNC, C
     from tilewright.prediction.stored import load
@@ -25,6 +26,7 @@ _MODULES = {
     "complexity": ("Complexity",),
     "errors": ("PredictionError",),
     "estimator": ("Estimator",),
+    "evaluation": ("Evaluation", "cross_validate", "evaluate"),
     "export": ("compile_single", "export_c", "export_python"),
     "paper": ("LRC", "NLRC", "NN", "NNC", "C"),
     "stored": ("load",),
@@ -42,9 +44,12 @@ __all__ = [
     "C",
     "Complexity",
     "Estimator",
+    "Evaluation",
     "GaussianProcess",
     "PredictionError",
     "compile_single",
+    "cross_validate",
+    "evaluate",
     "export_c",
     "export_python",
     "load",

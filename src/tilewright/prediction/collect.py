@@ -111,6 +111,20 @@ def collect(
     return work.runs(count)
 
 
+def measure_once(
+    kernel: Kernel,
+    variant: Variant,
+    operands: Operands,
+    settings: Mapping[str, int] | None = None,
+    *,
+    timing: Timing = TIMING,
+) -> Measurement:
+    """Verify and time a variant on these operands, as `collect` does; nothing is recorded."""
+    work = _Collection(kernel, variant, 0, None, True, timing)
+    with _token() as token, _quiet_blas():
+        return work._timed(operands, settings or {}, token)
+
+
 class _Collection:
     """The measurements of one call of `collect`, by index and repeat."""
 

@@ -7,6 +7,7 @@ The same tree computes columns of values and is printed as Python and as C by th
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,9 +110,11 @@ def _check(tree: ast.expr, whole: Complexity) -> None:
                 raise fail(f"the constant {node.value!r} is not allowed", "use a finite number")
         elif isinstance(node, ast.Name):
             if node.id not in whole.features:
+                near = difflib.get_close_matches(node.id, whole.features, 1)
                 raise fail(
                     f"the name {node.id!r} is unknown",
-                    f"the features are {', '.join(whole.features)}",
+                    f"the features are {', '.join(whole.features)}"
+                    + (f"; did you mean {near[0]!r}?" if near else ""),
                 )
         elif isinstance(node, ast.BinOp):
             if type(node.op) not in _BINARY:

@@ -28,6 +28,7 @@ class Estimator:
         features: names of the columns of X; by default those of the data.
         complexity: the kernel's mathematical complexity, an expression of the features.
         units: a unit for each feature that has one, by name.
+        levels: the words of a feature in the order of their numbers, for features that are words.
         folds: folds of the cross-validation that calibrates intervals; 0 for no intervals.
         seed: of every random choice.
 
@@ -44,6 +45,7 @@ class Estimator:
     units: dict[str, str] | None = None
     folds: int = 5
     seed: int = 0
+    levels: dict[str, list[str]] | None = None
 
     # scikit-learn's conventions, without importing it -------------------------------------
 
@@ -89,7 +91,7 @@ class Estimator:
             PredictionError: data that cannot be used; the message names the column or row.
         """
         names = names_of(X, self.features)
-        data = table(X, names)
+        data = table(X, names, self.levels)
         seconds = times(y, len(data))
         if len(data) < 2:
             raise PredictionError(f"there are {len(data)} instances; measure at least 2")
@@ -151,7 +153,7 @@ class Estimator:
     def _table(self, X: Any) -> Array:
         if not hasattr(self, "ranges_"):
             raise PredictionError(f"this {type(self).__name__} is not fitted; call fit first")
-        return table(X, self.names_)
+        return table(X, self.names_, self.levels)
 
     def _calibrate(self, data: Array, seconds: Array) -> None:
         """Held-out predictions by cross-validation, a fresh model for each fold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import math
 import os
@@ -19,6 +20,8 @@ from tilewright.prediction.errors import PredictionError
 Array: TypeAlias = np.ndarray[Any, Any]
 
 TIME, RETIME = "time_s", "retime_s"
+# What a column of run times may be called where nobody says.
+_TIMES = "time_s time seconds runtime run_time duration elapsed time_ms time_us time_ns".split()
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
 _HEADING = re.compile(r"(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]\s*")
 # Units in which times are written, in seconds.
@@ -78,7 +81,7 @@ def noise_floor(times: Array, retimes: Array) -> float:
 
 def read_csv(
     path: str | os.PathLike[str],
-    target: str = TIME,
+    target: str | None = TIME,
     features: Sequence[str] | None = None,
     *,
     retime: str | None = RETIME,
@@ -95,7 +98,8 @@ def read_csv(
 
     Args:
         path: the file; what is known about it is read from a JSON file of the same name.
-        target: the column of run times, with or without its unit.
+        target: the column of run times, with or without its unit; None for one that is called
+            ``time_s``, ``time``, ``seconds``, ``runtime`` or alike.
         features: the columns to use; by default all but the times and those all of whose
             cells are empty.
         retime: a column of second measurements, used where there is one.
@@ -115,10 +119,14 @@ def read_csv(
     def column(name: str, what: str) -> int:
         if name not in known:
             raise PredictionError(
-                f"{source}: there is no column {name!r} for {what}; there are {', '.join(headings)}"
+                f"{source}: there is no column {name!r} for {what}; there are "
+                f"{', '.join(headings)}{_meant(name, known)}"
             )
         return known[name]
 
+    if target is None:
+        lower = {name.lower(): name for name in reversed(known)}
+        target = next((lower[name] for name in _TIMES if name in lower), TIME)
     time_at = column(target, "the run time (choose it with --target)")
     again_at = known.get(retime) if retime is not None and retime != target else None
     sidecar = _sidecar(source)
@@ -175,6 +183,68 @@ def read_csv(
         facts,
         tuple(dropped),
     )
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    features: Sequence[str],
+    times: Mapping[str, Sequence[str]],
+    levels: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[dict[str, list[float]], dict[str, Array]]:
+    """Queries of a CSV file: columns of features, and of times where there are such columns.
+
+    Args:
+        path: the file, as for `read_csv`.
+        features: columns that have to be there, with a value in every row.
+        times: names that a column of times may have, by what it is to be called.
+        levels: the words of a feature in the order of their numbers.
+
+    Returns:
+        The features' values, and seconds, NaN where a cell is empty; a column that is not
+        there is left out.
+
+    Raises:
+        PredictionError: a column or a value is missing, or is not what it should be.
+    """
+    source = Path(path)
+    headings, rows = _cells(source)
+    known: dict[str, int] = {name: i for i, name in enumerate(headings)}
+    for i, heading in enumerate(headings):
+        known.setdefault(_heading(heading)[0], i)
+    columns = {}
+    for name in features:
+        if name not in known:
+            raise PredictionError(
+                f"{source}: there is no column {name!r} for a feature; there are "
+                f"{', '.join(headings)}{_meant(name, known)}"
+            )
+        at = known[name]
+        empty = next((line for line, row in rows if _absent(row[at])), None)
+        if empty is not None:
+            raise PredictionError(
+                f"{source}, line {empty}: no {name}; fill it in or leave the line out"
+            )
+        columns[name], words = _codes(source, name, [row[at] for _, row in rows], levels)
+        if words and name not in (levels or {}):
+            raise PredictionError(
+                f"{source}: the column {name!r} has words ({words[0]}), where the model was "
+                "fitted to numbers"
+            )
+    found = {}
+    for label, forms in times.items():
+        places = (known[form] for form in forms if form in known and form not in features)
+        at_time = next(places, None)
+        if at_time is not None:
+            scale = _seconds(source, headings[at_time])
+            found[label] = np.array(
+                [
+                    math.nan
+                    if _absent(row[at_time])
+                    else scale * _time(source, line, headings[at_time], row[at_time])
+                    for line, row in rows
+                ]
+            )
+    return columns, found
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
@@ -238,6 +308,11 @@ def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return headings, rows
 
 
+def _meant(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def _sidecar(source: Path) -> dict[str, Any]:
     path = source.with_suffix(".json")
     if path == source or not path.is_file():
@@ -248,7 +323,8 @@ def _sidecar(source: Path) -> dict[str, Any]:
         raise PredictionError(
             f"{path}: this description of {source.name} is unreadable ({error}); mend or move it"
         ) from None
-    return facts if isinstance(facts, dict) else {}
+    # A model may lie beside the runs that it was fitted to.
+    return facts if isinstance(facts, dict) and "format" not in facts else {}
 
 
 def _heading(text: str) -> tuple[str, str]:

@@ -136,8 +136,13 @@ class Selector:
         names = list(self.models)
         predicted = self.predict(queries)
         fastest = np.argmin([predicted[n] for n in names], axis=0)
-        away = np.any([self._outside(m, queries) for m in self.models.values()], axis=0)
+        away = self.outside(queries)
         return [self.default if out else names[i] for i, out in zip(fastest, away, strict=True)]
+
+    def outside(self, queries: Any) -> Array:
+        """Which queries lie outside the training range of any model: booleans (n,)."""
+        away = [self._outside(m, queries) for m in self.models.values()]
+        return np.asarray(np.any(away, axis=0))
 
     def select(self, query: Mapping[str, float]) -> Selection:
         """Every variant for one query, the fastest first, and the one to use."""

@@ -39,8 +39,12 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def table(data: Any, names: Sequence[str]) -> Array:
+def table(
+    data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]] | None = None
+) -> Array:
     """Floats of shape (n, features) from an array, a data frame, rows or columns by name.
+
+    `levels` has the words of features that are words, in the order of their numbers.
 
     Raises:
         PredictionError: a column missing, the wrong number of columns, or values that are
@@ -49,7 +53,7 @@ def table(data: Any, names: Sequence[str]) -> Array:
     if type(data) is np.ndarray and data.dtype == np.float64 and data.ndim == 2:
         array = data
     else:
-        array = _numbers(data, names)
+        array = _numbers(data, names, levels or {})
     if array.ndim != 2 or array.shape[1] != len(names):
         raise PredictionError(
             f"X has shape {array.shape}; it needs {len(names)} columns: {', '.join(names)}"
@@ -63,7 +67,7 @@ def table(data: Any, names: Sequence[str]) -> Array:
     return array
 
 
-def _numbers(data: Any, names: Sequence[str]) -> Array:
+def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Array:
     if isinstance(data, Mapping):  # by name: columns, or one row of numbers
         columns = [np.atleast_1d(np.asarray(_of(data, name), dtype=object)) for name in names]
         if len({len(column) for column in columns}) > 1:
@@ -76,15 +80,38 @@ def _numbers(data: Any, names: Sequence[str]) -> Array:
         if absent:
             raise PredictionError(f"the data have no column {', '.join(absent)}")
         by_name = dict(zip(map(str, data.columns), data.columns, strict=True))
-        rows = np.stack([np.asarray(data[by_name[name]]) for name in names], axis=1)
+        kind = object if levels else None
+        rows = np.stack([np.asarray(data[by_name[name]], dtype=kind) for name in names], axis=1)
     else:
         rows = data
+    if levels:
+        rows = _coded(rows, names, levels)
     try:
         return np.asarray(rows, dtype=float)
     except (TypeError, ValueError) as error:
         raise PredictionError(
             f"X holds something that is not a number ({error}); encode settings as numbers"
         ) from None
+
+
+def _coded(rows: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Any:
+    """Words as their numbers; what is a number stays one."""
+    cells = np.array(rows, dtype=object)
+    if cells.ndim != 2 or cells.shape[1] != len(names):
+        return rows
+    for j, name in enumerate(names):
+        if name not in levels:
+            continue
+        place = {word: float(i) for i, word in enumerate(levels[name])}
+        for i, cell in enumerate(cells[:, j]):
+            if isinstance(cell, str):
+                if cell not in place:
+                    raise PredictionError(
+                        f"feature {name!r} is {cell!r} in row {i}, which is none of "
+                        f"{', '.join(place)}"
+                    )
+                cells[i, j] = place[cell]
+    return cells
 
 
 def _of(row: Mapping[str, Any], name: str) -> Any:

@@ -1,0 +1,29 @@
+"""``tilewright predict``: run times predicted from past runs, and what follows from them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tilewright.cli.predict import collect, evaluate, export, fit, select, train
+
+_COMMANDS = (fit, evaluate, select, export, collect, train)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "predict",
+        help="predict run times, and choose by them",
+        description="Fit a model of run time to past runs, see how good it is, choose variants "
+        "and schedules by it, and export it as source.",
+    )
+    inner = parser.add_subparsers(title="commands", metavar="COMMAND", dest="predict_command")
+    for module in _COMMANDS:
+        module.add_parser(inner)
+
+    def show_help(args: argparse.Namespace) -> int:
+        parser.print_help()
+        return 0
+
+    parser.set_defaults(run=show_help)

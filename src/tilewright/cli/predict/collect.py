@@ -1,0 +1,261 @@
+"""``tilewright predict collect``: measured runs as a CSV file to fit a model to."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli import arguments
+from tilewright.cli.predict import shared
+from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.prediction.kernels.registry import Kernel
+    from tilewright.prediction.runs import Runs
+    from tilewright.records import Records
+    from tilewright.report.model import Progress
+
+_FAMILIES = ("halide_blur", "halide_blur_gpu", "halide_fft")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of ``tilewright predict``."""
+    parser = commands.add_parser(
+        "collect",
+        help="measure runs to fit a model to",
+        description="Measure instances drawn at random and write them as a CSV file: of a "
+        "kernel that comes with Tilewright, of a family of Halide schedules, of a Python "
+        "function, or of a command in which {name} stands for a value. Every measurement is "
+        "recorded, so that an interrupted collection goes on where it was.",
+    )
+    parser.add_argument(
+        "what",
+        nargs="+",
+        metavar="WHAT",
+        help="a kernel (matmul), a family (halide_blur), file.py:function, or after -- the words "
+        "of a command",
+    )
+    parser.add_argument("--variant", metavar="NAME", help="of a kernel (default: its first)")
+    parser.add_argument(
+        "--range",
+        dest="ranges",
+        type=_range,
+        action="append",
+        default=[],
+        metavar="N=1:1000",
+        help="values of a parameter of a function or command: a range, or a list N=1,2,4; "
+        "repeatable",
+    )
+    parser.add_argument(
+        "--complexity", metavar="EXPRESSION", help="the number of operations, such as 'm*n*k'"
+    )
+    parser.add_argument(
+        "--count",
+        type=arguments.positive,
+        default=250,
+        metavar="N",
+        help="instances, or schedules of each size (default: 250)",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=shared.names,
+        metavar="A,B",
+        help="of a family's pipeline (default: those of the paper)",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="measure once; without it twice, for the noise floor"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
+    parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
+    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="RUNS.csv", help="where the runs are written"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    arguments.writable(args.output)
+    if not args.output.endswith(".csv"):
+        raise TilewrightError(f"the runs are written as CSV: name a .csv file, not {args.output}")
+    from tilewright.cli.progress import show_progress
+    from tilewright.prediction.runs import write_csv
+    from tilewright.records import Records
+    from tilewright.report import units
+
+    deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
+    with Records(args.records) as records, show_progress(args.quiet) as show:
+        runs, whole = _collect(args, records, deadline, show)
+    write_csv(runs, args.output)
+    if args.json:
+        result = {
+            "output": args.output,
+            "rows": len(runs),
+            "dropped": list(runs.dropped),
+            "noise": runs.facts.get("noise"),
+            "complete": whole,
+        }
+        print(json.dumps(result, indent=2))
+        return 0
+    print(f"wrote {args.output}: {units.plural(len(runs), 'run')}")
+    if runs.dropped:
+        print(shared.left_out(runs))
+    if runs.floor is not None:
+        print(f"noise floor: {units.percent(runs.floor)}")
+    noise = runs.facts.get("noise") or {}
+    if noise.get("still_dirty"):
+        shared.warn(f"{noise['still_dirty']} measurements were disturbed by other processes")
+    if not whole:
+        print("The time ran out; run the same command again to go on.")
+    return 0
+
+
+def _collect(
+    args: argparse.Namespace,
+    records: Records,
+    deadline: float | None,
+    show: Callable[[Progress], None],
+) -> tuple[Runs, bool]:
+    """The runs, and whether all were measured."""
+    from tilewright.prediction.collect import Progress as Collected
+    from tilewright.prediction.collect import collect
+    from tilewright.report.model import Progress
+
+    if args.what[0] in _FAMILIES and len(args.what) == 1:
+        return _collect_family(args, records, deadline, show)
+    kernel = _kernel(args)
+    variant = args.variant or next(iter(kernel.variants))
+    last: list[Collected] = []
+
+    def on_progress(p: Collected) -> None:
+        last[:] = [p]
+        failed = {"instances": p.failed} if p.failed else {}
+        said = f"{p.dirty} measured again" if p.dirty else ""
+        show(Progress(f"measuring {p.kernel}", p.done, p.total, failed, message=said))
+
+    runs = collect(
+        kernel,
+        variant,
+        args.count,
+        args.seed,
+        records,
+        retime=not args.once,
+        deadline=deadline,
+        on_progress=on_progress,
+    )
+    return runs, bool(last) and last[-1].done == last[-1].total
+
+
+def _collect_family(
+    args: argparse.Namespace,
+    records: Records,
+    deadline: float | None,
+    show: Callable[[Progress], None],
+) -> tuple[Runs, bool]:
+    from tilewright.prediction.kernels.schedules import collect_schedules, family
+    from tilewright.report.model import Progress
+
+    found = family(args.what[0])
+    try:
+        sizes = found.sizes if args.sizes is None else tuple(int(size) for size in args.sizes)
+    except ValueError:
+        raise TilewrightError(f"--sizes are whole numbers, not {','.join(args.sizes)}") from None
+    return collect_schedules(
+        found,
+        sizes,
+        args.count,
+        args.seed,
+        records,
+        retime=not args.once,
+        deadline=deadline,
+        on_progress=lambda done, total: show(Progress(f"measuring {found.name}", done, total)),
+    )
+
+
+def _kernel(args: argparse.Namespace) -> Kernel:
+    """What the words name: a kernel, a function of a file, or a command."""
+    from tilewright.prediction.kernels import kernel as registered
+    from tilewright.prediction.kernels import kernels
+    from tilewright.prediction.own import from_command
+
+    first, ranges = args.what[0], dict(args.ranges)
+    if len(args.what) == 1 and first in kernels():
+        if ranges or args.complexity:
+            raise TilewrightError(
+                f"{first} draws its own instances: leave out --range and --complexity"
+            )
+        return registered(first)
+    if len(args.what) == 1 and ".py:" in first:
+        return _from_file(first, ranges, args.complexity)
+    if not ranges and len(args.what) == 1:
+        registered(first)  # says what there is
+    _needs(first, ranges, args.complexity)
+    return from_command(args.what, ranges, args.complexity)
+
+
+def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
+    """A function of a Python file, or a `Kernel` that it holds."""
+    from tilewright.cli.pipeline import load_module
+    from tilewright.prediction.kernels.registry import Kernel, Variant
+    from tilewright.prediction.own import from_callable
+
+    path, _, name = text.rpartition(":")
+    if not Path(path).is_file():
+        raise TilewrightError(f"there is no file {path}")
+    found = getattr(load_module(Path(path)), name, None)
+    if isinstance(found, Kernel):
+        return found
+    if not callable(found):
+        raise TilewrightError(f"{path} has no function {name!r}")
+    _needs(text, ranges, complexity)
+    kernel = from_callable(found, ranges, complexity or "", name=f"{Path(path).stem}:{name}")
+    # The file's content is part of what the records know, so that an edited function is new.
+    versions = _content(Path(path))
+    variants: dict[str, Variant] = {
+        label: dataclasses.replace(variant, versions=lambda: versions)
+        for label, variant in kernel.variants.items()
+    }
+    return dataclasses.replace(kernel, variants=variants)
+
+
+def _content(path: Path) -> dict[str, str]:
+    import hashlib
+
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]}
+
+
+def _needs(what: str, ranges: dict[str, Any], complexity: str | None) -> None:
+    if not ranges:
+        raise TilewrightError(f"give the parameters of {what}, as in --range n=1:1000")
+    if not complexity:
+        raise TilewrightError(
+            f"give the number of operations of {what}, as in --complexity 'n*log2(n)'; any "
+            "expression that grows as its time does will do"
+        )
+    from tilewright.prediction.complexity import Complexity
+
+    Complexity(complexity, tuple(ranges))
+
+
+def _range(text: str) -> tuple[str, Any]:
+    """A parameter and its values: ``n=1:1000`` is a range, ``n=1,2,4`` a list."""
+    name, equals, values = text.partition("=")
+    try:
+        if not equals or not name.strip():
+            raise ValueError
+        if ":" in values:
+            low, high = (float(value) for value in values.split(":"))
+            return name.strip(), (low, high)
+        return name.strip(), [float(value) for value in values.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a range such as n=1:1000 or n=1,2,4"
+        ) from None

@@ -1,0 +1,197 @@
+"""What the commands of ``tilewright predict`` share: models, runs and reports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import TilewrightError
+from tilewright.report import units
+
+if TYPE_CHECKING:
+    from tilewright.prediction.estimator import Estimator
+    from tilewright.prediction.evaluation import Evaluation
+    from tilewright.prediction.runs import Runs
+    from tilewright.report.prediction_page import PredictionReport
+    from tilewright.report.table import Table
+
+# What the models are called on the command line, and their classes.
+MODELS = {
+    "ours": "Augmented",
+    "auto": "Auto",
+    "boosted": "Boosted",
+    "gp": "GaussianProcess",
+    "nnc": "NNC",
+    "nn": "NN",
+    "c": "C",
+    "lrc": "LRC",
+    "nlrc": "NLRC",
+}
+_SHOWN = 3  # rows that were left out
+
+
+def names(text: str) -> list[str]:
+    """Names between commas.
+
+    >>> names("m, n,k")
+    ['m', 'n', 'k']
+    """
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as m,n,k")
+    return found
+
+
+def query(text: str) -> dict[str, float]:
+    """Values by name of ``m=512,n=64,d=0.25``; words stay words.
+
+    >>> query("m=512, d=0.25")
+    {'m': 512, 'd': 0.25}
+    """
+    from tilewright.cli.arguments import assignment
+
+    return dict(assignment(part) for part in text.split(","))  # type: ignore[misc]
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Which column is the run time."""
+    parser.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="the column of run times; its heading may say their unit, as in 'time [ms]' "
+        "(default: time_s, time, seconds or runtime)",
+    )
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """A page, and benchmark results to be shown on it."""
+    parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
+    parser.add_argument(
+        "--tables",
+        metavar="FILE.json",
+        action="append",
+        default=[],
+        help="show the results of this benchmark on the page as well, such as "
+        "benchmarks/results/prediction_tables.json; repeatable",
+    )
+
+
+def load_model(path: str) -> Estimator:
+    """A fitted model, of whatever kind."""
+    from tilewright.prediction import load
+
+    return load(path)
+
+
+def left_out(runs: Runs) -> str:
+    """How many rows were left out, and why the first few were."""
+    if not runs.dropped:
+        return ""
+    shown = "; ".join(runs.dropped[:_SHOWN])
+    more = len(runs.dropped) - _SHOWN
+    return f"{units.plural(len(runs.dropped), 'row')} left out ({shown}" + (
+        f"; and {more} more)" if more > 0 else ")"
+    )
+
+
+def warn(text: str) -> None:
+    """A line on standard error."""
+    print(f"tilewright: {text}", file=sys.stderr)
+
+
+def evaluation_table(found: Evaluation) -> Table:
+    """The figures of an evaluation, a row each."""
+    from tilewright.report.table import Column, Table
+
+    rows = [
+        ("runs", str(len(found))),
+        ("error without the 30% shortest", units.percent(found.mape_long)),
+        ("error of all runs", units.percent(found.mape)),
+        ("median error", units.percent(found.median_error)),
+    ]
+    if found.floor is not None:
+        rows.append(("noise floor", units.percent(found.floor)))
+    if found.spearman is not None:
+        rows.append(("Spearman's rank correlation", units.digits(found.spearman, 4)))
+    if found.coverage is not None:
+        label = f"inside intervals of {units.percent(found.nominal)}"
+        rows.append((label, units.percent(found.coverage)))
+        rows.append(("upper over lower bound", units.ratio(found.width)))
+    rows.append(("outside the training range", str(int(found.outside.sum()))))
+    return Table((Column("figure"), Column("value", "right")), tuple(rows))
+
+
+def report_of(
+    model: Estimator,
+    runs: Runs,
+    found: Evaluation,
+    *,
+    title: str,
+    how: str,
+    tables: list[str],
+    facts: dict[str, str],
+) -> PredictionReport:
+    """The report of a model and of its predictions of these runs."""
+    from tilewright.report.prediction_page import PredictionReport
+
+    machine = runs.facts.get("machine")
+    about = machine if isinstance(machine, dict) else {}
+    texts = [
+        ", ".join(f"{name} {value:g}" for name, value in zip(runs.names, row, strict=True))
+        for row in runs.table.tolist()
+    ]
+    chosen = {k: v for k, v in model.chosen_.items() if k not in ("length_scales",)}
+    if model.calibration_ is not None:
+        chosen = {"cross-validated error": model.calibration_.error, **chosen}
+    return PredictionReport(
+        title=title,
+        model=describe(model),
+        machine=str(about.get("processor", "")),
+        how=how,
+        measured=found.measured.tolist(),
+        predicted=found.predicted.tolist(),
+        low=[] if found.low is None else found.low.tolist(),
+        high=[] if found.high is None else found.high.tolist(),
+        outside=found.outside.tolist(),
+        texts=texts,
+        nominal=found.nominal,
+        coverages=found.coverages or {},
+        mape=found.mape,
+        mape_long=found.mape_long,
+        spearman=found.spearman,
+        floor=found.floor,
+        parameters=model.parameter_count_,
+        features=[
+            (name, (model.units or {}).get(name, ""), low, high)
+            for name, low, high in zip(model.names_, *model.ranges_.tolist(), strict=True)
+        ],
+        chosen=chosen,
+        dropped=runs.dropped,
+        results=[_results(path) for path in tables],
+        facts=facts,
+    )
+
+
+def describe(model: Estimator) -> str:
+    """A model in a few words, such as ``ours (75 fitted numbers)``."""
+    word = {kind: name for name, kind in MODELS.items()}.get(type(model).__name__, model.kind)
+    picked = model.chosen_.get("model") if word == "auto" else None
+    by_kind = {"augmented": "ours"}
+    return (word if picked is None else f"auto: {by_kind.get(str(picked), picked)}") + (
+        f" ({model.parameter_count_} fitted numbers)"
+    )
+
+
+def _results(path: str) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise TilewrightError(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict) or "rows" not in data:
+        raise TilewrightError(f"{path} holds no benchmark's results: it has no rows")
+    return data

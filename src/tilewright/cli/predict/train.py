@@ -1,0 +1,101 @@
+"""``tilewright predict train``: measure a kernel's variants here, and fit a model of each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from tilewright.cli import arguments
+from tilewright.cli.predict import shared
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of ``tilewright predict``."""
+    parser = commands.add_parser(
+        "train",
+        help="measure a kernel's variants and fit a model of each",
+        description="Measure a kernel's variants on this machine and fit a model of each, so "
+        "that select and dispatch can choose among them. An interrupted training goes on where "
+        "it was.",
+    )
+    parser.add_argument("kernel", metavar="KERNEL", help="such as matmul")
+    parser.add_argument(
+        "--variants",
+        type=shared.names,
+        metavar="A,B",
+        help="which of them (default: all that can be used here)",
+    )
+    parser.add_argument(
+        "--count",
+        type=arguments.positive,
+        default=250,
+        metavar="N",
+        help="instances of each (default: 250)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
+    parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
+    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="SELECTOR.json",
+        help="where the models are written (default: where select --kernel looks for them)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    arguments.writable(args.output)
+    from tilewright.cli.output import print_table
+    from tilewright.cli.progress import show_progress
+    from tilewright.prediction.collect import Progress as Collected
+    from tilewright.prediction.select import default_path, train
+    from tilewright.records import Records
+    from tilewright.report import units
+    from tilewright.report.model import Progress
+    from tilewright.report.table import Column, Table
+
+    deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
+    path = args.output or default_path(args.kernel)
+    with Records(args.records) as records, show_progress(args.quiet) as show:
+
+        def on_progress(p: Collected) -> None:
+            failed = {"instances": p.failed} if p.failed else {}
+            show(Progress(f"measuring {p.kernel} by {p.variant}", p.done, p.total, failed))
+
+        selector = train(
+            args.kernel,
+            args.variants,
+            count=args.count,
+            seed=args.seed,
+            records=records,
+            path=path,
+            deadline=deadline,
+            on_progress=on_progress,
+        )
+    models = {name: modelled.model for name, modelled in selector.models.items()}
+    errors = {
+        name: None if model.calibration_ is None else model.calibration_.error
+        for name, model in models.items()
+    }
+    if args.json:
+        result = {"kernel": args.kernel, "output": str(path), "cross_validated_error": errors}
+        print(json.dumps(result, indent=2))
+        return 0
+    rows = [
+        (name, units.percent(errors[name]), str(model.parameter_count_))
+        for name, model in models.items()
+    ]
+    columns = (
+        Column("variant"),
+        Column("cross-validated error", "right"),
+        Column("fitted numbers", "right"),
+    )
+    print_table(Table(columns, tuple(rows)))
+    print(f"wrote {path}")
+    return 0
