@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from tilewright.halide.clones import clone_problems, with_clones
 from tilewright.halide.nest import scheduled_loops, split_loops
 from tilewright.halide.paths import find_paths
 from tilewright.halide.schedule import (
     INLINE,
     ROOT,
+    Clone,
     FuncSchedule,
     Fuse,
     Level,
@@ -24,13 +26,33 @@ EXACT = ("guard_with_if", "predicate")
 
 
 @st.composite
-def schedules(draw, algorithm, target="host", exact=False):
+def schedules(draw, algorithm, target="host", exact=False, clones=()):
     """Schedules of `algorithm`; with `exact`, only tails that are right at every size."""
+    algorithm = with_clones(algorithm, clones)
     entries = {}
     for index in reversed(range(len(algorithm.funcs))):
-        so_far = Schedule(algorithm.digest, target, tuple(entries.values()))
+        so_far = Schedule(algorithm.digest, target, tuple(entries.values()), clones)
         entries[index] = draw(func_schedules(algorithm, index, so_far, exact))
-    return Schedule(algorithm.digest, target, tuple(entries[i] for i in sorted(entries)))
+    funcs = tuple(entries[i] for i in sorted(entries))
+    return Schedule(algorithm.digest, target, funcs, clones)
+
+
+@st.composite
+def some_clones(draw, algorithm, most=3):
+    """Up to so many clones that can be made, one at least, some of them read by clones."""
+    count = len(algorithm.funcs)
+    clones = ()
+    for _ in range(draw(st.integers(1, most))):
+        choices = [
+            made
+            for i in range(count)
+            for reader in range(count + len(clones))
+            for made in ((*clones, Clone(i, (reader,))),)
+            if not list(clone_problems(algorithm, made))
+        ]
+        if choices:
+            clones = draw(st.sampled_from(choices))
+    return clones
 
 
 @st.composite

@@ -96,6 +96,23 @@ def originals(algorithm: Algorithm) -> dict[int, int]:
     return {i: algorithm.order[func.name] for i, func in enumerate(base.funcs)}
 
 
+def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str]:
+    """The copies' names by those that Halide gives them, as its profiler and its code show."""
+    extended = with_clones(algorithm, clones)
+    named: dict[int, str] = {}
+    result = {}
+    for call in clone_calls(algorithm, clones):
+        func = named.get(call.func, extended.funcs[call.func].name)
+        # Halide counts the clones of the very Func; by how they are made each is the first.
+        name = f"{func}_clone$0"
+        if len(call.readers) == 1:
+            (reader,) = call.readers
+            name = f"{func}_clone_in_{named.get(reader, extended.funcs[reader].name)}$0"
+        named[call.result] = name
+        result[name] = extended.funcs[call.result].name
+    return result
+
+
 def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
     """Why clones cannot be made: each time a Func's name and a sentence."""
     base = algorithm.original or algorithm

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tilewright.halide.clones import halide_names
 from tilewright.halide.measuring import Session, Variant
 from tilewright.halide.planned import PlannedSchedule
 from tilewright.halide.runner import Runner
@@ -73,7 +74,10 @@ def profile(session: Session, variant: Variant) -> dict[str, float]:
 
     A Func that is computed in a moment may not be seen at all.
     """
-    made = session.prepare().candidate(variant)
+    problem = session.prepare()
+    made = problem.candidate(variant)
+    clones = () if variant.schedule is None else variant.schedule.clones
+    copies = halide_names(problem.algorithm, clones)
     candidate = Candidate(_BUILDER, made.payload, "profile", made.env)
     for _, measurement in measure_all(
         [candidate],
@@ -83,7 +87,7 @@ def profile(session: Session, variant: Variant) -> dict[str, float]:
         deadline=session.deadline,
     ):
         shares: dict[str, float] = measurement.details.get("shares", {})
-        return shares
+        return {copies.get(name, name): share for name, share in shares.items()}
     return {}
 
 

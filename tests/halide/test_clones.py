@@ -1,0 +1,325 @@
+"""Funcs cloned for some of their readers: calls, legality, JSON, code, answers, reports."""
+
+import json
+from dataclasses import replace
+
+import halide as hl
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_schedules import schedules, some_clones
+from scheduled_pipelines import PIPELINES, imported, lowered, normalised, run, with_image
+
+from tilewright.halide.apply import apply, fresh_pipeline
+from tilewright.halide.clones import Clone, clone_calls, halide_names, with_clones
+from tilewright.halide.explain import schedule_report
+from tilewright.halide.importer import import_pipeline
+from tilewright.halide.knobs import find_knobs
+from tilewright.halide.legality import check
+from tilewright.halide.live import live_funcs
+from tilewright.halide.naive import naive_schedule
+from tilewright.halide.planned import GroupReport, PlannedSchedule
+from tilewright.halide.printing import to_python
+from tilewright.halide.requirements import requirements
+from tilewright.halide.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Level,
+    Schedule,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+)
+from tilewright.halide.schedule_json import from_json, to_json
+from tilewright.halide.source import load
+
+ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
+QUIET = settings(
+    deadline=None,
+    max_examples=4,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+def equalised():
+    """Brightness, its histogram a row, and both of them in the output."""
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.UInt(8), 3, "image")
+    bright, rows, out = hl.Func("bright"), hl.Func("rows"), hl.Func("out")
+    bright[x, y] = hl.u8((hl.u16(image[x, y, 0]) + image[x, y, 1] * hl.u16(3)) / 4)
+    r = hl.RDom([(0, image.width())], "r")
+    rows[x, y] = 0
+    rows[hl.i32(bright[r.x, y]), y] += 1
+    out[x, y] = rows[hl.i32(bright[x, y]), y] + hl.i32(bright[x, y])
+    image.set_estimates([(0, 96), (0, 40), (0, 2)])
+    out.set_estimates([(0, 96), (0, 40)])
+    return hl.Pipeline(out), image
+
+
+ALGORITHM = load(equalised()[0])
+BRIGHT, ROWS, OUT = (ALGORITHM.order[name] for name in ("bright", "rows", "out"))
+CLONES = (Clone(BRIGHT, (ROWS,)),)
+
+
+def by_row():
+    """Brightness once a row, in vectors, for the histogram; anew at every point of the output."""
+    order = with_clones(ALGORITHM, CLONES).order
+    bright, copy, rows, out = (
+        order[name] for name in ("bright", "bright (for rows)", "rows", "out")
+    )
+    level = Level("at", rows, 1, "v1")
+    vectors = (Split("v0", "xo", "xi", 16, "guard_with_if"),)
+    loops = (ScheduledLoop("xi", "vectorized"), ScheduledLoop("xo"), ScheduledLoop("v1"))
+    funcs = (
+        FuncSchedule(bright, INLINE, INLINE),
+        FuncSchedule(copy, level, level, stages=(StageSchedule(vectors, loops),)),
+        FuncSchedule(rows, ROOT, ROOT),
+        FuncSchedule(out, ROOT, ROOT),
+    )
+    return Schedule(ALGORITHM.digest, "host", funcs, CLONES)
+
+
+SCHEDULE = by_row()
+
+
+def test_the_copy_comes_after_the_original_and_its_readers_call_it():
+    extended = with_clones(ALGORITHM, CLONES)
+    names = [func.name for func in extended.funcs]
+    assert names[names.index("bright") + 1] == "bright (for rows)"
+    assert extended.producers["rows"] == ("bright (for rows)",)
+    assert extended.producers["bright (for rows)"] == extended.producers["bright"]
+    assert extended.consumers["bright"] == ("out",)
+    assert extended.digest == ALGORITHM.digest
+    assert with_clones(extended, CLONES) is extended
+    assert with_clones(extended, ()) is ALGORITHM
+    assert "bright (for rows)" not in ALGORITHM.by_name
+
+
+def test_a_copy_with_updates_reads_itself():
+    algorithm = ALGORITHMS["reductions"]
+    convolved, scan = algorithm.order["scan"], algorithm.order["result"]
+    with pytest.raises(ScheduleError, match="every reader"):
+        with_clones(algorithm, (Clone(convolved, (scan,)),))
+    x = hl.Var("x")
+    total, a, b = hl.Func("total"), hl.Func("a"), hl.Func("b")
+    total[x] = x
+    total[x] += total[x] * 2
+    a[x] = total[x] + total[x + 1]
+    b[x] = total[x] * a[x]
+    algorithm = imported(hl.Pipeline(b))
+    extended = with_clones(algorithm, (Clone(0, (algorithm.order["a"],)),))
+    copy = extended.by_name["total (for a)"]
+    assert {call.name for stage in copy.stages for call in stage.calls} == {"total (for a)"}
+    assert {stage.func for stage in copy.stages} == {"total (for a)"}
+    assert extended.producers["a"] == ("total (for a)",)
+    assert extended.producers["b"] == ("total", "a")
+
+
+def test_the_names_are_those_of_halide():
+    algorithm = ALGORITHMS["reductions"]
+    order = algorithm.order
+    wide = order[algorithm.producers["convolved"][0]]
+    clones = (
+        Clone(wide, (order["histogram"],)),
+        Clone(0, (len(order), wide)),
+        Clone(wide, (order["convolved"],)),
+    )
+    funcs = live_funcs(algorithm, fresh_pipeline(algorithm))
+    extended = with_clones(algorithm, clones)
+    live = {extended.order[func.name()]: func for func in funcs}
+    expected = halide_names(algorithm, clones)
+    for call in clone_calls(algorithm, clones):
+        readers = [live[reader] for reader in call.readers]
+        made = live[call.func].clone_in(readers if len(readers) > 1 else readers[0])
+        live[call.result] = made
+        assert expected[made.name()] == extended.funcs[call.result].name
+    assert len(expected) == 3
+
+
+def test_the_schedule_is_legal_and_survives_json():
+    assert check(SCHEDULE, ALGORITHM) == []
+    assert check(SCHEDULE, with_clones(ALGORITHM, CLONES)) == []
+    assert from_json(to_json(SCHEDULE), ALGORITHM) == SCHEDULE
+
+
+def test_json_without_clones_is_as_it_was():
+    plain = naive_schedule(ALGORITHM)
+    data = json.loads(to_json(plain))
+    assert "clones" not in data
+    assert from_json(json.dumps(data)) == plain
+    assert from_json(json.dumps({**data, "clones": []})) == plain
+
+
+@pytest.mark.parametrize(
+    ("clones", "reason"),
+    [
+        ({}, "clones must be a list"),
+        ([3], "clones.0. must be an object"),
+        ([{"func": 1}], "clones.0..readers is missing"),
+        ([{"func": -1, "readers": [2]}], "clones.0..func is -1"),
+        ([{"func": 1, "readers": ["x"]}], "clones.0..readers must be a list of Funcs"),
+        ([{"func": 1, "readers": [2], "name": ""}], "unknown field 'name'"),
+    ],
+)
+def test_malformed_json_is_refused(clones, reason):
+    data = {**json.loads(to_json(SCHEDULE)), "clones": clones}
+    with pytest.raises(ScheduleError, match=reason):
+        from_json(json.dumps(data))
+
+
+N = len(ALGORITHM.funcs)
+
+
+@pytest.mark.parametrize(
+    ("clones", "reason"),
+    [
+        ((Clone(9, (OUT,)),), "there is no Func 9"),
+        ((Clone(BRIGHT, (9,)),), "Func 9, which is not there"),
+        ((Clone(BRIGHT, ()),), "for no reader"),
+        ((Clone(ROWS, (BRIGHT,)),), "for bright, which does not read it"),
+        ((Clone(BRIGHT, (BRIGHT,)),), "for itself"),
+        ((Clone(BRIGHT, (OUT, OUT)),), "twice for out"),
+        ((Clone(BRIGHT, (OUT,)), Clone(BRIGHT, (OUT,))), "twice for out"),
+        ((Clone(BRIGHT, (OUT,)), Clone(BRIGHT, (N,))), "for itself or for another clone"),
+        ((Clone(BRIGHT, (OUT,)), Clone(N, (OUT,))), "a clone cannot be cloned"),
+        ((Clone(BRIGHT, (ROWS, OUT)),), "every reader"),
+    ],
+)
+def test_clones_that_make_no_sense_are_refused(clones, reason):
+    found = check(replace(SCHEDULE, clones=clones), ALGORITHM)
+    assert any(problem.kind == "clone" and reason in str(problem) for problem in found)
+    with pytest.raises(ScheduleError, match=reason):
+        apply(replace(SCHEDULE, clones=clones), ALGORITHM, equalised()[0])
+
+
+def test_what_cannot_be_cloned():
+    x = hl.Var("x")
+    kept, wrapped, first, last = (hl.Func(name) for name in ("kept", "wrapped", "first", "last"))
+    kept[x] = x * 2
+    kept.memoize()
+    wrapped[x] = x * 3
+    external = hl.Func("external")
+    external.define_extern("double_it", [wrapped], hl.Int(32), 1)
+    first[x] = kept[x] + wrapped[x]
+    last[x] = kept[x] + wrapped[x] + first[x] + external[x]
+    algorithm = imported(hl.Pipeline(last))
+    at = algorithm.order
+
+    def reasons(algorithm, func, reader):
+        clones = (Clone(at[func], (at[reader],)),)
+        return [str(p) for p in check(Schedule(algorithm.digest, "host", (), clones), algorithm)]
+
+    assert "memoised" in reasons(algorithm, "kept", "first")[0]
+    assert "extern" in reasons(algorithm, "external", "last")[0]
+    assert "an extern stage" in reasons(algorithm, "wrapped", "external")[0]
+    wrapped.in_(first)
+    again = imported(hl.Pipeline(last))
+    at = again.order
+    assert "a wrapper or a clone" in reasons(again, "wrapped", "last")[0]
+
+
+def test_an_entry_for_the_copy_is_judged_as_any_other():
+    copy = next(i for i, entry in enumerate(SCHEDULE.funcs) if entry.compute.kind == "at")
+    out = with_clones(ALGORITHM, CLONES).order["out"]
+    level = Level("at", out, 0, "v1")
+    moved = replace(SCHEDULE.funcs[copy], compute=level, store=level)
+    funcs = tuple(moved if i == copy else entry for i, entry in enumerate(SCHEDULE.funcs))
+    (problem,) = check(replace(SCHEDULE, funcs=funcs), ALGORITHM)
+    assert problem.func == "bright (for rows)"
+    assert "not around stage 1 of rows" in problem.message
+
+
+@pytest.mark.parametrize(("width", "height"), [(96, 40), (37, 5), (3, 1)])
+def test_it_is_right_at_the_estimate_and_at_other_sizes(width, height):
+    pipeline, image = equalised()
+    pixels = np.random.default_rng(width).integers(0, 256, (2, height, width + 16), np.uint8)
+    image.set(hl.Buffer(np.ascontiguousarray(pixels)))
+    apply(SCHEDULE, ALGORITHM, pipeline)
+    found = np.asarray(pipeline.realize([width, height]))
+    bright = (pixels[0].astype(np.uint16) + pixels[1].astype(np.uint16) * 3) // 4
+    counts = np.stack([np.bincount(row, minlength=256) for row in bright])
+    seen = bright[:, :width]
+    assert (found == np.take_along_axis(counts, seen.astype(int), 1) + seen).all()
+
+
+def test_a_row_is_computed_once_for_the_histogram_and_nothing_is_kept_for_the_output(tmp_path):
+    text = lowered(
+        lambda: fresh_pipeline(ALGORITHM),
+        lambda p: apply(SCHEDULE, ALGORITHM, p, same_bytes=True),
+        tmp_path / "stmt",
+    )
+    produced = [line.strip() for line in text.splitlines() if "produce bright" in line]
+    assert produced == ["produce bright_clone_in_rows$0 {"]
+
+
+def test_bytes_keep_the_clones(tmp_path):
+    """What was applied and then serialised is the same pipeline when it is read again."""
+
+    def scheduled():
+        pipeline = fresh_pipeline(ALGORITHM)
+        apply(SCHEDULE, ALGORITHM, pipeline, same_bytes=True)
+        return pipeline
+
+    def reread():
+        return hl.deserialize_pipeline(bytes(hl.serialize_pipeline(scheduled())), {})
+
+    texts = [lowered(make, lambda p: None, tmp_path / "stmt") for make in (scheduled, reread)]
+    assert normalised(texts[0]) == normalised(texts[1])
+    read = import_pipeline(bytes(hl.serialize_pipeline(scheduled())))
+    assert read.producers["rows"] == ("bright_clone_in_rows$0",)
+
+
+def test_printed_python_tells_of_the_clone():
+    text = to_python(SCHEDULE, ALGORITHM)
+    assert "    bright_for_rows = bright.clone_in(rows)\n" in text
+    assert "# bright (for rows): computed at loop y of rows" in text
+    space = {}
+    exec(text, space)
+    pipeline, _ = equalised()
+    space["schedule"](pipeline)
+    assert bytes(hl.serialize_pipeline(pipeline))
+
+
+def test_reports_show_the_copy_and_its_group():
+    groups = (
+        GroupReport(("bright (for rows)", "rows"), "rows", 1),
+        GroupReport(("out",), "out"),
+    )
+    planned = PlannedSchedule(SCHEDULE, groups, 0.0)
+    report = schedule_report(ALGORITHM, planned, pipeline="equalised")
+    assert report.groups[0].funcs == ("bright (for rows)", "rows")
+    nodes = {node.name: node for node in report.dag.nodes}
+    assert (nodes["bright (for rows)"].group, nodes["bright (for rows)"].inlined) == (0, False)
+    assert (nodes["bright"].group, nodes["bright"].inlined) == (1, True)
+    assert ("bright (for rows)", "rows") in report.dag.edges
+    assert ("bright", "rows") not in report.dag.edges
+    assert "bright (for rows)" in {line.name for line in report.nest if line.kind == "produce"}
+    (knob,) = find_knobs([planned], ALGORITHM).knobs
+    assert (knob.kind, knob.planned) == ("vector", 16)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@QUIET
+@given(data=st.data(), width=st.integers(1, 40), height=st.integers(1, 30))
+def test_any_clones_under_any_schedule(name, data, width, height, tmp_path):
+    algorithm = ALGORITHMS[name]
+    clones = data.draw(some_clones(algorithm, most=2))
+    schedule = data.draw(schedules(algorithm, exact=True, clones=clones))
+    assert check(schedule, algorithm) == []
+    assert from_json(to_json(schedule), algorithm) == schedule
+    assert requirements(schedule, algorithm) == ()
+    space = {}
+    exec(to_python(schedule, algorithm), space)
+    live = lowered(
+        algorithm, lambda p: apply(schedule, algorithm, p, same_bytes=True), tmp_path / "stmt"
+    )
+    assert lowered(algorithm, space["schedule"], tmp_path / "stmt") == live
+    pipeline, _image = with_image(algorithm)
+    apply(schedule, algorithm, pipeline, same_bytes=True)
+    reference, _other = with_image(algorithm)
+    found = run(pipeline, algorithm, [width, height, 3])
+    for got, expected in zip(found, run(reference, algorithm, [width, height, 3]), strict=True):
+        np.testing.assert_array_equal(got, expected)
