@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.tuning import Settings, Tuner
+from tilewright.tuning.problems.standins import StandIn
 from tilewright.tuning.replay import Replay
 from tilewright.tuning.tune import FailedError
 
@@ -33,13 +34,14 @@ def budgets(tool: str) -> tuple[int, ...]:
     return (*BUDGETS, LONGEST) if tool.startswith(PLANNERS) else (LONGEST,)
 
 
-def ours(problem: Replay, seed: int, budget: int, settings: Settings | None = None) -> Run:
+def ours(
+    problem: Replay | StandIn, seed: int, budget: int, settings: Settings | None = None
+) -> Run:
     """A run of our tuner; past the last of BUDGETS it ends when PART of the best is reached."""
     tuner = Tuner(problem.space, seed=seed, settings=settings)
     asked: Run = []
-    target = problem.optimum / PART
     while len(asked) < budget:
-        if len(asked) >= BUDGETS[-1] and tuner.best is not None and tuner.best.value <= target:
+        if len(asked) >= BUDGETS[-1] and _arrived(problem, tuner):
             break
         suggestion = tuner.ask()
         if suggestion is None:
@@ -53,6 +55,12 @@ def ours(problem: Replay, seed: int, budget: int, settings: Settings | None = No
             tuner.tell(suggestion, value)
             asked.append(value)
     return asked
+
+
+def _arrived(problem: Replay | StandIn, tuner: Tuner) -> bool:
+    best = tuner.best
+    known = isinstance(problem, Replay) and best is not None
+    return known and best.value <= problem.optimum / PART
 
 
 class Store:
