@@ -94,13 +94,15 @@ class Estimator:
         data = table(X, names, self.levels)
         seconds = times(y, len(data))
         if len(data) < 2:
-            raise PredictionError(f"there are {len(data)} instances; measure at least 2")
+            raise PredictionError(
+                f"there {'is 1 instance' if len(data) else 'are no instances'}; measure at least 2"
+            )
         self._describe(names, data, seconds)
         self.calibration_: Calibration | None = None
         self.parameter_count_ = 0
         self.chosen_: dict[str, Any] = {}
         self._fit(data, seconds)
-        if self.calibration_ is None and self.folds > 1:
+        if self.calibration_ is None and self.folds > 1 and len(data) > 2:
             self._calibrate(data, seconds)
         return self
 
@@ -119,7 +121,9 @@ class Estimator:
             raise PredictionError(f"coverage is {coverage}; give a number between 0 and 1")
         data = self._table(X)
         if self.calibration_ is None:
-            raise PredictionError("the model has no intervals; fit it with folds=5")
+            raise PredictionError(
+                "the model has no intervals; fit it with folds=5 to 3 instances or more"
+            )
         centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
         return self.calibration_.interval(centre, coverage)
 

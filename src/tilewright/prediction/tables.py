@@ -26,12 +26,15 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
     elif isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
         names = tuple(data[0])
     else:
-        array = np.asarray(data)
-        if array.ndim != 2:
+        try:
+            shape = np.shape(data)
+        except ValueError:
+            raise PredictionError("the rows of X have different lengths") from None
+        if len(shape) != 2:
             raise PredictionError(
-                f"X has {array.ndim} dimensions; give a table of shape (instances, features)"
+                f"X has {len(shape)} dimensions; give a table of shape (instances, features)"
             )
-        names = tuple(f"x{i}" for i in range(array.shape[1]))
+        names = tuple(f"x{i}" for i in range(shape[1]))
     if len(set(names)) != len(names):
         raise PredictionError(f"feature names repeat: {', '.join(names)}; name each once")
     if not names:
@@ -86,7 +89,11 @@ def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]
         rows = data
     if levels:
         rows = _coded(rows, names, levels)
+    if isinstance(rows, np.ma.MaskedArray):
+        rows = rows.astype(float).filled(np.nan)
     try:
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "c":
+            raise TypeError("complex numbers")
         return np.asarray(rows, dtype=float)
     except (TypeError, ValueError) as error:
         raise PredictionError(

@@ -37,8 +37,8 @@ class PredictionReport:
         floor: the noise floor of the measurements, where it is known.
         parameters: fitted numbers of the model.
         features: name, unit, smallest and largest value of each feature in training.
-        chosen: what the model chose of its own accord, by name; lists of dictionaries under
-            ``tried`` are shown as a table with the cross-validated ``error``.
+        chosen: what the model chose of its own accord, by name; ``error`` is its cross-validated
+            error, and ``tried`` a list of dictionaries, shown as a table.
         dropped: rows of the data that were left out, with the reason.
         notes: remarks.
         results: benchmark results (the data of their JSON files) to be shown as tables.
@@ -267,12 +267,19 @@ def _intervals(report: PredictionReport) -> Html:
 
 def _configuration(report: PredictionReport) -> Html:
     tried = report.chosen.get("tried")
-    rows = [(name, _cell(value)) for name, value in report.chosen.items() if name != "tried"]
+    rows = [(name, _choice(name, v)) for name, v in report.chosen.items() if name != "tried"]
     parts = [html_table(Table((Column("choice"), Column("value", wrap=True)), tuple(rows)))]
     if isinstance(tried, Sequence) and tried and all(isinstance(t, Mapping) for t in tried):
         compared = html_table(rows_table(tried))
         parts.append(folded(f"All {len(tried)} configurations, by cross-validation", compared))
     return join(*parts)
+
+
+def _choice(name: str, value: Any) -> str:
+    """A chosen thing as text; errors are shares."""
+    if name.startswith("error") and isinstance(value, Mapping):
+        return ", ".join(f"{key} {units.percent(share)}" for key, share in value.items())
+    return units.percent(value) if name == "error" else _cell(value)
 
 
 def _ranges(report: PredictionReport) -> Html:

@@ -143,9 +143,9 @@ def report_of(
         ", ".join(f"{name} {value:g}" for name, value in zip(runs.names, row, strict=True))
         for row in runs.table.tolist()
     ]
-    chosen = {k: v for k, v in model.chosen_.items() if k not in ("length_scales",)}
+    chosen = dict(model.chosen_)
     if model.calibration_ is not None:
-        chosen = {"cross-validated error": model.calibration_.error, **chosen}
+        chosen = {**chosen, "error": model.calibration_.error}
     return PredictionReport(
         title=title,
         model=describe(model),
