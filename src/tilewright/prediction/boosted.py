@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from tilewright.prediction.errors import scikit_learn_for
 from tilewright.prediction.estimator import Estimator
 from tilewright.prediction.inputs import Inputs
 from tilewright.prediction.trees import Trees
@@ -32,7 +34,8 @@ class Boosted(Estimator):
     subsample: float = 0.7
 
     def _fit(self, data: Array, seconds: Array) -> None:
-        from sklearn.ensemble import GradientBoostingRegressor
+        with scikit_learn_for("Boosted"):
+            from sklearn.ensemble import GradientBoostingRegressor
 
         self.inputs_ = Inputs.fit(self._with_complexity(data))
         inputs = self.inputs_(self._with_complexity(data))
@@ -49,7 +52,8 @@ class Boosted(Estimator):
             init="zero",
             random_state=self.seed,
         )
-        boosting.fit(inputs, logs - design @ self.linear_)
+        # Where no column varies there is still a constant.
+        boosting.fit(inputs if len(self.inputs_) else design, logs - design @ self.linear_)
         self.trees_ = Trees.from_sklearn(list(boosting.estimators_[:, 0]), self.rate)
         self.parameter_count_ = len(self.trees_.value) + len(self.linear_)
         self.chosen_ = {"trees": self.trees, "nodes": len(self.trees_.value)}
@@ -86,8 +90,11 @@ class GaussianProcess(Estimator):
 
     def _fit(self, data: Array, seconds: Array) -> None:
         from scipy.linalg import cho_factor, cho_solve
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+        with scikit_learn_for("GaussianProcess"):
+            from sklearn.exceptions import ConvergenceWarning
+            from sklearn.gaussian_process import GaussianProcessRegressor
+            from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
         self.inputs_ = Inputs.fit(self._with_complexity(data))
         inputs = self.inputs_(self._with_complexity(data))
@@ -96,13 +103,21 @@ class GaussianProcess(Estimator):
         penalty = 1e-6 * np.eye(design.shape[1])
         self.linear_ = np.linalg.solve(design.T @ design + penalty, design.T @ logs)
         rest = logs - design @ self.linear_
+        if not len(self.inputs_):  # no column varies
+            self.signal_ = 0.0
+            self.lengths_, self.weights_ = np.zeros(0), np.zeros(0)
+            self.points_ = np.zeros((0, 0))
+            self.parameter_count_ = 1
+            return
         unit = float(rest.std()) or 1.0
         kernel = ConstantKernel(1.0, (1e-2, 1e3)) * Matern(
             np.full(inputs.shape[1], 2.0), (5e-2, 1e3), nu=2.5
         ) + WhiteKernel(1e-2, (1e-6, 1e1))
         regressor = GaussianProcessRegressor(kernel, random_state=self.seed)
         subset = np.random.default_rng(self.seed).permutation(len(inputs))[: self.largest]
-        regressor.fit(inputs[subset], rest[subset] / unit)
+        with warnings.catch_warnings():  # a length scale at its bound: an input that is of no use
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            regressor.fit(inputs[subset], rest[subset] / unit)
         found = regressor.kernel_
         signal = float(found.k1.k1.constant_value) * unit**2
         noise = float(found.k2.noise_level) * unit**2
@@ -141,8 +156,9 @@ class GaussianProcess(Estimator):
         self.linear_ = np.asarray(state["linear"], dtype=float)
         self.lengths_ = np.asarray(state["lengths"], dtype=float)
         self.signal_ = float(state["signal"])
-        self.points_ = np.asarray(state["points"], dtype=float)
         self.weights_ = np.asarray(state["weights"], dtype=float)
+        shape = len(self.weights_), len(self.lengths_)
+        self.points_ = np.asarray(state["points"], dtype=float).reshape(shape)
 
 
 def _matern(a: Array, b: Array) -> Array:

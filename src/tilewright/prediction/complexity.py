@@ -26,7 +26,7 @@ _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str, str]] = 
     ast.Div: (np.divide, "({} / {})", "({} / {})"),
     ast.FloorDiv: (np.floor_divide, "({} // {})", "floor({} / {})"),
     ast.Mod: (np.mod, "({0} % {1})", "({0} - {1} * floor({0} / {1}))"),
-    ast.Pow: (np.power, "({} ** {})", "pow({}, {})"),
+    ast.Pow: (np.power, "pow({}, {})", "pow({}, {})"),
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs,

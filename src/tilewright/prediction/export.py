@@ -83,7 +83,7 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
             *_features(model),
             '"""',
             "",
-            "from math import ceil, exp, fabs, floor, inf, log, log2, sqrt, tanh",
+            "from math import ceil, exp, fabs, floor, inf, log, log2, nan, pow, sqrt, tanh",
             *(["from struct import pack, unpack"] if body.tables else []),
             "",
             *body.tables,
@@ -95,6 +95,8 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
             f"        return {body.result}",
             "    except OverflowError:",
             "        return inf",
+            "    except (ValueError, ZeroDivisionError, TypeError):  # no number, as in C",
+            "        return nan",
             "",
             "",
             f"def {name}_outside({parameters}):",
@@ -190,8 +192,9 @@ def _arguments(model: Estimator) -> list[str]:
     found: list[str] = []
     for name in model.names_:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-        # Shorter names are those of the statements, C's keywords and functions of math.
-        if not re.match(r"[A-Za-z]", plain) or plain in _RESERVED or re.match(r"[zuht]\d+$", plain):
+        # Taken are names of the statements, C's keywords and macros, and functions of math.
+        taken = plain in _RESERVED or plain.endswith("_") or re.match(r"[zuht]\d+$", plain)
+        if taken or not re.match(r"[A-Za-z]", plain):
             plain = f"x_{plain}"
         while plain in found:
             plain += "_"
@@ -203,7 +206,8 @@ _RESERVED = set(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
     "union unsigned void volatile while ceil exp fabs floor inf log log2 sqrt tanh pow fmin fmax "
-    "abs min max pack unpack j0 j1 jn y0 y1 yn gamma main sum range zip total_ near_".split()
+    "abs min max pack unpack j0 j1 jn y0 y1 yn gamma main sum range zip nan NAN INFINITY HUGE "
+    "HUGE_VAL MAXFLOAT DOMAIN SING OVERFLOW UNDERFLOW PLOSS TLOSS M_E M_PI linux unix i386".split()
 ) | set(keyword.kwlist)
 
 
@@ -212,12 +216,13 @@ def _title(model: Estimator) -> str:
 
 
 def _features(model: Estimator) -> list[str]:
-    units = model.units or {}
-    return [
-        re.sub(r"[^\w .,;:%()/^-]", "_", f"{name} ({units.get(str(name), 'no unit')})")
-        + f": {low!r} to {high!r}"
-        for name, (low, high) in zip(model.names_, model.ranges_.T.tolist(), strict=True)
-    ]
+    units, levels = model.units or {}, model.levels or {}
+    lines = []
+    for name, (low, high) in zip(model.names_, model.ranges_.T.tolist(), strict=True):
+        words = ", ".join(f"{i} for {word}" for i, word in enumerate(levels.get(name, ())))
+        text = f"{name} ({units.get(name, 'no unit')}{'; ' + words if words else ''})"
+        lines.append(re.sub(r"[^\w .,;:%()/^-]", "_", text) + f": {low!r} to {high!r}")
+    return lines
 
 
 def _dot(weights: Iterable[float], values: Sequence[str], constant: float) -> str:
@@ -279,6 +284,8 @@ def _network(model: NN, body: _Body, columns: Sequence[str]) -> str:
 
 def _trees(trees: Trees, body: _Body, inputs: Sequence[str]) -> str:
     dialect = body.dialect
+    if not trees.depth:
+        return repr(float(trees.value[trees.roots].sum() + trees.offset))
     body.tables += [
         dialect.table("long", "roots_", trees.roots.tolist()),
         dialect.table("long", "feature_", trees.feature.tolist()),
@@ -293,6 +300,8 @@ def _trees(trees: Trees, body: _Body, inputs: Sequence[str]) -> str:
 
 def _process(model: GaussianProcess, body: _Body, columns: Sequence[str]) -> str:
     dialect, inputs = body.dialect, model.inputs_
+    if not len(inputs):
+        return f"exp({float(model.linear_[0])!r})"
     raw = _inputs(inputs, body, columns)
     scaled = [
         body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import (
     Array,
@@ -53,11 +54,13 @@ def from_callable(
         variants: other implementations by name, called like `function`.
 
     Raises:
-        PredictionError: a range that is empty or not of numbers, or no range at all.
+        PredictionError: a range that is empty or not of numbers, no range at all, or a
+            complexity that is not an expression of the features.
     """
     spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
     if not spaces:
         raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
+    Complexity(complexity, tuple(spaces))
     called = getattr(function, "__name__", "function").strip("<>")
 
     def draw(rng: np.random.Generator) -> Instance:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.errors import PredictionError, scikit_learn_for
 from tilewright.prediction.estimator import Estimator
 from tilewright.prediction.network import Network, count_parameters, train
 from tilewright.prediction.trees import Trees
@@ -170,10 +170,17 @@ class NLRC(Estimator):
     trees: int = 100
 
     def _fit(self, data: Array, seconds: Array) -> None:
-        from sklearn.ensemble import RandomForestRegressor
+        with scikit_learn_for("NLRC"):
+            from sklearn.ensemble import RandomForestRegressor
 
+        inputs = self._with_complexity(data)
+        if np.abs(inputs).max() > np.finfo(np.float32).max:
+            raise PredictionError(
+                "a feature or the complexity is too large for a forest, which compares in single "
+                "precision; give it in a larger unit"
+            )
         forest = RandomForestRegressor(n_estimators=self.trees, random_state=self.seed)
-        forest.fit(self._with_complexity(data), seconds)
+        forest.fit(inputs, seconds)
         self.trees_ = Trees.from_sklearn(list(forest.estimators_), 1 / self.trees)
         self.parameter_count_ = len(self.trees_.value)
         self.chosen_ = {"trees": self.trees, "nodes": self.parameter_count_}

@@ -169,6 +169,8 @@ class Selector:
         all_seconds = np.array(
             [modelled.model.predict(_with(modelled, queries, c)) for c in combinations]
         )
+        # What is no number is never the best.
+        all_seconds = np.where(np.isnan(all_seconds), np.inf, all_seconds)
         best = all_seconds.argmin(axis=0)
         seconds: Array = all_seconds[best, np.arange(all_seconds.shape[1])]
         return seconds, [combinations[i] for i in best]

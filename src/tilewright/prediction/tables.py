@@ -90,7 +90,7 @@ def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]
     if levels:
         rows = _coded(rows, names, levels)
     if isinstance(rows, np.ma.MaskedArray):
-        rows = rows.astype(float).filled(np.nan)
+        rows = np.ma.filled(rows.astype(float), np.nan)
     try:
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "c":
             raise TypeError("complex numbers")
@@ -131,13 +131,18 @@ def _of(row: Mapping[str, Any], name: str) -> Any:
 
 
 def times(y: Any, count: int) -> Array:
-    """Run times in seconds, shape (count,).
+    """Run times in seconds, shape (count,); NumPy's and pandas' durations are turned into them.
 
     Raises:
         PredictionError: another number of times, or times that are not positive and finite.
     """
     try:
-        seconds = np.asarray(y, dtype=float).reshape(-1)
+        given = np.asarray(y)
+        if given.dtype.kind == "c":
+            raise TypeError("these are complex")
+        if given.dtype.kind == "m":
+            given = given / np.timedelta64(1, "s")
+        seconds = np.asarray(given, dtype=float).reshape(-1)
     except (TypeError, ValueError) as error:
         raise PredictionError(f"times must be numbers of seconds: {error}") from None
     if len(seconds) != count:

@@ -51,7 +51,8 @@ class Trees:
     def __call__(self, data: Array) -> Array:
         """Sums of shape (n,) for inputs of shape (n, inputs)."""
         # scikit-learn compares in single precision, and so must we to reach the same leaves.
-        data = data.astype(np.float32)
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32)
         rows = np.arange(len(data))[:, None]
         node = np.broadcast_to(self.roots, (len(data), len(self.roots)))
         for _ in range(self.depth):

@@ -1,0 +1,200 @@
+"""What users hand in that is unusual: it works, or it is refused with its name."""
+
+import json
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from tilewright.prediction import (
+    LRC,
+    NLRC,
+    NN,
+    NNC,
+    Augmented,
+    Boosted,
+    C,
+    Estimator,
+    GaussianProcess,
+    PredictionError,
+    compile_single,
+    export_c,
+    export_python,
+)
+from tilewright.prediction.dispatch import single
+from tilewright.prediction.own import from_callable
+from tilewright.prediction.select import Selector
+
+SMALL = {
+    NN: {"epochs": 40, "restarts": 1},
+    NNC: {"epochs": 40, "restarts": 1},
+    NLRC: {"trees": 4},
+    Boosted: {"trees": 8},
+    GaussianProcess: {"folds": 2},
+}
+KINDS = (Augmented, Boosted, GaussianProcess, NN, NNC, C, LRC, NLRC)
+
+
+def sizes(count=16, columns=3):
+    table = np.random.default_rng(0).integers(1, 200, (count, columns)).astype(float)
+    return table, 1e-6 + 1e-9 * table.prod(axis=1)
+
+
+X, Y = sizes()
+CONSTANT = np.column_stack([X[:, :2], np.full(len(X), 4.0)])
+
+
+class Frame:
+    """The part of a data frame that matters, with columns in another order and one too many."""
+
+    def __init__(self, table):
+        self._columns = {"x2": table[:, 2], "spare": table[:, 0] * 0, "x1": table[:, 1]}
+        self._columns["x0"] = table[:, 0]
+        self.columns = list(self._columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("table", "seconds"),
+    [
+        (X.tolist(), Y.tolist()),
+        (X.astype(np.uint8), Y[:, None]),
+        (CONSTANT, Y),
+        (np.full((8, 3), 4.0), Y[:8]),
+        (X, np.full(len(X), 1e-3)),
+        (X - 100, Y),
+        (X[:3], Y[:3]),
+        (np.repeat(X[:2], 5, axis=0), np.repeat(Y[:2], 5)),
+        (X * 1e9, Y * 1e3),
+    ],
+    ids="lists bytes constant all_constant same_times negative three_rows repeated huge".split(),
+)
+def test_fit_predict_store_and_export(kind, table, seconds):
+    made = kind(complexity="x0*x1*x2", **SMALL.get(kind, {}))
+    model = clone(made).fit(table, seconds)
+    expected = model.predict(table)
+    assert np.isfinite(expected).all()
+    low, high = model.predict_interval(table)
+    assert (low <= high).all()
+    assert np.isfinite(low).all()
+    assert not model.outside(table).any()
+    stored = Estimator.from_dict(json.loads(json.dumps(model.to_dict(), allow_nan=False)))
+    assert np.allclose(stored.predict(table), expected, rtol=1e-12)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(table), expected)
+    one = compile_single(model)
+    rows = np.asarray(table, dtype=float).tolist()
+    assert np.allclose([one(*row) for row in rows], expected, rtol=1e-9, atol=0)
+    assert "double predict_seconds(double x0, double x1, double x2)" in export_c(model)
+
+
+@pytest.mark.parametrize(
+    ("table", "seconds", "said"),
+    [
+        (X[:0], Y[:0], "there are no instances"),
+        (X[:1], Y[:1], "there is 1 instance"),
+        (X[:, 0], Y, "X has 1 dimensions"),
+        ([[1, 2, 3], [1, 2]], [1, 2], "rows of X have different lengths"),
+        (X + 1j, Y, "complex"),
+        (np.ma.masked_greater(X, 150), Y, "is nan in row"),
+        ([[1, None, 2], [2, 3, 4]], [1, 2], "'x1' is nan in row 0"),
+        ([[1, "two", 2], [2, 3, 4]], [1, 2], "not a number"),
+        (X, Y + 1j, "complex"),
+        (X, -Y, "times are positive"),
+        (X, np.where(Y[3] == Y, np.nan, Y), "the time of row 3 is nan"),
+        (X, Y[:-1], "16 instances but 15 times"),
+    ],
+)
+def test_what_cannot_be_used_is_named(table, seconds, said):
+    with pytest.raises(PredictionError, match=said):
+        LRC(complexity="x0").fit(table, seconds)
+
+
+def test_two_rows_are_fitted_without_intervals():
+    model = LRC(complexity="x0").fit(X[:2], Y[:2])
+    assert np.allclose(model.predict(X[:2]), Y[:2])
+    with pytest.raises(PredictionError, match="no intervals"):
+        model.predict_interval(X[:2])
+
+
+def test_one_feature_and_a_frame():
+    one = Augmented().fit(X[:, :1], 1e-6 * X[:, 0])
+    assert one.predict([[50.0]])[0] == pytest.approx(5e-5, rel=1e-3)
+    model = LRC(features=("x0", "x1", "x2"), complexity="x0*x1*x2").fit(Frame(X), Y)
+    assert np.allclose(model.predict(X), Y)
+    with pytest.raises(PredictionError, match="no column x9"):
+        LRC(features=("x9",), complexity="x9").fit(Frame(X), Y)
+
+
+def test_durations_are_turned_into_seconds():
+    model = LRC(complexity="x0").fit(X[:3], np.array([1, 2, 3], dtype="timedelta64[ms]"))
+    assert model.target_range_ == (0.001, 0.003)
+
+
+def test_words_are_numbers_that_the_model_knows(tmp_path):
+    rows = [{"n": n, "how": how} for n in (10, 20, 40, 80) for how in ("plain", "tiled")]
+    seconds = [1e-6 * r["n"] * (3 if r["how"] == "tiled" else 1) for r in rows]
+    model = Augmented(levels={"how": ["plain", "tiled"]}, complexity="n").fit(rows, seconds)
+    model.save(tmp_path / "model.json")
+    stored = Estimator.load(tmp_path / "model.json")
+    assert np.allclose(stored.predict(rows), seconds, rtol=0.1)
+    assert np.array_equal(stored.predict({"n": [10], "how": ["tiled"]}), stored.predict([[10, 1]]))
+    assert "0 for plain, 1 for tiled" in export_python(stored)
+    with pytest.raises(PredictionError, match="'how' is 'fused' in row 0"):
+        stored.predict({"n": 10, "how": "fused"})
+
+
+def test_an_exported_model_answers_where_the_complexity_has_no_value():
+    model = LRC(features=("n", "m"), complexity="log(n) / m + m ** 0.5").fit(X[:, :2], Y)
+    one = compile_single(model)
+    assert one(100, 3) == pytest.approx(model.predict([[100, 3]])[0], rel=1e-9)
+    for query in ((100, 0), (0, 3), (100, -2)):
+        assert np.isnan(one(*query))
+    assert np.isnan(single(model)({"n": 0, "m": 1}))
+    with pytest.raises(PredictionError, match="in row 0"):
+        model.predict([[0, 3]])
+
+
+def test_names_that_mean_something_in_c_or_python():
+    names = ("linux", "NAN", "value_", "nan", "total_", "h0")
+    table, seconds = sizes(columns=len(names))
+    model = LRC(features=names, complexity="linux").fit(table, seconds)
+    assert compile_single(model)(*table[0]) == pytest.approx(model.predict(table[:1])[0])
+    header = export_c(model)
+    assert "double x_linux, double x_NAN, double x_value_, double x_nan, double x_total_" in header
+
+
+def test_what_is_no_number_is_never_chosen():
+    class Broken(LRC):
+        kind = "broken"
+
+        def _predict(self, data):
+            return np.full(len(data), np.nan)
+
+    models = {
+        "broken": Broken(complexity="x0").fit(X, Y),
+        "sound": LRC(complexity="x0", folds=0).fit(X, Y),
+    }
+    assert Selector(models).choose(X[:4]) == ["sound"] * 4
+
+
+def test_scikit_learn_is_named_where_it_is_needed(monkeypatch):
+    for name in ("sklearn.ensemble", "sklearn.gaussian_process", "sklearn.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for kind in (Boosted, GaussianProcess, NLRC):
+        with pytest.raises(PredictionError, match=r"tilewright\[prediction\]"):
+            kind(complexity="x0").fit(X, Y)
+
+
+def test_a_forest_refuses_what_single_precision_cannot_hold():
+    with pytest.raises(PredictionError, match="single precision"):
+        NLRC(complexity="x0", trees=2).fit(X * 1e300, Y)
+
+
+def test_an_own_kernels_complexity_is_checked_at_once():
+    with pytest.raises(PredictionError, match="'k' is unknown"):
+        from_callable(len, {"n": (1, 9)}, "n*k")
