@@ -68,6 +68,17 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
     return replace(base, funcs=tuple(funcs), copies=copies, original=base)
 
 
+def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
+    """The clones with which an algorithm was extended."""
+    base = algorithm.original or algorithm
+    places = dict(base.order)
+    places |= {copy.name: len(base.funcs) + i for i, copy in enumerate(algorithm.copies)}
+    return tuple(
+        Clone(places[copy.original], tuple(places[reader] for reader in copy.readers))
+        for copy in algorithm.copies
+    )
+
+
 def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCall, ...]:
     """The calls of ``clone_in`` that make the clones, in order.
 

@@ -12,6 +12,7 @@ import pytest
 
 from tilewright.halide.apply import apply
 from tilewright.halide.binding import bind, deserialize
+from tilewright.halide.clones import with_clones
 from tilewright.halide.cpu.scheduler import schedule_cpu
 from tilewright.halide.inputs import describe_inputs
 from tilewright.halide.legality import check
@@ -79,6 +80,40 @@ def transposing(width: int, height: int) -> hl.Func:
     return output
 
 
+def vertical(width: int, height: int) -> hl.Func:
+    """A stencil down the columns over an expression that does not inline for nothing."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    image.set_estimates([(0, width), (0, height)])
+    clamped = hl.BoundaryConditions.repeat_edge(image)
+    x, y = hl.vars("x y")
+    root, output = hl.Func("root"), hl.Func("output")
+    root[x, y] = hl.sqrt(hl.exp(clamped[x, y]) + hl.exp(-clamped[x, y]))
+    output[x, y] = root[x, y - 1] + root[x, y] * 2.0 + root[x, y + 1]
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
+def rows_counted(width: int, height: int) -> hl.Func:
+    """What a scatter counts, row by row, is read by the output too."""
+    image = hl.ImageParam(hl.UInt(8), 3, "image")
+    image.set_estimates([(0, width), (0, height), (0, 3)])
+    x, y, i = hl.vars("x y i")
+    r = hl.RDom([(0, width)], "r")
+    rows = hl.RDom([(0, height)], "rows")
+    level, counts, output = hl.Func("level"), hl.Func("counts"), hl.Func("output")
+    total = hl.Func("total")
+    red, green, blue = (hl.f32(image[x, y, c]) for c in range(3))
+    weighed = red * hl.f32(0.3) + green * hl.f32(0.59) + blue * hl.f32(0.11)
+    level[x, y] = hl.u8(hl.clamp(weighed, hl.f32(0.0), hl.f32(255.0)))
+    counts[i, y] = 0
+    counts[hl.i32(level[r.x, y]), y] += 1
+    total[i] = 0
+    total[i] += counts[i, rows.x]
+    output[x, y] = total[hl.i32(level[x, y])]
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
 def run(algorithm: Any, schedule: Schedule) -> list[np.ndarray]:
     inputs = describe_inputs(algorithm)
     live = deserialize(algorithm.serialized, inputs)
@@ -89,7 +124,9 @@ def run(algorithm: Any, schedule: Schedule) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [(128, 96), (67, 45)], ids=str)
-@pytest.mark.parametrize("build", [stencils, scan_and_histogram, transposing])
+@pytest.mark.parametrize(
+    "build", [stencils, scan_and_histogram, transposing, vertical, rows_counted]
+)
 def test_every_candidate_is_legal_and_right(build: Any, size: tuple[int, int]) -> None:
     algorithm = load(build(*size))
     expected = run(algorithm, naive_schedule(algorithm, "host"))
@@ -112,6 +149,41 @@ def test_the_same_pipeline_always_gets_the_same_schedule() -> None:
     first = schedule_cpu(load(stencils(512, 512)), MACHINE)[0].schedule
     again = schedule_cpu(load(stencils(512, 512)), MACHINE)[0].schedule
     assert first.funcs == again.funcs
+
+
+def test_a_stencil_down_the_columns_slides_block_by_block() -> None:
+    algorithm = load(vertical(1536, 2560))
+    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
+    output, root = by_name["output"], by_name["root"]
+    assert root.store.kind == root.compute.kind == "at"
+    loops = [loop.name for loop in output.stages[0].loops]  # innermost first
+    # Computed right outside the vector, stored outside the rows.
+    assert loops.index(root.compute.loop) == 1
+    assert loops.index(root.store.loop) > loops.index(root.compute.loop) + 1
+
+
+def test_a_transposition_reads_the_lines_of_a_vector_whole() -> None:
+    algorithm = load(transposing(1536, 2560))
+    candidates = schedule_cpu(algorithm, MACHINE, k=9)
+    plain = [p.schedule for p in candidates if all(not f.storage_order for f in p.schedule.funcs)]
+    output = max(plain[0].funcs, key=lambda f: f.func)
+    loops = [loop.name for loop in output.stages[0].loops]
+    assert loops[0].startswith("v0")
+    assert loops[1].startswith("v1")
+
+
+def test_what_a_scatter_reads_may_be_a_copy_computed_in_its_rows() -> None:
+    algorithm = load(rows_counted(1536, 2560))
+    with_copies = [p.schedule for p in schedule_cpu(algorithm, MACHINE, k=9) if p.schedule.clones]
+    assert with_copies
+    schedule = with_copies[0]
+    extended = with_clones(algorithm, schedule.clones)
+    (copy,) = extended.copies
+    assert copy.readers[0].startswith("counts")
+    by_name = {extended.funcs[f.func].name: f for f in schedule.funcs}
+    assert by_name[copy.name].compute.kind == "at"
+    assert extended.funcs[by_name[copy.name].compute.func].name == copy.readers[0]
 
 
 def test_a_reduction_is_computed_in_its_readers_innermost_block() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.halide.algorithm import Func
 from tilewright.halide.bounds import Box, Interval
 from tilewright.halide.cpu.cost import CpuCosts
-from tilewright.halide.cpu.kernel import Block, scans
+from tilewright.halide.cpu.kernel import Block, scans, value_bytes
 from tilewright.halide.grouping import Group
 from tilewright.halide.known import known_values
 from tilewright.halide.schedule import (
@@ -32,12 +32,14 @@ class Tiling:
 
     `sizes` gives the tile in each dimension (at least the extent: not tiled), `order` the
     tile loops from innermost to outermost, `sliding` the dimension along which members are
-    computed row by row, if any.
+    computed row by row, if any. With `deep`, they are computed for one block of the row at a
+    time, right before it is used.
     """
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
     sliding: int | None = None
+    deep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ def stage_nest(
         sequence.remove(tiling.sliding)
         sequence.append(tiling.sliding)
     within_tile = [ScheduledLoop(inner[d]) for d in sequence]
+    beside = costs.companion(func.name, index)
+    if beside in inner and (tiling is None or tiling.sliding != beside):
+        within_tile = _transposing(costs, func, beside, sizes[beside], within_tile, splits, tail)
     if scans(summary) or summary.scatter:
         # Running along the contiguous dimension inside a scan keeps its lines in cache.
         inside = zip(sequence, within_tile, strict=True)
@@ -173,6 +178,30 @@ def stage_nest(
     return _Nest(
         StageSchedule(tuple(splits), tuple(body)), tile_level, row_level, block_level or tile_level
     )
+
+
+def _transposing(
+    costs: CpuCosts,
+    func: Func,
+    beside: int,
+    size: int,
+    loops: list[ScheduledLoop],
+    splits: list[Split | Fuse],
+    tail: Tail,
+) -> list[ScheduledLoop]:
+    """The loops within a tile, with the one of dimension `beside` moved next to the vectors.
+
+    A long one is cut, so that the lines that its part of each row touches stay in cache.
+    """
+    name = next(loop.name for loop in loops if loop.name.startswith(f"v{beside}"))
+    rest = [loop for loop in loops if loop.name != name]
+    part = int(costs.companion_bytes) // value_bytes(func.types)
+    if size <= part:
+        return [ScheduledLoop(name), *rest]
+    place = [loop.name for loop in loops].index(name)
+    splits.append(Split(name, f"{name}o", f"{name}c", part, tail))
+    rest.insert(place, ScheduledLoop(f"{name}o"))
+    return [ScheduledLoop(f"{name}c"), *rest]
 
 
 def _parallelise(
@@ -249,6 +278,10 @@ def group_schedules(
         first = box[tiling.sliding].lo
         row = list(box)
         row[tiling.sliding] = Interval(first, first)
+        block = costs.block(output.name, 0)
+        if tiling.deep and block.vector is not None:
+            left = box[block.vector].lo
+            row[block.vector] = Interval(left, left + block.width - 1.0)
         rows, _ = costs.member_boxes(group, tuple(row))
         row[tiling.sliding] = Interval(first, first + 1.0)
         pairs, _ = costs.member_boxes(group, tuple(row))
@@ -273,7 +306,8 @@ def group_schedules(
                 for d in range(len(func.args))
             ]
         else:
-            compute = at(last.row_level if tiling.sliding is not None else last.tile_level)
+            innermost = last.block_level if tiling.deep else last.row_level
+            compute = at(innermost if tiling.sliding is not None else last.tile_level)
             keeps = tiling.sliding is None or name in slides
             levels[name] = (at(last.tile_level) if keeps else compute, compute)
             extents = [_whole(i) for i in rows[name]]

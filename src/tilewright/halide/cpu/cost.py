@@ -20,7 +20,14 @@ import numpy.typing as npt
 from tilewright.halide.algorithm import Variable
 from tilewright.halide.analysis import Analysis
 from tilewright.halide.bounds import Bound, Box, Interval, stage_env, union_boxes
-from tilewright.halide.cpu.kernel import Block, best_block, block_cycles, crossings, value_bytes
+from tilewright.halide.cpu.kernel import (
+    Block,
+    best_block,
+    block_cycles,
+    companion,
+    crossings,
+    value_bytes,
+)
 from tilewright.halide.cpu.model import CpuModel
 from tilewright.halide.grouping import Group
 
@@ -144,6 +151,21 @@ class CpuCosts:
             self._cycles[key] = known
         return known
 
+    @property
+    def companion_bytes(self) -> float:
+        """Bytes of each row that a transposing stage reads before it goes to other rows."""
+        return min(256.0, self.model.l1_bytes / 64.0)
+
+    def companion(self, name: str, index: int) -> int | None:
+        """The dimension that a stage runs along next to its vectors, if it transposes."""
+        block = self.block(name, index)
+        if block.vector is None or name in self.nested or name in self.nested.values():
+            return None
+        summary = self.analysis.summaries(name)[index]
+        if any(loop.kind != "pure" for loop in summary.loops):
+            return None
+        return companion(summary, self.pure_loops(name, index), block.vector, self.innermost)
+
     def stage_cycles(
         self,
         name: str,
@@ -172,6 +194,9 @@ class CpuCosts:
             # Every lane touches a line of its own, and a long row of them outgrows the first
             # cache; in a large buffer the lines also lie in as many pages.
             lines_bytes = extents[vector or ""] * 64.0
+            beside = self.companion(name, index)
+            if beside is not None:
+                lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)
             wait = 3.0 * (lines_bytes > 0.5 * self.model.l1_bytes)
             if callee not in members:
                 wait = wait + 8.0 * (lines_bytes > 0.1 * self.model.l2_bytes)
@@ -199,13 +224,18 @@ class CpuCosts:
         return inside, outside
 
     def costs(
-        self, group: Group, tiles: Array, order: Sequence[int], sliding: int | None = None
+        self,
+        group: Group,
+        tiles: Array,
+        order: Sequence[int],
+        sliding: int | None = None,
+        deep: bool = False,
     ) -> GroupCosts:
         """Cycles of `group` for tile sizes `tiles` of shape (N, dimensions of the output).
 
         `order` lists the output's dimensions from the innermost tile loop to the outermost.
         With `sliding`, members are computed along that dimension one output row at a time
-        and keep only the rows still needed.
+        and keep only the rows still needed; with `deep`, one block of the row at a time.
         """
         model, analysis = self.model, self.analysis
         output = group.output
@@ -248,14 +278,18 @@ class CpuCosts:
         own = value_bytes(analysis.view.by_name[output].types)
         out_tile = tiles.prod(axis=1) * own
         overhead = np.full(len(tiles), model.tile_cycles) + heap
-        if sliding is not None:
-            overhead = overhead + tiles[:, sliding] * model.tile_cycles * (len(group.members) - 1)
+        if deep:
+            block = self.block(output, 0)
+            blocks = tiles.prod(axis=1) / block.points
+            overhead = overhead + blocks * model.block_cycles * (len(group.members) - 1)
+        elif sliding is not None:
+            overhead = overhead + tiles[:, sliding] * model.pass_cycles * (len(group.members) - 1)
         elif len(group.members) > 1:
             overhead = overhead + model.tile_cycles * (len(group.members) - 1)
 
         # Members that outgrow a cache are written and read through the next one.
         l2 = np.where(held > model.l1_bytes, moved, 0.0)
-        l3 = np.where(held > model.l2_bytes, moved, 0.0)
+        l3 = np.where(held > 0.4 * model.l2_bytes, moved, 0.0)
         memory = np.where(held > 0.7 * model.l3_bytes / model.cores, moved, 0.0)
         l2, l3, memory = l2 * n_tiles, l3 * n_tiles, memory * n_tiles
         swept_boxes = [_rows_of(outside_all, step * n, n) for step in range(sweeps)]

@@ -194,6 +194,9 @@ def block_cycles(
         spilled = max(0.0, held + 2.0 * block.vectors - (model.registers - 4))
         # One dependent operation a step: short blocks wait for the one before.
         cycles = max(cycles, 4.0) + 2.0 * spilled
+    elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
+        # What was just stored may be what is loaded next.
+        cycles = max(cycles, 8.0)
     return cycles + stores + (1.5 if reductions else 0.4)
 
 
@@ -214,6 +217,13 @@ def accumulates(summary: StageSummary) -> bool:
     )
 
 
+def _shared(summary: StageSummary, vector: str, row: str) -> bool:
+    """Whether rows have work or data of the vector loop in common."""
+    return any(vector in op.loops and row not in op.loops for op in summary.ops) or any(
+        vector in load.strides and row not in load.strides for load in summary.loads
+    )
+
+
 def best_block(
     summary: StageSummary,
     loops: Mapping[int, str],
@@ -230,6 +240,11 @@ def best_block(
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
     blocks = [SCALAR]
+    if summary.scatter and reducing:
+        # Points of several rows in turn: each row's chain of updates hides the others'.
+        blocks += [
+            Block(row=row, rows=rows) for row in loops for rows in (2, 4) if rows <= extents[row]
+        ]
     for d in () if summary.scatter else loops:
         for width in (lanes, lanes // 2):
             if extents[d] < max(2, width // 2):
@@ -243,7 +258,9 @@ def best_block(
                     blocks += [
                         Block(d, width, vectors, row, int(extents[row]))
                         for row in loops
-                        if row != d and 1 < extents[row] <= SHORT
+                        if row != d
+                        and 1 < extents[row] <= SHORT
+                        and _shared(summary, loops[d], loops[row])
                     ]
                 if accumulating:
                     blocks += [
@@ -280,6 +297,25 @@ def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -
         if not load.indirect and (steps is None or _across(load, steps, innermost)):
             found.append(load.callee)
     return tuple(found)
+
+
+def companion(
+    summary: StageSummary, loops: Mapping[int, str], vector: int, innermost: Innermost
+) -> int | None:
+    """The dimension along which the rows that vectors cross are contiguous in memory.
+
+    Running along it next to the vector loop reads the lines of one vector whole before they
+    are left (a transposition in small tiles). None where nothing is crossed.
+    """
+    crossed = crossings(summary, loops.get(vector), innermost)
+    for d, loop in loops.items():
+        if d == vector:
+            continue
+        for load in summary.loads:
+            steps = load.strides.get(loop)
+            if load.callee in crossed and steps and abs(steps[innermost(load.callee)]) == 1:
+                return d
+    return None
 
 
 def value_bytes(types: tuple[Type, ...]) -> int:

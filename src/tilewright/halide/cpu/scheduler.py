@@ -11,7 +11,8 @@ import numpy as np
 
 from tilewright.halide.algorithm import Algorithm, Variable
 from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.bounds import Box, touched
+from tilewright.halide.bounds import Box, Interval, touched
+from tilewright.halide.clones import clones_of, with_clones
 from tilewright.halide.cpu.assemble import Tiling, group_schedules
 from tilewright.halide.cpu.cost import Array, CpuCosts
 from tilewright.halide.cpu.kernel import accumulates, value_bytes
@@ -19,7 +20,7 @@ from tilewright.halide.cpu.model import CpuModel, model_of, weighted
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.schedule import INLINE, FuncSchedule, Schedule
+from tilewright.halide.schedule import INLINE, Clone, FuncSchedule, Schedule
 from tilewright.machines.cpu import CpuMachine
 
 LARGEST_EXPRESSION = 1500
@@ -212,7 +213,7 @@ class Planner:
         output = view.by_name[group.output]
         guests = {g for g in group.members if costs.nested.get(g) == group.output}
         fused = len(group.members) - 1 - len(guests) > 0
-        if fused and (len(output.stages) > 1 or output.fixed or not self.policy.fuse):
+        if fused and (output.fixed or not self.policy.fuse or not _hosts(costs, group)):
             return IMPOSSIBLE
         region = costs.analysis.regions.get(group.output)
         if region is None:
@@ -236,15 +237,18 @@ class Planner:
         if guests and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
-        options: list[tuple[tuple[int, ...], int | None]] = [(o, None) for o in orders]
-        slide = fused and self.policy.slide
+        options: list[tuple[tuple[int, ...], int | None, bool]]
+        options = [(o, None, False) for o in orders]
+        slide = fused and self.policy.slide and len(output.stages) == 1
         if slide and (self.policy.unprotected or _inputs_protected(costs, group)):
             sliding_dims = slidable(costs, group)
             if sliding_dims and self.policy.always_slide:
                 options = []
-            options += [(orders[0], d) for d in sliding_dims]
-        for order, sliding in options:
-            found = costs.costs(group, tiles, order, sliding)
+            deep = blockwise(costs, group)
+            options += [(orders[0], d, False) for d in sliding_dims]
+            options += [(orders[0], d, True) for d in sliding_dims if deep]
+        for order, sliding, deep in options:
+            found = costs.costs(group, tiles, order, sliding, deep)
             self.tilings += len(tiles)
             cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
             if sliding is not None:
@@ -254,7 +258,7 @@ class Planner:
                 sizes = tuple(int(t) for t in tiles[i])
                 best = CpuPlan(
                     float(cycles[i]),
-                    Tiling(sizes, order, sliding),
+                    Tiling(sizes, order, sliding, deep),
                     float(found.compute[i]),
                     float(found.l2[i] + found.l3[i] + found.memory[i]),
                     float(found.overhead[i]),
@@ -264,6 +268,21 @@ class Planner:
                     found.fault,
                 )
         return best
+
+
+def _hosts(costs: CpuCosts, group: Group) -> bool:
+    """Whether the group's output can have members in its tiles.
+
+    They are computed in the loops of one stage: the only one, or the last where that scatters
+    and no other reads them.
+    """
+    stages = costs.analysis.summaries(group.output)
+    if len(stages) == 1:
+        return True
+    members = set(group.members) - {group.output}
+    if not stages[-1].scatter or members & set(costs.nested):
+        return False
+    return not any(a.callee in members for s in stages[:-1] for a in s.accesses)
 
 
 def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
@@ -332,6 +351,28 @@ def slidable(costs: CpuCosts, group: Group) -> tuple[int, ...]:
             found.append(d)
             break
     return tuple(found)
+
+
+def blockwise(costs: CpuCosts, group: Group) -> bool:
+    """Whether a block of the output's vectors needs as wide a block of every member, no more.
+
+    Members can then be computed block by block along a row without redundant work.
+    """
+    block = costs.block(group.output, 0)
+    if block.vector is None or block.row is not None or costs.innermost(group.output) != 0:
+        return False
+    region = costs.analysis.regions[group.output]
+    box = [Interval(i.lo, i.lo) for i in region]
+    low = box[block.vector].lo
+    box[block.vector] = Interval(low, low + block.width - 1.0)
+    inside, _ = costs.member_boxes(group, tuple(box))
+    if costs.nested or any(name not in inside for name in group.members):
+        return False
+    return all(
+        sum(float(np.max(i.extent)) == block.width for i in inside[name]) == 1
+        and float(np.max(inside[name][0].extent)) == block.width
+        for name in group.members
+    )
 
 
 def _inputs_protected(costs: CpuCosts, group: Group) -> bool:
@@ -537,7 +578,8 @@ def schedule_with(
         funcs += group_schedules(costs, group, plan.tiling, machine.cores)
     funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
     funcs.sort(key=lambda f: f.func)
-    return Schedule(algorithm.digest, "host", tuple(funcs)), grouping, costs
+    clones = clones_of(algorithm)
+    return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones), grouping, costs
 
 
 POLICIES = (
@@ -573,22 +615,51 @@ def schedule_cpu(
     if scalars is None:
         scalars = algorithm.symbols
     found: dict[Schedule, PlannedSchedule] = {}
+    chosen = algorithm
 
     def search(policy: Policy) -> CpuCosts:
-        schedule, grouping, costs = schedule_with(algorithm, machine, boxes, scalars, policy)
+        schedule, grouping, costs = schedule_with(chosen, machine, boxes, scalars, policy)
         if schedule not in found:
             found[schedule] = _planned(schedule, grouping, costs)
         return costs
 
-    if _gathers(search(POLICIES[0])):
+    first = search(POLICIES[0])
+    if _gathers(first):
         search(Policy(transposed=True))
+    chosen = with_clones(algorithm, worth_cloning(first))
+    if chosen is not algorithm:
+        search(POLICIES[0])
     best = sorted(found.values(), key=lambda planned: planned.cost)
+    chosen = with_clones(algorithm, best[0].schedule.clones)
     for policy in POLICIES[1:]:
         if len(found) >= k:
             break
         search(policy)
     rest = [planned for planned in found.values() if planned not in best]
     return [*best, *rest][:k]
+
+
+def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
+    """Copies of Funcs for the scattering stages that read them, among other readers.
+
+    A stage that scatters is not vectorised. A copy can be, in a row of its own that is computed
+    just before, while the other readers go on computing the Func where they need it.
+    """
+    view = costs.analysis.view
+    base = view.algorithm
+    clones = []
+    for func in base.funcs:
+        name = func.name
+        readers = [f for f in base.funcs if name in base.producers[f.name]]
+        if len(readers) < 2 or not func.args or not func.pure or func.fixed or func.scheduled:
+            continue
+        for reader in readers:
+            if reader.name in view.inlined or reader.fixed:
+                continue
+            stages = costs.analysis.summaries(reader.name)
+            if len(stages) > 1 and stages[-1].scatter:
+                clones.append(Clone(base.order[name], (base.order[reader.name],)))
+    return tuple(sorted(clones, key=lambda clone: (clone.func, clone.readers)))
 
 
 def _gathers(costs: CpuCosts) -> bool:
