@@ -127,6 +127,8 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
         ("m,n,time\n1,2,3\n2,3,4\n", ["--model", "nnc"], "give --complexity"),
         ("m,n,time\n1,2,3\n2,3,4\n", ["--model", "c", "--work", "m"], "no use for --work"),
         ("m,n,time\n1,2,3\n", ["-o", "nowhere/model.json"], "there is no folder nowhere"),
+        ("m;n;time\n1,5;2;3\n2,5;2;4\n", [], "commas in its numbers (1,5)"),
+        ("id,time\n" + "".join(f"r{i},1\n" for i in range(30)), [], "30 different words"),
         ("", [], "a line of headings"),
     ],
 )
@@ -138,6 +140,15 @@ def test_what_cannot_be_fitted_is_named(tmp_path, monkeypatch, capsys, text, opt
     assert said in error
     assert not out
     assert "Traceback" not in error
+
+
+def test_the_description_of_the_runs_is_not_overwritten(tmp_path, capsys):
+    runs = write_runs(tmp_path / "runs.csv")
+    (tmp_path / "runs.json").write_text('{"complexity": "m*n"}')
+    code, _, error = run(capsys, "fit", runs, "-q", "-o", tmp_path / "runs.json")
+    assert code == 2
+    assert "runs_model.json" in error
+    assert json.loads((tmp_path / "runs.json").read_text()) == {"complexity": "m*n"}
 
 
 def test_evaluate_compares_and_keeps_every_run(folder, tmp_path, capsys):

@@ -23,6 +23,8 @@ TIME, RETIME = "time_s", "retime_s"
 # What a column of run times may be called where nobody says.
 _TIMES = "time_s time seconds runtime run_time duration elapsed time_ms time_us time_ns".split()
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
+_COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d*)?|[-+]?\d{1,3}(\.\d{3})*,\d+")
+_MOST_WORDS = 20  # of a column, or as many as half of the rows
 _HEADING = re.compile(r"(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]\s*")
 # Units in which times are written, in seconds.
 _SECONDS = {
@@ -129,7 +131,7 @@ def read_csv(
         target = next((lower[name] for name in _TIMES if name in lower), TIME)
     time_at = column(target, "the run time (choose it with --target)")
     again_at = known.get(retime) if retime is not None and retime != target else None
-    sidecar = _sidecar(source)
+    sidecar = sidecar_of(source)
     if features is None and isinstance(sidecar.get("features"), dict):
         features = [name for name in sidecar["features"] if name in known]
     if features is None:
@@ -313,7 +315,13 @@ def _meant(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _sidecar(source: Path) -> dict[str, Any]:
+def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the JSON file beside a CSV file says about it; empty where there is none.
+
+    Raises:
+        PredictionError: the file is there, but is not JSON.
+    """
+    source = Path(runs)
     path = source.with_suffix(".json")
     if path == source or not path.is_file():
         return {}
@@ -392,7 +400,18 @@ def _codes(
                 f"{source}: the column {name!r} has both numbers ({number}) and words ({word}); "
                 "mend the cell, or leave the column out with --features"
             )
+        if all(_COMMA.fullmatch(cell) for cell in present):
+            raise PredictionError(
+                f"{source}: the column {name!r} has commas in its numbers ({present[0]}); "
+                "write 1.5 and 1000"
+            )
     words = given or list(dict.fromkeys(present))
+    if not given and len(words) > max(_MOST_WORDS, len(present) // 2):
+        raise PredictionError(
+            f"{source}: the column {name!r} has {len(words)} different words ({words[0]}, "
+            f"{words[1]}, ...), from which nothing can be learnt; leave it out with --features, "
+            "or write numbers"
+        )
     place = {word: float(i) for i, word in enumerate(words)}
     unknown = next((cell for cell in present if cell not in place), None)
     if unknown is not None:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.writable(args.output)
     arguments.writable(args.report)
+    _spare_the_description(args)
     from tilewright.cli.output import print_table, write_file
     from tilewright.cli.progress import show_progress
     from tilewright.prediction.runs import read_csv
@@ -132,6 +134,20 @@ def run(args: argparse.Namespace) -> int:
         if not args.output:
             print("\nThe model was not kept: give -o MODEL.json to write it.")
     return 0
+
+
+def _spare_the_description(args: argparse.Namespace) -> None:
+    """Refuse to write the model over the description of the runs, which lies beside them."""
+    from tilewright.prediction.runs import sidecar_of
+
+    if args.output in (None, "-"):
+        return
+    beside = Path(args.runs).with_suffix(".json")
+    if Path(args.output).resolve() == beside.resolve() and sidecar_of(args.runs):
+        raise TilewrightError(
+            f"{args.output} describes {args.runs}: give the model another name, such as "
+            f"{beside.stem}_model.json"
+        )
 
 
 def _model(args: argparse.Namespace, runs: Runs) -> Estimator:

@@ -1,0 +1,107 @@
+"""Candidates by predicted time, and the best of them measured."""
+
+import numpy as np
+import pytest
+
+from tilewright.measure import Measurement
+from tilewright.prediction import LRC, Augmented, PredictionError
+from tilewright.prediction.kernels import schedules
+from tilewright.prediction.kernels.registry import Kernel, Variant
+from tilewright.prediction.ranking import (
+    rank,
+    rank_schedules,
+    verify_schedules,
+    verify_variants,
+)
+from tilewright.prediction.select import Choice
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The fewer the factor s, the slower; runs of sizes 64 to 256."""
+    rng = np.random.default_rng(0)
+    n = rng.choice([64.0, 128.0, 256.0], 60)
+    s = rng.choice([2.0, 4.0, 8.0, 16.0], 60)
+    return Augmented(features=("n", "s")).fit(np.stack([n, s], axis=1), 1e-9 * n**2 / s)
+
+
+@pytest.fixture(scope="module")
+def family():
+    def draw(rng, n):
+        return {"n": n, "s": int(2 ** rng.integers(1, 5)), "spare": int(rng.integers(0, 100))}
+
+    features = {"n": "pixels", "s": "1", "spare": "1"}
+    return schedules.Family("thing", features, "n**2", (64,), None, None, draw)
+
+
+def test_candidates_come_in_the_order_of_their_predicted_times(model):
+    rows = [{"n": 64, "s": 2}, {"n": 64, "s": 16}, {"n": 4096, "s": 16}, {"n": 64, "s": 8}]
+    found = rank(model, rows)
+    assert [r.index for r in found] == [1, 3, 0, 2]
+    assert [r.seconds for r in found] == sorted(model.predict(rows).tolist())
+    assert all(r.low <= r.seconds * (1 + 1e-9) and r.seconds <= r.high * (1 + 1e-9) for r in found)
+    assert [r.outside for r in found] == [False, False, False, True]
+    assert [r.index for r in rank(model, rows, most=2)] == [1, 3]
+    assert rank(model, np.zeros((0, 2))) == []
+    plain = LRC(features=("n", "s"), complexity="n", folds=0).fit([[1, 2], [3, 4]], [1, 2])
+    assert rank(plain, rows)[0].low is None
+
+
+def test_schedules_keep_the_factors_that_the_model_does_not_use(model, family):
+    found = rank_schedules(model, family, 64, count=50, seed=3)
+    assert len(found) == 50
+    assert found[0].features["s"] == 16
+    assert set(found[0].features) == {"n", "s", "spare"}
+    assert len({tuple(r.features.values()) for r in found}) == 50
+    other = LRC(features=("n", "z"), complexity="n", folds=0).fit([[1, 2], [3, 4]], [1, 2])
+    with pytest.raises(PredictionError, match="'z' is none of thing"):
+        rank_schedules(other, family, 64)
+
+
+def test_verified_schedules_come_by_measured_time_and_failures_last(model, family, monkeypatch):
+    ranked = rank_schedules(model, family, 64, count=4)
+    outcomes = [
+        Measurement("ok", (3.0,), (3.0,), 1),
+        Measurement("build_failed", message="no"),
+        Measurement("ok", (1.0,), (1.0,), 1),
+        Measurement("ok", (2.0,), (2.0,), 1),
+    ]
+
+    def measure(family, size, candidates, records=None):
+        for factors, outcome in zip(candidates, outcomes, strict=True):
+            yield schedules.Tried(factors, outcome)
+
+    monkeypatch.setattr(schedules, "measure_candidates", measure)
+    told = []
+    found = verify_schedules(family, 64, ranked, on_progress=lambda *step: told.append(step))
+    assert [r.measured for r in found] == [1.0, 2.0, 3.0, None]
+    assert [r.index for r in found] == [ranked[i].index for i in (2, 3, 0, 1)]
+    assert told[-1] == (4, 4)
+
+
+def test_variants_are_measured_on_operands_made_for_the_query():
+    made = []
+
+    def make(instance, rng):
+        made.append(instance)
+        return {"a": np.ones(instance["n"])}
+
+    kernel = Kernel(
+        "thing",
+        {"n": "1"},
+        "n",
+        lambda rng: {"n": 1},
+        make,
+        lambda operands: operands["a"] * 2,
+        lambda operands: {"n": len(operands["a"])},
+        {
+            "right": Variant("right", lambda operands, _: lambda: operands["a"] * 2),
+            "wrong": Variant("wrong", lambda operands, _: lambda: operands["a"] * 3),
+        },
+    )
+    choices = [Choice("wrong", {}, 1e-6), Choice("right", {}, 2e-6)]
+    found = verify_variants(kernel, {"n": 5.0}, choices)
+    assert [m.status for _, m in found] == ["wrong_answer", "ok"]
+    assert made == [{"n": 5}] * 2
+    with pytest.raises(PredictionError, match="gives no 'n'"):
+        verify_variants(kernel, {"m": 5.0}, choices)
