@@ -129,7 +129,29 @@ def other(a):
     return "other"
 
 
+def test_a_method_is_dispatched_with_its_object(models):
+    def constant(self, a):
+        return "constant", self.scale
+
+    class Numbers:
+        scale = 2
+
+        @dispatch({"constant": constant}, models, lambda self, a: length(a))
+        def linear(self, a):
+            return "linear", self.scale
+
+    assert [Numbers().linear(np.zeros(n)) for n in (10, 500)] == [("linear", 2), ("constant", 2)]
+
+
+def test_lists_are_told_apart_by_their_length(models):
+    routes = {"linear": lambda a: "linear", "constant": lambda a: "constant"}
+    call = Dispatcher(routes, by_models(models, lambda a: {"n": len(a)}))
+    assert [call([0.0] * n) for n in (10, 500, 10)] == ["linear", "constant", "linear"]
+
+
 def test_errors_name_what_is_there(models):
+    with pytest.raises(PredictionError, match="describe gives no 'n', a feature of the models"):
+        by_models(models, lambda a: {"length": 3})(1)
     with pytest.raises(PredictionError, match="at least one"):
         Dispatcher({}, lambda: None)
     with pytest.raises(PredictionError, match="'c' is no route; there are linear, constant"):
@@ -278,3 +300,6 @@ def test_signatures_tell_apart_what_matters():
     assert signature((sparse,)) != signature((csr_array(a),))
     assert signature((sparse,)) != signature((sparse.tocsc(),))
     assert len({signature((object(),)), signature((object(),))}) == 1
+    assert signature(([1, 2],)) == signature(([3, 4],)) != signature(([1, 2, 3],))
+    assert signature((np.float64(1),)) != signature((np.float64(2),))
+    hash(signature(({}, {1}, range(3), np.ma.ones(2), b"x", 1j, slice(2))))

@@ -12,6 +12,7 @@ import math
 import statistics
 import threading
 import time
+import types
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,10 @@ class Dispatcher:
         self._learn(entry, route, time.perf_counter() - began)
         return result
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: the object is the first argument."""
+        return self if instance is None else types.MethodType(self, instance)
+
     def decision(self, *args: Any, **kwargs: Any) -> Decision:
         """Where a call with these arguments goes, and why; nothing is run."""
         own = self._own_key
@@ -219,7 +224,12 @@ def by_models(
 
     def forecast(*args: Any, **kwargs: Any) -> Forecast:
         query = describe(*args, **kwargs)
-        return Forecast(query, tuple([f(query) for f in singles]), outside(query, ranges))
+        try:
+            return Forecast(query, tuple([f(query) for f in singles]), outside(query, ranges))
+        except KeyError as error:
+            raise PredictionError(
+                f"describe gives no {error}, a feature of the models; it gives {', '.join(query)}"
+            ) from None
 
     return forecast
 

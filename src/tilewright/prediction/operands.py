@@ -72,7 +72,7 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
 
     Shapes and dtypes of arrays, of sparse ones also the storage format and about how many
     non-zeros there are; with `samples` the same of dense ones, estimated. Numbers and texts by
-    value, anything else by its type.
+    value, lists and the like by their type and length, anything else by its type.
     """
     key: list[Any] = []
     for a in args:
@@ -88,14 +88,18 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
             key.append(a)
         elif is_sparse(a):
             key += (kind, a.shape, a.dtype, _bucket(a.nnz))
-        elif isinstance(a, np.ndarray):
-            key += (kind, a.shape, a.dtype)
+        elif isinstance(a, np.generic):
+            key.append(a)
+        elif hasattr(a, "shape"):
+            key += (kind, tuple(a.shape), getattr(a, "dtype", None))
         else:
             key.append(kind)
+            if hasattr(a, "__len__"):
+                key.append(len(a))
     return tuple(key)
 
 
-_PLAIN = frozenset({int, float, bool, str, type(None)})
+_PLAIN = frozenset({int, float, complex, bool, str, type(None)})
 
 
 def _bucket(count: float) -> int:
