@@ -7,11 +7,14 @@ kernel, how it was drawn, and how it did. A line before has the pipeline's bytes
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
 import time
+import zlib
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from gpu.halide_peers import task_of
@@ -41,8 +44,10 @@ def measure(name: str, setting: Setting) -> dict[str, Any]:
             drawn[label] = sample
             yield Variant(sample.planned.schedule, target=task.target, name=label)
 
+    path = setting.out / "training.jsonl.gz"
+    repair(path)
     with (
-        gzip.open(setting.out / "training.jsonl.gz", "at") as file,
+        gzip.open(path, "at") as file,
         Session(
             task.algorithm,
             targets=[task.target],
@@ -63,9 +68,29 @@ def measure(name: str, setting: Setting) -> dict[str, Any]:
         for measured in session.measure(variants()):
             statuses[measured.measurement.status] += 1
             file.write(json.dumps(line(name, drawn[measured.variant.name], measured)) + "\n")
+            file.flush()  # what is measured is kept, whatever happens to this process
     if not statuses["ok"]:
         raise RuntimeError(f"no sample of {name} ran: {dict(statuses)}")
     return {"program": name, "drawn": len(drawn), "statuses": dict(statuses)}
+
+
+def repair(path: Path) -> None:
+    """Keep the whole lines of a file whose writer was killed: others can be added then.
+
+    Nothing can be read behind a compressed stream that ends too soon.
+    """
+    if not path.exists():
+        return
+    kept: list[bytes] = []
+    with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
+        with gzip.open(path, "rb") as file:
+            kept.extend(iter(file.readline, b""))
+        return
+    if kept and not kept[-1].endswith(b"\n"):
+        kept.pop()
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(gzip.compress(b"".join(kept)))
+    partial.replace(path)
 
 
 def line(name: str, sample: Sample, measured: Measured) -> dict[str, Any]:

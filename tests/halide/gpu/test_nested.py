@@ -96,3 +96,32 @@ def test_loops_that_would_run_in_a_thread(separate):
     dims = len(algorithm.by_name[full(algorithm, "total")].args)
     assert grows_inside_threads(kernel, nested) == ((2,) if dims == 3 else ())
     assert (dims == 3) == separate
+
+
+def test_what_is_clamped_in_a_range_of_a_thread_is_not_nested():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    a, b = hl.Func("a"), hl.Func("b")
+
+    def define(x, y):
+        a[x, y] = image[x, y] * 2.0
+        b[x, y] = a[hl.clamp(x, 5, 900), y]
+        return b[4 * x, y] + b[4 * x + 1, y]
+
+    kernel = kernel_of(pipeline(define, 256, 256), "out", ["a", "b"], ["image_im"])
+    assert barely(optimize_granularity(kernel)) == {"b": "out"}
+
+
+def test_nothing_is_nested_in_loops_that_differ_from_block_to_block():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    a, b = hl.Func("a"), hl.Func("b")
+
+    def define(x, y):
+        a[x, y] = image[x, y] * 2.0
+        b[x, y] = a[3 * x, y] + a[3 * x + 1, y]
+        return b[hl.min(x // 64, 2), y] + b[hl.min(x // 64, 2) + 1, y]
+
+    kernel = kernel_of(pipeline(define, 256, 256), "out", ["a", "b"], ["image_im"])
+    (_, member) = kernel.members
+    assert member not in kernel.exact_members
+    assert kernel.member_threads[member] == (1,)
+    assert optimize_granularity(kernel) == {}

@@ -31,9 +31,10 @@ def test_dimensions_of_64_are_tiled_else_the_largest(extents, expected):
 @pytest.mark.parametrize(
     ("extent", "tiled", "expected"),
     [
-        (2560, 1, (8, 20)),
+        (2560, 1, (8, 64)),
+        (25600, 1, (8, 200)),
         (2560, 2, (8, 80)),
-        (1024, 1, (8, 8)),
+        (1024, 1, (8, 64)),
         (1000, 1, (8, 500)),
         (1000, 2, (8, 500)),
         (64, 3, (8, 32)),

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tilewright.halide.analysis import Analysis
+from tilewright.halide.gpu.cost import CostModel
 from tilewright.halide.gpu.launch import largest_regions, predicted_launch
 from tilewright.halide.gpu.loops import member_schedule, output_schedule, output_tail
 from tilewright.halide.gpu.nested import thread_regions
 from tilewright.halide.gpu.plan import GroupPlan, KernelPlan, Options
-from tilewright.halide.inlining import View
+from tilewright.halide.gpu.seconds import predicted_seconds
+from tilewright.halide.known import known_values
 from tilewright.halide.planned import GroupReport, PlannedSchedule
 from tilewright.halide.schedule import INLINE, ROOT, FuncSchedule, Schedule
-from tilewright.machines.gpu import GpuMachine
 
 
 def assemble(
-    view: View, machine: GpuMachine, plans: Sequence[GroupPlan], options: Options
+    analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
 ) -> PlannedSchedule:
     """The schedule that is made of the groups' plans, and a report on every kernel."""
+    view = analysis.view
     algorithm = view.algorithm
     entries = [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
     reports: list[GroupReport] = []
@@ -28,7 +32,7 @@ def assemble(
         entry, nests = output_schedule(
             kernels, algorithm, unroll=options.unroll, any_size=options.any_size
         )
-        entries.append(entry)
+        entries.append(_specialized(entry, kernels, analysis))
         done: set[str] = set()
         for stage, nest in zip(kernels, nests, strict=True):
             extents = _member_extents(stage, options.any_size)
@@ -41,7 +45,7 @@ def assemble(
                         )
                     )
             if stage.kind != "nothing":
-                reports.append(_report(stage, options.any_size))
+                reports.append(_report(stage, model, options.any_size))
     placed = {entry.func for entry in entries}
     # Halide crashes on a kernel that reads an extern Func which is not at root in so many words.
     # Of what an extern stage reads, nobody says how much is wanted: it stays on the host.
@@ -51,7 +55,7 @@ def assemble(
         if not (func.memoized or func.scheduled or algorithm.order[func.name] in placed)
     ]
     entries.sort(key=lambda e: e.func)
-    target = machine.halide_target
+    target = model.machine.halide_target
     schedule = Schedule(algorithm.digest, target, tuple(entries))
     return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
 
@@ -73,7 +77,21 @@ def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
     }
 
 
-def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
+def _specialized(
+    entry: FuncSchedule, kernels: Sequence[KernelPlan], analysis: Analysis
+) -> FuncSchedule:
+    """Every kernel compiled for the values that it or its members are worth knowing by."""
+    stages = []
+    for plan, stage in zip(kernels, entry.stages, strict=True):
+        computed = [plan.kernel.stage]
+        for name in plan.kernel.members:
+            computed += analysis.view.stages(name)
+        known = known_values(computed, analysis.known) if plan.kind == "parallel" else ()
+        stages.append(replace(stage, specialize=known))
+    return replace(entry, stages=tuple(stages))
+
+
+def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
     kernel = plan.kernel
     notes = []
     if plan.kind == "host":
@@ -103,5 +121,6 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         shared_bytes=launch.shared_bytes if launch else 0,
         occupancy=plan.occupancy,
         cost=plan.cost,
+        seconds=predicted_seconds(model, plan),
         notes=tuple(notes),
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.bounds import Box
-from tilewright.halide.gpu.kernel import Array, Kernel, iterations, sizes
+from tilewright.halide.gpu.kernel import Array, Kernel, Work, iterations, sizes
 from tilewright.halide.gpu.nested import thread_regions
 from tilewright.halide.gpu.packing import pack
 from tilewright.halide.gpu.residency import Residency
@@ -24,6 +24,8 @@ from tilewright.halide.gpu.work import LoadGroup
 # A load costs 1 from registers' neighbours up to this much as its footprint outgrows the cache.
 GLOBAL_COST = 200.0
 GLOBAL_BYTES = 64.0 * 1024.0
+# Storing a value in global memory, which nobody waits for.
+STORE_COST = 20.0
 # The widest memory transaction that consecutive loads share.
 TRANSACTION_BYTES = 64.0
 OCCUPANCY_THRESHOLD = 0.1
@@ -107,13 +109,18 @@ class CostModel:
         `registers` says how many iterations of each tile one thread does (1 by default),
         `nested` where members live that are computed inside threads.
         """
-        nested = nested or {}
+        return self.tally(kernel, tiles, registers, nested or {}).finish()
+
+    def tally(
+        self, kernel: Kernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
+    ) -> Tally:
+        """What `costs` sums up."""
         n = len(tiles)
         regs = np.ones_like(tiles) if registers is None else registers
         env = kernel.block_env(tiles)
         boxes = kernel.regions(env)
         per_thread = thread_regions(kernel, env, boxes, regs, nested) if nested else {}
-        tally = _Tally(self, kernel, n, boxes, nested)
+        tally = Tally(self, kernel, tiles, regs, boxes, nested)
         tally.blocks = np.ones(n)
         for i, extent in enumerate(kernel.extents):
             tally.blocks = tally.blocks * np.ceil(extent / tiles[:, i])
@@ -174,7 +181,7 @@ class CostModel:
                 loops = sum(len(s.rvars) for s in kernel.working_stages(name))
                 if loops:
                     tally.words = tally.words + sum(spans) + WORDS_A_REDUCTION_LOOP * loops
-        return tally.finish(tiles, regs)
+        return tally
 
 
 def _product(arrays: list[Array], n: int) -> Array:
@@ -192,26 +199,42 @@ def _thread_x(kernel: Kernel, member: str | None) -> str | None:
     return kernel.analysis.view.by_name[member].args[dims[0]] if dims else None
 
 
-class _Tally:
+@dataclass(frozen=True)
+class Step:
+    """A stage as a kernel runs it: how often in a block, in so many threads, `row` in x."""
+
+    name: str
+    points: Array
+    extents: Mapping[str, Array]
+    threads: Array
+    row: Array
+    work: Work
+
+
+class Tally:
     """Sums up one kernel's costs; see `CostModel.costs`."""
 
     def __init__(
         self,
         model: CostModel,
         kernel: Kernel,
-        n: int,
+        tiles: Tiles,
+        registers: Tiles,
         boxes: Mapping[str, Box],
         nested: Mapping[str, str],
     ) -> None:
         self.model = model
         self.kernel = kernel
-        self.n = n
+        self.tiles = tiles
+        self.registers = registers
+        n = self.n = len(tiles)
+        self.steps: list[Step] = []
         self.boxes = boxes
         self.nested = nested
-        self.blocks = np.ones(n)
+        self.blocks: Array = np.ones(n)
         self.block_threads: list[Array] = []
-        self.arithmetic = np.zeros(n)
-        self.memory = np.zeros(n)
+        self.arithmetic: Array = np.zeros(n)
+        self.memory: Array = np.zeros(n)
         self.occupancy = np.ones(n)
         self.active = np.full(n, np.inf)
         self.words = np.zeros(n)
@@ -263,6 +286,7 @@ class _Tally:
         occupancy = np.minimum(occupancy, 1.0)
         active = np.minimum(resident, share) * threads
         work = kernel.work(name, stage, thread_x, inside_thread)
+        self.steps.append(Step(name, points, extents, threads, row, work))
         hiding = np.maximum(occupancy * active, 1e-9)
         self.arithmetic = self.arithmetic + points * work.arithmetic / hiding
         self.occupancy = np.minimum(self.occupancy, occupancy)
@@ -272,6 +296,18 @@ class _Tally:
             for loop in group.hoisted:
                 count = count / extents[loop]
             self._load(name, group, count, row)
+        if name == kernel.output:
+            self._store(points, extents, row)
+
+    def _store(self, points: Array, extents: Mapping[str, Array], row: Array) -> None:
+        """The output's values on their way to memory, once for all iterations that add to one."""
+        count = points
+        for loop, extent in extents.items():
+            if loop not in self.kernel.stored_over:
+                count = count / extent
+        for t in self.kernel.func.types:
+            together = np.minimum(row, TRANSACTION_BYTES / t.bytes) / self.kernel.store_step
+            self.memory = self.memory + count * STORE_COST / np.maximum(together, 1.0)
 
     def _load(self, reader: str, group: LoadGroup, count: Array, row: Array) -> None:
         callee = group.callee
@@ -302,8 +338,9 @@ class _Tally:
             self.coalesced[callee] = together
         self.memory = self.memory + count * ramp(footprint, GLOBAL_COST, GLOBAL_BYTES) / together
 
-    def finish(self, tiles: Tiles, registers: Tiles) -> Costs:
+    def finish(self) -> Costs:
         """Scale by the number of tiles and judge every tiling."""
+        tiles, registers = self.tiles, self.registers
         machine = self.model.machine
         threads = tuple(self.block_threads)
         total = threads[0] * threads[1] * threads[2]

@@ -67,7 +67,7 @@ class _Inliner:
         self.algorithm = algorithm
         self.load_cost = load_cost
         self.inlined: set[str] = set()
-        self.base = Analysis(View(algorithm), boxes, scalars)
+        self.base = Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.analysis = self.base
         self.regions = self.analysis.regions
         self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.algorithm import Algorithm, Loop, Stage, Variable
+from tilewright.halide.algorithm import Algorithm, Loop, Stage, Variable, walk
 from tilewright.halide.analysis import Analysis
 from tilewright.halide.bounds import Box, Interval, stage_env, touched, union_boxes
 from tilewright.halide.gpu.fusable import nothing_to_do
 from tilewright.halide.gpu.tiling import MAX_THREAD_DIMS, LoopRoles, Tiles, loop_roles
-from tilewright.halide.gpu.work import LoadGroup, load_groups
+from tilewright.halide.gpu.work import SCATTERED, LoadGroup, load_groups
 
 # What an input's extent counts as where nothing bounds it.
 UNKNOWN_EXTENT = 1024.0
@@ -87,8 +87,19 @@ class Kernel:
         return loop.kind != "impure_rvar" or self.atomic
 
     def _in_storage_order(self) -> list[Loop]:
-        """Parallel loops by the storage dimension they run over, innermost first."""
+        """Parallel loops by the storage dimension they run over, innermost first.
+
+        A reduction loop that runs along what is loaded, while no other does, comes before them.
+        """
         place = {arg.name: i for i, arg in enumerate(self.stage.args) if isinstance(arg, Variable)}
+        along = {
+            loop
+            for load in self.summary.loads
+            for loop, steps in load.strides.items()
+            if steps and abs(steps[0]) == 1.0 and not any(steps[1:])
+        }
+        if self.atomic and not along & place.keys():
+            place |= dict.fromkeys(along, -1)
         loops = [loop for loop in self.stage.loops if self._parallel(loop)]
         return sorted(loops, key=lambda loop: place.get(loop.name, len(place)))
 
@@ -210,6 +221,25 @@ class Kernel:
                 grows = (int(np.argmax([size[0] for size in sizes])),)
             result[name] = grows[:MAX_THREAD_DIMS]
         return result
+
+    # --- what is written ------------------------------------------------------------------
+
+    @cached_property
+    def stored_over(self) -> frozenset[str]:
+        """The loops that the place of a stored value depends on."""
+        variables = (node for node in walk(*self.stage.args) if isinstance(node, Variable))
+        return frozenset(variable.name for variable in variables)
+
+    @cached_property
+    def store_step(self) -> float:
+        """How far apart neighbouring threads store: 1 side by side, infinite elsewhere."""
+        args = self.stage.args
+        first = self.thread_loops[:1]
+        if not first or not args:
+            return SCATTERED
+        if isinstance(args[0], Variable) and args[0].name == first[0]:
+            return 1.0
+        return SCATTERED
 
     # --- what is read, and what it takes -------------------------------------------------
 

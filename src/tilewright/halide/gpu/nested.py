@@ -57,9 +57,33 @@ def optimize_granularity(kernel: Kernel) -> dict[str, str]:
             continue
         if max_order_reuse(kernel, anchor, member, nested) is not None:
             continue
-        if _same_size_everywhere(kernel, anchor, member, nested):
+        if _size_is_plain(kernel, anchor, member, nested) and _same_size_everywhere(
+            kernel, anchor, member, nested
+        ):
             nested[member] = anchor
     return nested
+
+
+def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]) -> bool:
+    """Whether Halide can see how much of `member` a thread needs at most.
+
+    It cannot where one coordinate is divided or clamped after another has been: what it knows
+    of their difference is lost. Nor where a thread of `anchor` runs over a part of it whose
+    size differs from block to block.
+    """
+    trial = {**nested, member: anchor}
+    once = np.zeros((1, len(_thread_loops(kernel, anchor))))
+    found = _regions(kernel, anchor, trial, once)
+    for reader in kernel.analysis.view.consumers[member]:
+        if nested.get(reader) != anchor or all(s[0] == 1.0 for s in sizes(found[reader], 1)):
+            continue
+        for summary in kernel.analysis.summaries(reader):
+            if not all(access.affine for access in summary.reads(member)):
+                return False
+    if anchor == kernel.output or anchor in kernel.exact_members:
+        return True
+    one, more = (_regions(kernel, anchor, trial, once, across=n)[member] for n in (1, 4))
+    return [s[0] for s in sizes(one, 1)] == [s[0] for s in sizes(more, 1)]
 
 
 def _same_size_everywhere(
@@ -155,12 +179,20 @@ def _thread_loops(kernel: Kernel, anchor: str) -> list[str]:
 
 
 def _regions(
-    kernel: Kernel, anchor: str, nested: Mapping[str, str], steps: Array, shift: int = 0
+    kernel: Kernel,
+    anchor: str,
+    nested: Mapping[str, str],
+    steps: Array,
+    shift: int = 0,
+    *,
+    across: int | None = None,
 ) -> dict[str, Box]:
     """What threads of `anchor` need of the nested members, a row a thread.
 
     `steps` has each thread's distance from the first one in every thread dimension; `shift`
-    says how many blocks further on in every direction all of them are.
+    says how many blocks further on in every direction all of them are. A thread of a member
+    runs over the whole of the dimensions that are no threads, or over so many points `across`
+    each.
     """
     tile = _small_tile(kernel)
     env = kernel.block_env(np.tile(tile, (len(steps), 1)))
@@ -177,6 +209,8 @@ def _regions(
             env[name] = Interval(at, at)
         return kernel.inside_threads(env, {}, nested)
     point = list(kernel.regions(env)[anchor])
+    if across is not None:
+        point = [Interval(part.lo, part.lo + (across - 1.0)) for part in point]
     for place, d in enumerate(kernel.member_threads[anchor]):
         at = point[d].lo + steps[:, place]
         point[d] = Interval(at, at)

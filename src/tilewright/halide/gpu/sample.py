@@ -143,7 +143,7 @@ def sample_gpu(
             search.noisy((seed, index), temperature, spread)
             options = _options(random)
             plans = search.plans(options)
-            planned = assemble(search.view, machine, plans, options)
+            planned = assemble(search.analysis, search.model, plans, options)
             numbers = features(search.model, plans)
         known = hash(planned.schedule.funcs)
         if known in seen or check(planned.schedule, algorithm, limits):

@@ -27,6 +27,7 @@ from tilewright.halide.gpu.loops import output_nest
 from tilewright.halide.gpu.nested import grows_inside_threads, optimize_granularity
 from tilewright.halide.gpu.plan import GroupPlan, KernelPlan, Mode, Options
 from tilewright.halide.gpu.residency import residency
+from tilewright.halide.gpu.seconds import predicted_seconds
 from tilewright.halide.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.grouping import Group, greedy_grouping
 from tilewright.halide.inlining import View
@@ -38,6 +39,11 @@ ALONE_COST = 200.0
 HOST_COST = 20.0
 # A stage of one thread with more iterations is better off on the host.
 MAX_ALONE = 65536.0
+# A reduction whose loops that do not depend on one another make so many times too few threads
+# is worth the price of atomic additions.
+IDLE_FACTOR = 8.0
+# So many times faster they must look: additions to one address wait for one another.
+ATOMIC_GAIN = 3.0
 # What each thread of a reduction's consumer may do of the tile in registers.
 REGISTER_TILES = (1, 2, 4, 8)
 MAX_REGISTER_TILE = 32
@@ -153,7 +159,7 @@ class Search:
         self.algorithm = algorithm
         self.machine = machine
         self.view = View(algorithm, inlined)
-        self.analysis = Analysis(self.view, boxes, scalars)
+        self.analysis = Analysis(self.view, boxes, scalars, specialize=True)
         self.model = CostModel(residency(machine))
         self.halve = machine.max_threads_per_block <= 512
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
@@ -166,7 +172,7 @@ class Search:
 
     def plan(self, options: Options) -> PlannedSchedule:
         """The best schedule under the given options."""
-        return assemble(self.view, self.machine, self.plans(options), options)
+        return assemble(self.analysis, self.model, self.plans(options), options)
 
     def plans(self, options: Options) -> list[GroupPlan]:
         """The kernels of the best schedule, group by group."""
@@ -287,8 +293,30 @@ class Search:
         kernel, kind, reason = self._kernel(group, index)
         if kind != "parallel":
             return self._alone_plan(kernel, kind, reason) if not kernel.members else None
+        plan = self._tiled(kernel, step, options)
+        if kernel.atomic or not self._leaves_idle(kernel):
+            return plan
+        func = self.view.by_name[group.output]
+        if not can_be_atomic(func, kernel.stage, self.machine):
+            return plan
+        atomic = Kernel(self.analysis, group.output, index, group.members, atomic=True)
+        other = self._tiled(atomic, step, options)
+        if plan is None or other is None:
+            return plan or other
+        slow, fast = (predicted_seconds(self.model, each) for each in (plan, other))
+        if slow is None or fast is None:
+            return plan
+        return other if ATOMIC_GAIN * fast < slow else plan
+
+    def _tiled(self, kernel: Kernel, step: Step, options: Options) -> KernelPlan | None:
         tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
         return self._best(kernel, tiles, None, {}, step == "two", options)
+
+    def _leaves_idle(self, kernel: Kernel) -> bool:
+        """Whether a reduction's own parallel loops are too few for the GPU to be busy."""
+        threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
+        room = self.machine.sms * self.machine.max_threads_per_sm
+        return threads * IDLE_FACTOR < room and self._iterations(kernel) > room
 
     def _kernel(self, group: Group, index: int) -> tuple[Kernel, str, str]:
         name = group.output

@@ -14,6 +14,8 @@ import numpy.typing as npt
 TILED_FROM = 64
 # A small dimension is worth being threads from here on.
 WORTH_THREADS = 4
+# T_max of a single tiled dimension is at least this: two warps.
+LEAST_ALONE = 64
 # CUDA and OpenCL have three dimensions of threads.
 MAX_THREAD_DIMS = 3
 # Beyond so many tilings of one kernel the final pass takes larger steps.
@@ -40,16 +42,19 @@ def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
 def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, int]:
     """T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
 
-    `halve` halves T_max, for OpenCL devices with 512 threads a group.
+    `halve` halves T_max, for OpenCL devices with 512 threads a group. Unlike in the paper a
+    single tiled dimension can always have whole warps.
 
     >>> tile_bounds(2560, 2)
     (8, 80)
     >>> tile_bounds(2560, 1)
-    (8, 20)
+    (8, 64)
     >>> tile_bounds(40, 1)
     (2, 20)
     """
     most = (extent // 128 if tiled == 1 else extent // 32) if extent >= 1024 else extent // 2
+    if tiled == 1 and extent >= 1024:
+        most = max(most, LEAST_ALONE)
     if halve:
         most //= 2
     least = 8 if extent >= TILED_FROM else 2
