@@ -114,6 +114,65 @@ def test_what_cannot_be_used_is_named(table, seconds, said):
         LRC(complexity="x0").fit(table, seconds)
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"features": "abc"}, "features is one text"),
+        ({"features": (0, 1, 2)}, "feature name 0 is no text"),
+        ({"folds": 2.5}, "folds is 2.5"),
+        ({"folds": -1}, "folds is -1"),
+        ({"seed": None}, "seed is None"),
+        ({"complexity": 3}, "complexity is 3"),
+        (
+            {"complexity": "+".join(["x0"] * 500)},
+            r"complexity 'x0.*\.\.\.': the expression is too long",
+        ),
+        ({"units": {"q": "m"}}, "a unit is given for 'q'"),
+        ({"levels": {"q": ["a"]}}, "levels are given for 'q'"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings, said):
+    with pytest.raises(PredictionError, match=said):
+        LRC(**{"complexity": "x0", **settings}).fit(X, Y)
+    with pytest.raises(PredictionError, match="threads is one text"):
+        Augmented(threads="x0").fit(X, Y)
+
+
+def test_queries_that_cannot_be_read_are_named():
+    model = LRC(complexity="x0").fit(X, Y)
+    assert len(model.predict(X[:0])) == 0
+    good = {"x0": 1, "x1": 2, "x2": 3}
+    for query, said in (
+        (X[0], "needs 3 columns"),
+        ([], "needs 3 columns"),
+        (None, "needs 3 columns"),
+        ([good, {"x0": 1}], "'x1' is missing"),
+        ([good, [1, 2, 3]], "all rows by name"),
+        ({**good, "x1": [1, 2]}, "different lengths"),
+    ):
+        with pytest.raises(PredictionError, match=said):
+            model.predict(query)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    model = LRC(complexity="x0").fit(X, Y)
+    data = json.loads(json.dumps(model.to_dict()))
+    for part in (
+        {"state": {"intercept": 1, "coefficients": [1]}},  # too few for its features
+        {"features": []},
+        {"target": {}},
+        {"params": {"complexity": "__import__('os').abort()"}},
+        {"calibration": {"residuals": []}},
+    ):
+        with pytest.raises(PredictionError, match="damaged"):
+            Estimator.from_dict({**data, **part})
+    with pytest.raises(PredictionError, match="schema version '1'"):
+        Estimator.from_dict({**data, "version": "1"})
+    for path in (tmp_path, tmp_path / "none" / "model.json"):
+        with pytest.raises(PredictionError, match="cannot write the model"):
+            model.save(path)
+
+
 def test_two_rows_are_fitted_without_intervals():
     model = LRC(complexity="x0").fit(X[:2], Y[:2])
     assert np.allclose(model.predict(X[:2]), Y[:2])

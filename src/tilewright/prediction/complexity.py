@@ -62,6 +62,8 @@ class Complexity:
     features: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise PredictionError(f"complexity is {self.text!r}; give a text such as 'm*n*k'")
         _check(self._tree(), self)
 
     def _tree(self) -> ast.expr:
@@ -94,13 +96,17 @@ def _parse(text: str) -> ast.expr:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise PredictionError(
-            f"complexity {text!r} is not an expression: {error}; write e.g. 'm*n*k'"
+            f"complexity {_short(text)} is not an expression: {error}; write e.g. 'm*n*k'"
         ) from None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:97]}...")
 
 
 def _check(tree: ast.expr, whole: Complexity) -> None:
     def fail(what: str, cure: str) -> PredictionError:
-        return PredictionError(f"complexity {whole.text!r}: {what}; {cure}")
+        return PredictionError(f"complexity {_short(whole.text)}: {what}; {cure}")
 
     if sum(1 for _ in ast.walk(tree)) > _LIMIT:
         raise fail("the expression is too long", f"use at most {_LIMIT} operations")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
@@ -90,6 +91,7 @@ class Estimator:
         Raises:
             PredictionError: data that cannot be used; the message names the column or row.
         """
+        self._check()
         names = names_of(X, self.features)
         data = table(X, names, self.levels)
         seconds = times(y, len(data))
@@ -141,9 +143,20 @@ class Estimator:
         self.ranges_ = np.stack([data.min(axis=0), data.max(axis=0)])
         self.target_range_ = (float(seconds.min()), float(seconds.max()))
         self._complexity()
-        for name in self.units or {}:
-            if name not in names:
-                raise PredictionError(f"a unit is given for {name!r}, which is not a feature")
+        for what, given in (("a unit is", self.units), ("levels are", self.levels)):
+            for name in given or {}:
+                if name not in names:
+                    raise PredictionError(f"{what} given for {name!r}, which is not a feature")
+
+    def _check(self) -> None:
+        """Settings that would fail later, or mean something else than they look like."""
+        for name, least in (("folds", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise PredictionError(f"{name} is {value!r}; give a whole number from {least}")
+        for name in ("features", "threads", "work"):
+            if isinstance(getattr(self, name, None), str):
+                raise PredictionError(f"{name} is one text; give a list of texts")
 
     def _complexity(self) -> Complexity | None:
         if self.complexity is None:
@@ -233,8 +246,16 @@ class Estimator:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        """Write the fitted model as JSON.
+
+        Raises:
+            PredictionError: the model is not fitted, or the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), indent=1) + "\n"
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PredictionError(f"cannot write the model {path}: {error.strerror}") from None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -247,7 +268,7 @@ class Estimator:
             raise PredictionError("this is not a Tilewright prediction model")
         if data.get("version") != VERSION:
             raise PredictionError(
-                f"the model has schema version {data.get('version')}, this Tilewright reads "
+                f"the model has schema version {data.get('version')!r}, this Tilewright reads "
                 f"{VERSION}; fit it again"
             )
         import tilewright.prediction.stored  # noqa: F401  (defines every kind)
@@ -258,9 +279,14 @@ class Estimator:
                 f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}"
             )
         try:
-            return found._from_dict(data)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            model = found._from_dict(data)
+            with suppress(PredictionError):  # an expression may have no value there
+                model._predict(model.ranges_[:1])
+        except PredictionError as error:
+            raise PredictionError(f"the model's data are damaged: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise PredictionError(f"the model's data are damaged: {error!r}") from None
+        return model
 
     @classmethod
     def _from_dict(cls, data: dict[str, Any]) -> Self:
@@ -286,7 +312,7 @@ class Estimator:
             PredictionError: the file is missing, is not a model, or has another schema version.
         """
         try:
-            data = json.loads(Path(path).read_text())
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise PredictionError(f"cannot read the model {path}: {error}") from None
         return cls.from_dict(data)

@@ -45,7 +45,8 @@ class NN(Estimator):
 
     def _widths(self, inputs: int) -> tuple[int, ...]:
         if self.hidden is not None:
-            widths = tuple(int(width) for width in self.hidden)
+            given = [self.hidden] if isinstance(self.hidden, int) else self.hidden
+            widths = tuple(int(width) for width in given)
         elif self.max_parameters is None:
             widths = (16, 16)
         else:

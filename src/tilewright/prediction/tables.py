@@ -39,6 +39,9 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
         raise PredictionError(f"feature names repeat: {', '.join(names)}; name each once")
     if not names:
         raise PredictionError("there are no features; give at least one column")
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange:
+        raise PredictionError(f"the feature name {strange[0]!r} is no text; name features by text")
     return names
 
 
@@ -122,6 +125,8 @@ def _coded(rows: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]])
 
 
 def _of(row: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(row, Mapping):
+        raise PredictionError(f"a row is {row!r}; give all rows by name, or none")
     try:
         return row[name]
     except KeyError:
