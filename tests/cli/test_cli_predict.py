@@ -179,6 +179,16 @@ def test_runs_outside_the_training_range_are_counted(folder, tmp_path, capsys):
     assert json.loads(text)["outside_training_range"] == 1
 
 
+def test_columns_in_other_units_are_refused(folder, tmp_path, capsys):
+    other = tmp_path / "other.csv"  # the model was fitted to m [rows]
+    other.write_text("m [bytes],n,time\n100,100,1e-5\n200,100,1e-5\n", encoding="utf-8")
+    for words in (("evaluate",), ("select", "--queries")):
+        model = folder / "quick_model.json"
+        code, _, error = run(capsys, words[0], model, *words[1:], other)
+        assert code == 2
+        assert "'m' is in bytes, but the model was fitted to rows" in error
+
+
 def test_a_file_that_is_no_model_is_named(folder, tmp_path, capsys):
     code, _, error = run(capsys, "evaluate", folder / "quick.csv", folder / "quick.csv")
     assert code == 2

@@ -192,7 +192,7 @@ def read_columns(
     features: Sequence[str],
     times: Mapping[str, Sequence[str]],
     levels: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[dict[str, list[float]], dict[str, Array]]:
+) -> tuple[dict[str, list[float]], dict[str, str], dict[str, Array]]:
     """Queries of a CSV file: columns of features, and of times where there are such columns.
 
     Args:
@@ -202,8 +202,8 @@ def read_columns(
         levels: the words of a feature in the order of their numbers.
 
     Returns:
-        The features' values, and seconds, NaN where a cell is empty; a column that is not
-        there is left out.
+        The features' values, the units of those whose headings give one, and seconds, NaN where
+        a cell is empty; a column of times that is not there is left out.
 
     Raises:
         PredictionError: a column or a value is missing, or is not what it should be.
@@ -213,7 +213,7 @@ def read_columns(
     known: dict[str, int] = {name: i for i, name in enumerate(headings)}
     for i, heading in enumerate(headings):
         known.setdefault(_heading(heading)[0], i)
-    columns = {}
+    columns, units = {}, {}
     for name in features:
         if name not in known:
             raise PredictionError(
@@ -221,6 +221,8 @@ def read_columns(
                 f"{', '.join(headings)}{_meant(name, known)}"
             )
         at = known[name]
+        if _heading(headings[at])[1]:
+            units[name] = _heading(headings[at])[1]
         empty = next((line for line, row in rows if _absent(row[at])), None)
         if empty is not None:
             raise PredictionError(
@@ -246,7 +248,7 @@ def read_columns(
                     for line, row in rows
                 ]
             )
-    return columns, found
+    return columns, units, found
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 from tilewright.report import units
 from tilewright.report.table import Column, Table, interval, table
@@ -40,7 +41,9 @@ def read_queries(path: str, selector: Selector) -> Queries:
     asked = list(dict.fromkeys(name for m in models for name in m.asked))
     levels = {name: words for m in models for name, words in (m.model.levels or {}).items()}
     wanted = {name: [form.format(name) for form in _TIMES] for name in selector.models}
-    columns, seconds = read_columns(path, asked, wanted, levels)
+    columns, given, seconds = read_columns(path, asked, wanted, levels)
+    for modelled in models:
+        shared.same_units(modelled.model, given, path)
     rows = [
         dict(zip(asked, map(float, values), strict=True))
         for values in zip(*(columns[name] for name in asked), strict=True)

@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     model = shared.load_model(args.model)
     runs = read_csv(args.runs, args.target, model.names_, levels=model.levels)
+    shared.same_units(model, runs.features, args.runs)
     found = evaluate(model, runs.table, runs.times, coverage=args.coverage, retimes=runs.retimes)
     if args.output:
         write_file(args.output, _csv(runs, found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,17 @@ def load_model(path: str) -> Estimator:
     from tilewright.prediction import load
 
     return load(path)
+
+
+def same_units(model: Estimator, given: Mapping[str, str], path: str) -> None:
+    """Refuse a column in another unit than that of the runs that the model was fitted to."""
+    for name, unit in (model.units or {}).items():
+        found = given.get(name, "1")
+        if found not in ("1", unit):
+            raise TilewrightError(
+                f"{path}: the column {name!r} is in {found}, but the model was fitted to {unit}: "
+                f"convert it, or give it no unit if it is in {unit}"
+            )
 
 
 def left_out(runs: Runs) -> str:
