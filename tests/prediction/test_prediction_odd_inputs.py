@@ -31,7 +31,7 @@ SMALL = {
     NN: {"epochs": 40, "restarts": 1},
     NNC: {"epochs": 40, "restarts": 1},
     NLRC: {"trees": 4},
-    Boosted: {"trees": 8},
+    Boosted: {"trees": 8, "folds": 2},
     GaussianProcess: {"folds": 2},
 }
 KINDS = (Augmented, Boosted, GaussianProcess, NN, NNC, C, LRC, NLRC)

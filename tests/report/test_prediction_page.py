@@ -38,6 +38,14 @@ REPORT = PredictionReport(
             "note": "of this machine",
             "summary": {"mape_ours": 2.5},
             "rows": [{"kernel": "matmul", "mape": {"nnc": 50.0, "ours": None}, "splits": [{}]}],
+            "tables": {
+                "VI": {
+                    "title": "MAPE of matmul <i>",
+                    "columns": ["numpy", "eigen"],
+                    "rows": {"NN+C": [12.345, None], "ours": [[1.5, 1.25, 0.99], 2.0]},
+                },
+                "IX": {"title": "pooling", "columns": [], "rows": {"NN+C": []}},
+            },
         }
     ],
     facts={"seed": "0"},
@@ -68,6 +76,7 @@ def test_everything_known_is_on_the_page_and_nothing_is_fetched():
     checked = Checker(html)
     assert not checked.open
     assert not checked.fetched
+    assert "Table IX" not in html  # nothing is in it
     for words in (
         "Runs of &lt;matmul&gt;",
         "Predicted against measured",
@@ -83,6 +92,9 @@ def test_everything_known_is_on_the_page_and_nothing_is_fetched():
         "Prediction tables",
         "mape nnc",
         "of this machine",
+        "Table VI. MAPE of matmul &lt;i&gt;",
+        "12.3",
+        "1.5 (1.25), 0.990",
         "m &lt;5&gt;: measured 1 s, predicted 1.5 s",
         "differs by the noise floor, 1.4%",
     ):

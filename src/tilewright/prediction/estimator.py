@@ -175,6 +175,8 @@ class Estimator:
     def _calibrate(self, data: Array, seconds: Array) -> None:
         """Held-out predictions by cross-validation, a fresh model for each fold."""
         folds = min(self.folds, len(data))
+        if len(data) - -(-len(data) // folds) < 2:
+            folds = len(data)
         place = np.random.default_rng([self.seed, 1]).permutation(len(data)) % folds
         held_out = np.empty(len(data))
         for fold in range(folds):

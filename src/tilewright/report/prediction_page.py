@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.report import units
-from tilewright.report.html import Html, join
+from tilewright.report.html import Html, join, tag
 from tilewright.report.lines import Line, line_chart
 from tilewright.report.page import Figure, Section, folded, html_table, items, page
 from tilewright.report.scatter import Points, scatter_plot
@@ -297,18 +297,43 @@ def _ranges(report: PredictionReport) -> Html:
 
 
 def _result(result: Mapping[str, Any]) -> Section:
-    """A benchmark's summary and rows."""
+    """A benchmark's tables, its summary and its rows."""
     name = str(result.get("name", "benchmark")).replace("_", " ")
     parts = []
+    tables = result.get("tables")
+    for number, found in tables.items() if isinstance(tables, Mapping) else ():
+        made = _numbered(found)
+        if made is not None:
+            parts.append(tag("h3", f"Table {number}. {found.get('title', '')}"))
+            parts.append(html_table(made))
     summary = result.get("summary")
     if isinstance(summary, Mapping) and summary:
         rows = tuple((str(key), _cell(value)) for key, value in summary.items())
-        parts.append(html_table(Table((Column("figure"), Column("value", RIGHT)), rows)))
+        figures = html_table(Table((Column("figure"), Column("value", wrap=True)), rows))
+        parts.append(folded("Summary", figures) if parts else figures)
     found = result.get("rows")
     if isinstance(found, Sequence) and found and all(isinstance(r, Mapping) for r in found):
-        parts.append(html_table(rows_table(found[:_ROWS])))
+        parts.append(folded(f"All {len(found)} rows", html_table(rows_table(found[:_ROWS]))))
     note = [str(result[key]) for key in ("note", "date") if result.get(key)]
-    return Section(name[:1].upper() + name[1:], join(*parts), ", ".join(note))
+    return Section(name[:1].upper() + name[1:], join(*parts), " ".join(note))
+
+
+def _numbered(found: Any) -> Table | None:
+    """A table of columns' names and a row of values for each method; None for none."""
+    if not isinstance(found, Mapping) or not found.get("columns"):
+        return None
+    columns, rows = list(found["columns"]), dict(found.get("rows", {}))
+    if any(len(values) != len(columns) for values in rows.values()):
+        return None
+    heads = (Column(""), *(Column(str(name), RIGHT) for name in columns))
+    return Table(heads, tuple((str(name), *map(_figure, row)) for name, row in rows.items()))
+
+
+def _figure(value: Any) -> str:
+    """A value of a table: a number, or an error, the best of several, and a correlation."""
+    if isinstance(value, list | tuple) and len(value) == 3 and None not in value:
+        return f"{units.digits(value[0])} ({units.digits(value[1])}), {value[2]:.3f}"
+    return _cell(value) if not isinstance(value, float) else units.digits(value)
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:

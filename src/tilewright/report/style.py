@@ -45,6 +45,7 @@ main {{ max-width: 1080px; margin: 0 auto; padding: 28px 22px 60px; }}
 header {{ border-bottom: 1px solid var(--line); margin-bottom: 8px; padding-bottom: 14px; }}
 h1 {{ font-size: 26px; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }}
 h2 {{ font-size: 18px; margin: 34px 0 10px; }}
+h3 {{ font-size: 15px; margin: 18px 0 6px; }}
 p {{ margin: 6px 0; max-width: 75ch; }}
 .soft {{ color: var(--soft); }}
 .small {{ font-size: 13px; }}
