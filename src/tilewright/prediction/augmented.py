@@ -7,21 +7,15 @@ configurations by cross-validation, from which the intervals come as well.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tilewright.prediction.choosing import (
-    Choice,
-    Problem,
-    choose,
-    expressions,
-    score,
-    train,
-    with_ones,
-)
+from tilewright.prediction import extras
+from tilewright.prediction.choosing import Choice, Problem, choose, score, train, with_ones
 from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.estimator import Estimator
@@ -42,9 +36,10 @@ class Augmented(Estimator):
         max_parameters: the limit on weights and biases (standardisation by the training
             instances' statistics is not counted).
         threads: the features that count threads; by default those named so.
-        work: expressions of actual work, such as non-zeros, used beside the complexity; by
-            default, where there are two densities, estimates of how full their product is
-            are tried.
+        work: expressions of actual work, such as non-zeros, used beside the complexity. Without
+            them, expressions such as how full a sparse product is are tried.
+        max_seconds: CPU seconds of training. No further configuration is tried when more than
+            half of it is spent; None for no limit, so that the choice is the same everywhere.
     """
 
     kind: ClassVar[str] = "augmented"
@@ -52,14 +47,19 @@ class Augmented(Estimator):
     max_parameters: int = 75
     threads: tuple[str, ...] | list[str] | None = None
     work: tuple[str, ...] | list[str] | None = None
+    max_seconds: float | None = 2.0
 
     def _fit(self, data: Array, seconds: Array) -> None:
         with threadpool_limits(1):
             self._choose(data, seconds)
 
     def _choose(self, data: Array, seconds: Array) -> None:
-        always, optional = expressions(self.names_, data, self.complexity, self.work)
-        self.expressions_ = [*always, *optional]
+        began = time.thread_time()
+        threads = frozenset(self._threads())
+        always = [self.complexity] if self.complexity is not None else []
+        always += list(self.work or [])
+        counts = [self.names_[j] for j in sorted(threads)]
+        self.expressions_ = [*always, *extras.expressions(self.names_, data, counts)]
         self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
         columns = self._columns(data)
         logs = np.log(seconds)
@@ -75,10 +75,11 @@ class Augmented(Estimator):
             features=self.n_features_in_,
             targets=logs[part] - self.centre_,
             place=np.arange(len(part)) % folds,
-            threads=frozenset(self._threads()),
+            threads=threads,
             optional=tuple(range(first, columns.shape[1])),
             limit=self.max_parameters,
             seed=self.seed,
+            until=np.inf if self.max_seconds is None else began + 0.55 * self.max_seconds,
         )
         choices = choose(problem)
         for choice in choices[:3]:
@@ -89,10 +90,12 @@ class Augmented(Estimator):
                 logs - self.centre_,
                 problem.threads,
                 self.seed,
+                choice.stiffness,
             )
             fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
             # A fit to all that is much worse than those to the folds has diverged.
-            if score(fitted, logs - self.centre_) <= 1.5 * choice.error + 1e-3:
+            before = score(choice.held_out, problem.targets)
+            if score(fitted, logs - self.centre_) <= 1.5 * before + 1e-3:
                 break
         else:
             choice = choices[0]

@@ -1,19 +1,20 @@
 """Choosing the default model's inputs and shape by cross-validation.
 
 Compared are sums of few and of many monomials, without the inputs that turn out not to matter
-(the densities of a dense product), and with inputs that may: how far a size is aligned, the
-reciprocal of a number of threads, how full a sparse product becomes.
+(the densities of a dense product), with inputs that may (see `tilewright.prediction.extras`, and
+the reciprocal of a number of threads), and held more or less close to the prior.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.prediction.complexity import Complexity
+from tilewright.prediction import extras
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.inputs import Inputs
 from tilewright.prediction.levenberg import minimise
@@ -23,6 +24,10 @@ from tilewright.prediction.surface import Shape, value
 Array: TypeAlias = np.ndarray[Any, Any]
 _RESTARTS, _STEPS = 2, 40  # of a fold's model
 _CLEARLY = 0.98  # an addition must cut the error to this share
+_CERTAIN = 1.5  # and by so many standard errors
+_PROMISING, _TRAINED, _ROUNDS = 0.98, 2, 3  # additions: judged so good, so many a round
+_STIFFNESS = (0.25, 4.0)
+_CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would drown differences
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Problem:
         optional: columns that are tried one at a time.
         limit: the most fitted numbers.
         seed: of the starting points.
+        cap: of a relative error; a larger one counts for so much.
+        until: when to try nothing further, by ``time.thread_time``.
     """
 
     columns: Array
@@ -50,6 +57,12 @@ class Problem:
     optional: tuple[int, ...]
     limit: int
     seed: int
+    cap: float = 2.0
+    until: float = np.inf
+
+    def late(self) -> bool:
+        """Whether there is no time to try more."""
+        return time.thread_time() > self.until
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,7 @@ class Choice:
     error: float
     held_out: Array
     models: tuple[Array, ...] = ()
+    stiffness: float = 1.0
 
     def report(self, names: Sequence[str]) -> dict[str, Any]:
         """As data for people."""
@@ -69,6 +83,7 @@ class Choice:
             "terms": self.shape.terms,
             "hidden": self.shape.hidden,
             "parameters": self.shape.count,
+            "stiffness": self.stiffness,
             "error": self.error,
         }
 
@@ -79,22 +94,68 @@ def choose(problem: Problem) -> list[Choice]:
     every = Inputs.fit(problem.columns, plain)
     tried = [_validated(problem, every, shape) for shape in candidates(every, problem)]
     best = _best(tried)
+    errors = np.abs(best.held_out - problem.targets)[_long(problem.targets)]
+    cap = min(problem.cap, max(_CAP * float(np.median(errors)), _LEAST_CAP))
+    problem = replace(problem, cap=cap)
+    tried = [replace(c, error=score(c.held_out, problem.targets, cap)) for c in tried]
+    best = _best(tried)
     kept = _relevant(problem, best)
-    if 0 < len(kept) < len(every):
+    if 0 < len(kept) < len(every) and not problem.late():
         fewer = every.only(kept)
         tried += [_validated(problem, fewer, shape) for shape in candidates(fewer, problem)]
         best = _best(tried)
-    for extra in _extras(problem, best):
-        more = Inputs.fit(problem.columns, [*best.inputs.columns, *extra[0]], extra[1])
-        if len(more) <= len(best.inputs):
-            continue
-        shapes = [s for s in candidates(more, problem) if s.terms == best.shape.terms]
-        fresh = [_validated(problem, more, shape) for shape in shapes]
-        tried += fresh
-        if fresh and fresh[0].error < _CLEARLY * best.error:
-            best = fresh[0]
+    best = _with_additions(problem, best, tried)
+    for stiffness in _STIFFNESS:
+        if problem.late():
+            break
+        tried.append(_validated(problem, best.inputs, best.shape, stiffness))
+        if _clearly_better(problem, tried[-1], best):
+            best = tried[-1]
     rest = sorted((c for c in tried if c is not best), key=lambda choice: choice.error)
     return [best, *rest]
+
+
+def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:
+    """Of many additions some look good by chance; the instances' errors are compared in pairs."""
+    gain = _errors(best.held_out, problem.targets, problem.cap)
+    gain -= _errors(new.held_out, problem.targets, problem.cap)
+    certain = _CERTAIN * float(gain.std()) * len(gain) ** -0.5
+    return new.error < _CLEARLY * best.error and float(gain.mean()) > certain
+
+
+def _with_additions(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+    """Add the most promising further inputs one after the other, while that clearly helps."""
+    refused: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    for _ in range(_ROUNDS):
+        improved = False
+        for columns, reciprocals in _promising(problem, best, refused):
+            if problem.late():
+                return best
+            refused.add((columns, reciprocals))
+            more = Inputs.fit(
+                problem.columns,
+                [*dict.fromkeys(best.inputs.columns), *columns],
+                [*_reciprocals(best.inputs), *reciprocals],
+            )
+            if len(more) <= len(best.inputs):
+                continue
+            shapes = [s for s in candidates(more, problem) if s.terms == best.shape.terms]
+            fresh = [_validated(problem, more, shape) for shape in shapes]
+            tried += fresh
+            if fresh and _clearly_better(problem, fresh[0], best):
+                best, improved = fresh[0], True
+                break
+        if not improved:
+            break
+    return best
+
+
+def _reciprocals(inputs: Inputs) -> list[int]:
+    return [
+        j
+        for j, function in zip(inputs.columns, inputs.functions, strict=True)
+        if function == "reciprocal"
+    ]
 
 
 def _best(tried: Sequence[Choice]) -> Choice:
@@ -118,21 +179,30 @@ def candidates(inputs: Inputs, problem: Problem) -> list[Shape]:
     return found
 
 
-def ridge(shape: Shape) -> Array:
+def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
     """How strongly each parameter is held near zero, in units of the noise."""
     terms = np.full(shape.terms * (shape.inputs + 1), 1e-3)
     units = np.full(shape.hidden * (shape.inputs + 2), 2e-2)
-    return np.concatenate([terms, units])
+    return stiffness * np.concatenate([terms, units])
 
 
-def score(predicted: Array, logs: Array) -> float:
+def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
     """Mean absolute relative error without the 30% of instances that run shortest.
 
-    An error beyond 200% counts as 200%, as an outlier says nothing about the model.
+    An error beyond ``cap`` counts as that, as an outlier says nothing about the model.
     """
-    long = logs >= np.quantile(logs, 0.3)
+    error = float(_errors(predicted, logs, cap).mean())
+    return error if np.isfinite(error) else np.inf
+
+
+def _errors(predicted: Array, logs: Array, cap: float) -> Array:
+    """The relative errors, at most ``cap``, of the instances that do not run shortest."""
     with np.errstate(over="ignore"):
-        return float(np.mean(np.minimum(np.abs(np.expm1(predicted - logs)[long]), 2.0)))
+        return np.minimum(np.abs(np.expm1(predicted - logs)[_long(logs)]), cap)
+
+
+def _long(logs: Array) -> Array:
+    return np.asarray(logs >= np.quantile(logs, 0.3))
 
 
 def with_ones(inputs: Array) -> Array:
@@ -141,7 +211,13 @@ def with_ones(inputs: Array) -> Array:
 
 
 def train(
-    inputs: Inputs, shape: Shape, columns: Array, targets: Array, threads: frozenset[int], seed: int
+    inputs: Inputs,
+    shape: Shape,
+    columns: Array,
+    targets: Array,
+    threads: frozenset[int],
+    seed: int,
+    stiffness: float = 1.0,
 ) -> Array:
     """The parameters (count,) fitted to all instances, the best of some restarts."""
     scaled = with_ones(inputs(columns))
@@ -149,12 +225,13 @@ def train(
     restarts = 6 if len(targets) <= 1000 else 3
     theta = starts(shape, scaled, targets, found, restarts, seed)
     weights = np.ones((restarts, len(targets)))
-    fitted = minimise(shape, theta, scaled, targets, weights, ridge=ridge(shape), steps=60)
+    held = ridge(shape, stiffness)
+    fitted = minimise(shape, theta, scaled, targets, weights, ridge=held, steps=60)
     loss = np.where(np.isfinite(fitted.loss), fitted.loss, np.inf)
     return np.asarray(fitted.theta[int(loss.argmin())])
 
 
-def _validated(problem: Problem, inputs: Inputs, shape: Shape) -> Choice:
+def _validated(problem: Problem, inputs: Inputs, shape: Shape, stiffness: float = 1.0) -> Choice:
     scaled = with_ones(inputs(problem.columns))
     found = monomials(inputs, scaled, problem.targets, problem.threads)
     folds = int(problem.place.max()) + 1
@@ -166,17 +243,15 @@ def _validated(problem: Problem, inputs: Inputs, shape: Shape) -> Choice:
     )
     fold = np.repeat(np.arange(folds), _RESTARTS)
     weights = (problem.place[None, :] != fold[:, None]).astype(float)
-    fitted = minimise(
-        shape, theta, scaled, problem.targets, weights, ridge=ridge(shape), steps=_STEPS
-    )
+    held = ridge(shape, stiffness)
+    fitted = minimise(shape, theta, scaled, problem.targets, weights, ridge=held, steps=_STEPS)
     models = []
     for f in range(folds):
         own = np.flatnonzero(fold == f)
         models.append(fitted.theta[own[int(fitted.loss[own].argmin())]])
     held_out = _held_out(problem, shape, models, scaled)
-    error = score(held_out, problem.targets)
-    error = error if np.isfinite(error) else np.inf
-    return Choice(inputs, shape, error, held_out, tuple(models))
+    error = score(held_out, problem.targets, problem.cap)
+    return Choice(inputs, shape, error, held_out, tuple(models), stiffness)
 
 
 def _held_out(problem: Problem, shape: Shape, models: Sequence[Array], scaled: Array) -> Array:
@@ -196,59 +271,42 @@ def _relevant(problem: Problem, choice: Choice) -> list[int]:
         shuffled = scaled.copy()
         shuffled[i] = random.permutation(shuffled[i])
         predicted = _held_out(problem, choice.shape, choice.models, shuffled)
-        if score(predicted, problem.targets) > 1.02 * choice.error:
+        if score(predicted, problem.targets, problem.cap) > 1.02 * choice.error:
             kept.append(i)
     return kept
 
 
-def _extras(problem: Problem, best: Choice) -> list[tuple[list[int], list[int]]]:
-    """Additions worth trying: columns, and columns whose reciprocal is tried."""
-    found: list[tuple[list[int], list[int]]] = []
-    used = [j for j in best.inputs.columns if j in problem.threads]
-    if used:
-        found.append(([], used))
-    residual = np.clip(problem.targets - best.held_out, -0.3, 0.3)
-    strong: list[tuple[float, int]] = []
+def _promising(
+    problem: Problem, best: Choice, refused: set[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Additions worth training with: columns, and columns whose reciprocal is added."""
+    used = set(best.inputs.columns)
+    sparse = any(extras.is_density(problem.columns[:, j]) for j in used)
+    wanted: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    values: list[Array] = []
     for j in problem.optional:
         column = problem.columns[:, j]
-        if column.min() == column.max():
+        # What sparse operands take follows their non-zeros, and no blocks.
+        if sparse and not problem.names[j].startswith(extras.OF_NON_ZEROS):
             continue
-        if problem.names[j].startswith("("):  # work: its influence is not a straight line
-            found.append(([j], []))
-            continue
-        strength = abs(float(np.corrcoef(column, residual)[0, 1]))
-        if strength > 3.0 * len(column) ** -0.5:
-            strong.append((strength, j))
-    return found + [([j], []) for _, j in sorted(strong, reverse=True)[:2]]
-
-
-def expressions(
-    names: Sequence[str], table: Array, complexity: str | None, work: Sequence[str] | None
-) -> tuple[list[str], list[str]]:
-    """Columns beside the features: those always used, and those to try.
-
-    For two densities d, e and a product of sizes c, a product of sparse operands has about
-    ``c d e / (1 + k d e)`` non-zeros, k being one of the sizes; each is tried.
-    """
-    always = [complexity] if complexity is not None else []
-    always += list(work or [])
-    optional: list[str] = []
-    whole = [name for name, column in zip(names, table.T, strict=True) if _is_size(column)]
-    share = [name for name, column in zip(names, table.T, strict=True) if _is_density(column)]
-    if complexity is not None and work is None and len(share) == 2:
-        d, e = share
-        optional += [
-            f"({complexity}) * {d} * {e} / (1 + {size} * {d} * {e})"
-            for size in Complexity(complexity, tuple(names)).names
-            if size in whole
-        ]
-    optional += [" + ".join(f"max(1 - {name} % {q}, 0)" for q in (2, 4, 8)) for name in whole]
-    return always, optional
-
-
-def _is_size(column: Array) -> bool:
-    return bool((column == np.round(column)).all() and column.min() >= 1 and column.max() >= 32)
-
-
-def _is_density(column: Array) -> bool:
-    return bool(column.min() > 0 and column.max() <= 1 and len(np.unique(column)) > 2)
+        if j not in used and ((j,), ()) not in refused and column.min() < column.max():
+            wanted.append(((j,), ()))
+            values.append(np.log(column) if column.min() > 0 else column)
+    for j in sorted(problem.threads & used):
+        column = problem.columns[:, j]
+        if j not in _reciprocals(best.inputs) and ((), (j,)) not in refused and column.min() > 0:
+            wanted.append(((), (j,)))
+            values.append(1 / column)
+    if not wanted:
+        return []
+    folds = extras.Folds(
+        best.models,
+        with_ones(best.inputs(problem.columns)),
+        problem.targets,
+        problem.place,
+        ridge(best.shape, best.stiffness),
+    )
+    left = extras.gains(best.shape, folds, np.stack(values), problem.cap)
+    enough = 1.0 if sparse else _PROMISING
+    order = [i for i in np.argsort(left, kind="stable") if left[i] < enough]
+    return [wanted[i] for i in order[:_TRAINED]]

@@ -46,9 +46,10 @@ def export_c(model: Estimator, name: str = "predict_seconds") -> str:
             f"#define {guard}",
             "#include <math.h>",
             "",
-            *(f"static const {line};" for line in body.tables),
             "/* Seconds. */",
             f"static inline double {name}({parameters}) {{",
+            # Inside the function, so that several models fit into one program.
+            *(f"    static const {line};" for line in body.tables),
             *(f"    (void){unused};" for unused in _unused(arguments, body)),
             *(f"    {line}" for line in body.lines),
             f"    return {body.result};",
@@ -144,20 +145,20 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     while isinstance(model, Auto):
         model = model.model_
     columns = list(arguments)
+    if isinstance(model, Boosted | GaussianProcess):
+        body.let("trend_", _trend(model.trend_, body, arguments))
     texts: list[str] = []
     if isinstance(model, Augmented):
-        texts = list(model.expressions_)
-    elif model.complexity is not None and type(model) is not NN:
+        body.result = _trend(model, body, arguments)
+        return body, arguments
+    if model.complexity is not None and type(model) is not NN:
         texts = [model.complexity]
     for i, text in enumerate(texts):
-        parsed = Complexity(text, model.names_)
-        printed = parsed.c(arguments) if dialect is C_DIALECT else parsed.python(arguments)
         used = model.inputs_.columns if isinstance(model, Boosted | GaussianProcess) else None
         name = f"work_{i}_"
+        printed = _printed(text, model, dialect, arguments)
         columns.append(name if used and len(arguments) not in used else body.let(name, printed))
-    if isinstance(model, Augmented):
-        body.result = _augmented(model, body, columns)
-    elif isinstance(model, NN):
+    if isinstance(model, NN):
         body.result = _network(model, body, columns)
     elif isinstance(model, LRC):
         inputs = columns if len(model.coefficients_) > 1 else columns[-1:]
@@ -165,20 +166,33 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     elif isinstance(model, NLRC):
         body.result = _trees(model.trees_, body, columns)
     elif isinstance(model, Boosted):
-        raw = _inputs(model.inputs_, body, columns)
+        raw = _inputs(model.inputs_, body, columns, "v")
         scaled = [
             body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
             for i, (value, mean, std) in enumerate(
                 zip(raw, model.inputs_.mean.tolist(), model.inputs_.std.tolist(), strict=True)
             )
         ]
-        trend = _dot(model.linear_[1:], scaled, model.linear_[0])
-        body.result = f"exp({trend} + {_trees(model.trees_, body, scaled)})"
+        body.result = f"trend_ * exp({_trees(model.trees_, body, scaled)})"
     elif isinstance(model, GaussianProcess):
         body.result = _process(model, body, columns)
     else:
         raise PredictionError(f"{type(model).__name__} cannot be exported")
     return body, arguments
+
+
+def _printed(text: str, model: Estimator, dialect: Dialect, arguments: Sequence[str]) -> str:
+    parsed = Complexity(text, model.names_)
+    return parsed.c(arguments) if dialect is C_DIALECT else parsed.python(arguments)
+
+
+def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
+    """Our default model's statements, with the expressions that it uses."""
+    columns = list(arguments)
+    for i, text in enumerate(model.expressions_):
+        printed = _printed(text, model, body.dialect, arguments)
+        columns.append(body.let(f"extra_{i}_", printed))
+    return _augmented(model, body, columns)
 
 
 def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
@@ -193,7 +207,7 @@ def _arguments(model: Estimator) -> list[str]:
     for name in model.names_:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)
         # Taken are names of the statements, C's keywords and macros, and functions of math.
-        taken = plain in _RESERVED or plain.endswith("_") or re.match(r"[zuht]\d+$", plain)
+        taken = plain in _RESERVED or plain.endswith("_") or re.match(r"[zuvht]\d+$", plain)
         if taken or not re.match(r"[A-Za-z]", plain):
             plain = f"x_{plain}"
         while plain in found:
@@ -236,7 +250,7 @@ def _dot(weights: Iterable[float], values: Sequence[str], constant: float) -> st
     return text
 
 
-def _inputs(inputs: Inputs, body: _Body, columns: Sequence[str]) -> list[str]:
+def _inputs(inputs: Inputs, body: _Body, columns: Sequence[str], prefix: str = "u") -> list[str]:
     """Statements of the inputs before standardisation."""
     values = []
     for i, (j, function) in enumerate(zip(inputs.columns, inputs.functions, strict=True)):
@@ -245,7 +259,7 @@ def _inputs(inputs: Inputs, body: _Body, columns: Sequence[str]) -> list[str]:
             continue
         bounded = body.dialect.at_least.format(columns[j], repr(float(inputs.floor[i])))
         printed = f"log({bounded})" if function == "log" else f"1.0 / ({bounded})"
-        values.append(body.let(f"u{i}", printed))
+        values.append(body.let(f"{prefix}{i}", printed))
     return values
 
 
@@ -260,8 +274,8 @@ def _augmented(model: Augmented, body: _Body, columns: Sequence[str]) -> str:
     monomials = [_dot(row[:-1], values, row[-1]) for row in terms.tolist()]
     if len(monomials) == 1:
         return f"exp({monomials[0]} + ({correction}))"
-    body.let("total_", " + ".join(f"exp({monomial})" for monomial in monomials))
-    return f"total_ * exp({correction})"
+    body.let("sum_", " + ".join(f"exp({monomial})" for monomial in monomials))
+    return f"sum_ * exp({correction})"
 
 
 def _network(model: NN, body: _Body, columns: Sequence[str]) -> str:
@@ -301,8 +315,8 @@ def _trees(trees: Trees, body: _Body, inputs: Sequence[str]) -> str:
 def _process(model: GaussianProcess, body: _Body, columns: Sequence[str]) -> str:
     dialect, inputs = body.dialect, model.inputs_
     if not len(inputs):
-        return f"exp({float(model.linear_[0])!r})"
-    raw = _inputs(inputs, body, columns)
+        return "trend_"
+    raw = _inputs(inputs, body, columns, "v")
     scaled = [
         body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
         for i, (value, mean, std) in enumerate(
@@ -318,4 +332,4 @@ def _process(model: GaussianProcess, body: _Body, columns: Sequence[str]) -> str
         for value, length in zip(scaled, model.lengths_.tolist(), strict=True)
     ]
     body.lines += dialect.matern(lengths, len(model.weights_))
-    return f"exp({_dot(model.linear_[1:], scaled, model.linear_[0])} + total_)"
+    return "trend_ * exp(total_)"
