@@ -199,3 +199,21 @@ def test_a_reduction_is_computed_in_its_readers_innermost_block() -> None:
     mapped = [loop.mapping for loop in loops]
     assert mapped[0] == "vectorized"
     assert mapped.index("unrolled") < [loop.name[0] for loop in loops].index("r")
+
+
+def test_extern_stages_and_what_only_they_read_are_left_at_root() -> None:
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    before, extern, after = hl.Func("before"), hl.Func("extern"), hl.Func("after")
+    before[x, y] = image[x, y] + 1.0
+    arguments = [hl.ExternFuncArgument(before), hl.ExternFuncArgument(image)]
+    extern.define_extern("user_stage", arguments, [hl.Float(32)], [x, y])
+    after[x, y] = extern[x, y] * 2.0
+    after.set_estimates([(0, 200), (0, 100)])
+    algorithm = load(after)
+    for planned in schedule_cpu(algorithm, MACHINE, k=5):
+        assert not check(planned.schedule, algorithm)
+        placed = {entry.func: entry for entry in planned.schedule.funcs}
+        assert placed[algorithm.order[before.name()]].compute.kind == "root"
+        entry = placed.get(algorithm.order[extern.name()])
+        assert entry is None or (entry.compute.kind == "root" and not entry.stages)

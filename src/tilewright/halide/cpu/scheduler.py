@@ -218,6 +218,8 @@ class Planner:
         region = costs.analysis.regions.get(group.output)
         if region is None:
             return IMPOSSIBLE
+        if output.extern is not None:
+            return CpuPlan(0.0, Tiling((), ()))
         extents = [
             max(1, int(float(np.max(i.extent)))) if math.isfinite(float(np.max(i.extent))) else 1024
             for i in region
@@ -666,6 +668,8 @@ def _gathers(costs: CpuCosts) -> bool:
     """Whether some vectors are gathered across rows, so that another storage may be better."""
     view = costs.analysis.view
     for func in view.funcs:
+        if func.name not in costs.analysis.regions:
+            continue  # read by extern stages alone, who knows where
         for summary in costs.analysis.summaries(func.name):
             block = costs.block(func.name, summary.index)
             if block.vector is None:
