@@ -20,7 +20,7 @@ from tilewright.halide.cpu.model import CpuModel, model_of, weighted
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.schedule import INLINE, Clone, FuncSchedule, Schedule
+from tilewright.halide.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
 from tilewright.machines.cpu import CpuMachine
 
 LARGEST_EXPRESSION = 1500
@@ -579,6 +579,13 @@ def schedule_with(
             continue
         funcs += group_schedules(costs, group, plan.tiling, machine.cores)
     funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
+    placed = {entry.func for entry in funcs}
+    # Of what an extern stage alone reads, nobody says how much is wanted.
+    funcs += [
+        FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
+        for func in view.funcs
+        if not (func.fixed or func.scheduled or algorithm.order[func.name] in placed)
+    ]
     funcs.sort(key=lambda f: f.func)
     clones = clones_of(algorithm)
     return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones), grouping, costs
