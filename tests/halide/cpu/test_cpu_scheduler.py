@@ -93,6 +93,20 @@ def vertical(width: int, height: int) -> hl.Func:
     return output
 
 
+def enlarged(width: int, height: int) -> hl.Func:
+    """Twice the size of what it reads; a stencil over that."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    image.set_estimates([(0, width // 2), (0, height // 2)])
+    clamped = hl.BoundaryConditions.repeat_edge(image)
+    x, y = hl.vars("x y")
+    coarse, fine, output = hl.Func("coarse"), hl.Func("fine"), hl.Func("output")
+    coarse[x, y] = hl.exp(clamped[x, y]) + clamped[x + 1, y] * clamped[x, y + 1]
+    fine[x, y] = coarse[x // 2, y // 2] + hl.f32(0.5) * coarse[x // 2, (y + 1) // 2]
+    output[x, y] = hl.sqrt(fine[x, y]) + hl.sqrt(fine[x, y + 1]) + hl.sqrt(fine[x, y + 2])
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
 def rows_counted(width: int, height: int) -> hl.Func:
     """What a scatter counts, row by row, is read by the output too."""
     image = hl.ImageParam(hl.UInt(8), 3, "image")

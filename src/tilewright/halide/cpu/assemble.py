@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.halide.algorithm import Func
 from tilewright.halide.bounds import Box, Interval
-from tilewright.halide.cpu.cost import CpuCosts
+from tilewright.halide.cpu.cost import CpuCosts, Window
 from tilewright.halide.cpu.kernel import Block, scans, value_bytes
 from tilewright.halide.grouping import Group
 from tilewright.halide.known import known_values
@@ -38,7 +38,7 @@ class Tiling:
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
-    sliding: int | None = None
+    sliding: Window | None = None
     deep: bool = False
 
 
@@ -130,12 +130,19 @@ def stage_nest(
     ]
     innermost = costs.innermost(func.name)
     sequence = sorted(inner, key=lambda d: (d != innermost, d))
-    if tiling is not None and tiling.sliding in inner:
-        sequence.remove(tiling.sliding)
-        sequence.append(tiling.sliding)
+    slides = tiling.sliding if tiling is not None else None
+    if slides is not None and slides.dimension in inner:
+        sequence.remove(slides.dimension)
+        sequence.append(slides.dimension)
     within_tile = [ScheduledLoop(inner[d]) for d in sequence]
+    if slides is not None and slides.dimension in inner and slides.step > 1:
+        # The rows of one step run inside, for one computation of every member.
+        rows = inner[slides.dimension]
+        splits.append(Split(rows, f"{rows}s", f"{rows}r", slides.step, tail))
+        within_tile[-1:] = [ScheduledLoop(f"{rows}r"), ScheduledLoop(f"{rows}s")]
+        inner[slides.dimension] = f"{rows}s"
     beside = costs.companion(func.name, index)
-    if beside in inner and (tiling is None or tiling.sliding != beside):
+    if beside in inner and (slides is None or slides.dimension != beside):
         within_tile = _transposing(costs, func, beside, sizes[beside], within_tile, splits, tail)
     if scans(summary) or summary.scatter:
         # Running along the contiguous dimension inside a scan keeps its lines in cache.
@@ -158,8 +165,8 @@ def stage_nest(
         cut.update(loop.name for loop in within_tile[:1])
     body = [loop if loop.name in cut else replace(loop, partition="never") for loop in body]
     row_level = None
-    if tiling is not None and tiling.sliding is not None:
-        row_level = inner.get(tiling.sliding)
+    if slides is not None:
+        row_level = inner.get(slides.dimension)
     block_level = within_tile[0].name if within_tile else None
     tile_level: str | None = None
     if tiling is not None:
@@ -275,15 +282,16 @@ def group_schedules(
     rows = regions
     slides: set[str] = set()
     if tiling.sliding is not None:
-        first = box[tiling.sliding].lo
+        along, step = tiling.sliding
+        first = box[along].lo
         row = list(box)
-        row[tiling.sliding] = Interval(first, first)
+        row[along] = Interval(first, first + step - 1.0)
         block = costs.block(output.name, 0)
         if tiling.deep and block.vector is not None:
             left = box[block.vector].lo
             row[block.vector] = Interval(left, left + block.width - 1.0)
         rows, _ = costs.member_boxes(group, tuple(row))
-        row[tiling.sliding] = Interval(first, first + 1.0)
+        row[along] = Interval(first, first + 2.0 * step - 1.0)
         pairs, _ = costs.member_boxes(group, tuple(row))
         # Where two rows need no more in common, there is nothing to keep between them.
         slides = {name for name in rows if _volume(pairs[name]) < 1.99 * _volume(rows[name])}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,13 @@ class GroupCosts:
     tasks: Array
     root_bytes: float
     fault: float
+
+
+class Window(NamedTuple):
+    """Members can slide along `dimension` of the output, `step` of its rows at a time."""
+
+    dimension: int
+    step: int = 1
 
 
 class CpuCosts:
@@ -228,13 +236,13 @@ class CpuCosts:
         group: Group,
         tiles: Array,
         order: Sequence[int],
-        sliding: int | None = None,
+        sliding: Window | None = None,
         deep: bool = False,
     ) -> GroupCosts:
         """Cycles of `group` for tile sizes `tiles` of shape (N, dimensions of the output).
 
         `order` lists the output's dimensions from the innermost tile loop to the outermost.
-        With `sliding`, members are computed along that dimension one output row at a time
+        With `sliding`, members are computed along its dimension one step of rows at a time
         and keep only the rows still needed; with `deep`, one block of the row at a time.
         """
         model, analysis = self.model, self.analysis
@@ -256,7 +264,7 @@ class CpuCosts:
         sweeps = len(shapes)
         if sliding is not None:
             row = tiles.copy()
-            row[:, sliding] = 1.0
+            row[:, sliding.dimension] = np.minimum(sliding.step, row[:, sliding.dimension])
             shapes.append(row)
         stacked = np.concatenate(shapes)
         start = low + stacked * np.floor(np.ceil(full / stacked) / 2.0)
@@ -283,7 +291,8 @@ class CpuCosts:
             blocks = tiles.prod(axis=1) / block.points
             overhead = overhead + blocks * model.block_cycles * (len(group.members) - 1)
         elif sliding is not None:
-            overhead = overhead + tiles[:, sliding] * model.pass_cycles * (len(group.members) - 1)
+            passes = tiles[:, sliding.dimension] / sliding.step
+            overhead = overhead + passes * model.pass_cycles * (len(group.members) - 1)
         elif len(group.members) > 1:
             overhead = overhead + model.tile_cycles * (len(group.members) - 1)
 
@@ -304,7 +313,8 @@ class CpuCosts:
         root_bytes = 0.0 if output in analysis.view.algorithm.outputs else whole
         fault = self.fault_cycles(root_bytes) if root_bytes > model.fault_threshold else 0.0
         tasks = n_tiles
-        imbalance = np.ceil(tasks / model.cores) * model.cores / tasks
+        # Few tasks also wait for the core that is disturbed.
+        imbalance = np.ceil(tasks / model.cores) * model.cores / tasks + 0.08 * model.cores / tasks
         split = imbalance / model.cores
         parts = [
             np.asarray(compute * n_tiles * split),

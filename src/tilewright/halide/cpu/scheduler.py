@@ -11,12 +11,13 @@ import numpy as np
 
 from tilewright.halide.algorithm import Algorithm, Variable
 from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.bounds import Box, Interval, touched
+from tilewright.halide.bounds import Box
 from tilewright.halide.clones import clones_of, with_clones
 from tilewright.halide.cpu.assemble import Tiling, group_schedules
-from tilewright.halide.cpu.cost import Array, CpuCosts
+from tilewright.halide.cpu.cost import Array, CpuCosts, Window
 from tilewright.halide.cpu.kernel import accumulates, value_bytes
 from tilewright.halide.cpu.model import CpuModel, model_of, weighted
+from tilewright.halide.cpu.sliding import blockwise, inputs_protected, windows
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
@@ -239,22 +240,25 @@ class Planner:
         if guests and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
-        options: list[tuple[tuple[int, ...], int | None, bool]]
+        options: list[tuple[tuple[int, ...], Window | None, bool]]
         options = [(o, None, False) for o in orders]
         slide = fused and self.policy.slide and len(output.stages) == 1
-        if slide and (self.policy.unprotected or _inputs_protected(costs, group)):
-            sliding_dims = slidable(costs, group)
-            if sliding_dims and self.policy.always_slide:
+        if slide and (self.policy.unprotected or inputs_protected(costs, group)):
+            slidable = windows(costs, group)
+            if slidable and self.policy.always_slide:
                 options = []
-            deep = blockwise(costs, group)
-            options += [(orders[0], d, False) for d in sliding_dims]
-            options += [(orders[0], d, True) for d in sliding_dims if deep]
+            for along in slidable:
+                options.append((orders[0], along, False))
+                if along.step == 1 and blockwise(costs, group):
+                    options.append((orders[0], along, True))
         for order, sliding, deep in options:
             found = costs.costs(group, tiles, order, sliding, deep)
             self.tilings += len(tiles)
             cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
             if sliding is not None:
-                cycles = np.where(tiles[:, sliding] > 1, cycles, np.inf)
+                rows = tiles[:, sliding.dimension]
+                fits = (rows > sliding.step) & (rows % sliding.step == 0)
+                cycles = np.where(fits, cycles, np.inf)
             i = int(np.argmin(cycles))
             if cycles[i] < best.cost:
                 sizes = tuple(int(t) for t in tiles[i])
@@ -318,99 +322,6 @@ def candidate_tiles(extents: list[int], block: object, fine: bool) -> Array:
         choices[longest] = choices[longest][::2] + choices[longest][-1:]
         choices[longest] = sorted(set(choices[longest]))
     return np.array(list(itertools.product(*choices)), dtype=np.float64)
-
-
-def slidable(costs: CpuCosts, group: Group) -> tuple[int, ...]:
-    """Dimensions of the output along which every member can be computed row by row.
-
-    Every access inside the group must step forward along one dimension of its callee as the
-    reader steps along its own, so that rows computed for one output row serve the next.
-    """
-    analysis = costs.analysis
-    view = analysis.view
-    output = view.by_name[group.output]
-    members = set(group.members)
-    found = []
-    for d in range(len(output.args) - 1, 0, -1):
-        along: dict[str, int] = {group.output: d}
-        good = True
-        for name in reversed(group.members):
-            if not good or name not in along:
-                continue
-            func = view.by_name[name]
-            if len(func.stages) > 1 and name not in costs.nested:
-                good = False
-                break
-            variable = func.args[along[name]]
-            for summary in analysis.summaries(name):
-                for access in summary.accesses:
-                    if access.callee not in members or access.callee == name:
-                        continue
-                    hit = _dimension_along(access.forms, variable)
-                    if hit is None or along.setdefault(access.callee, hit) != hit:
-                        good = False
-        if good and set(along) >= members:
-            found.append(d)
-            break
-    return tuple(found)
-
-
-def blockwise(costs: CpuCosts, group: Group) -> bool:
-    """Whether a block of the output's vectors needs as wide a block of every member, no more.
-
-    Members can then be computed block by block along a row without redundant work.
-    """
-    block = costs.block(group.output, 0)
-    if block.vector is None or block.row is not None or costs.innermost(group.output) != 0:
-        return False
-    region = costs.analysis.regions[group.output]
-    box = [Interval(i.lo, i.lo) for i in region]
-    low = box[block.vector].lo
-    box[block.vector] = Interval(low, low + block.width - 1.0)
-    inside, _ = costs.member_boxes(group, tuple(box))
-    if costs.nested or any(name not in inside for name in group.members):
-        return False
-    return all(
-        sum(float(np.max(i.extent)) == block.width for i in inside[name]) == 1
-        and float(np.max(inside[name][0].extent)) == block.width
-        for name in group.members
-    )
-
-
-def _inputs_protected(costs: CpuCosts, group: Group) -> bool:
-    """Whether no member can read an input outside fixed bounds, wherever its loops are.
-
-    Halide starts a sliding window some rows early and may then ask for more of an input than
-    the pipeline needs; that is harmless only where indices are clamped.
-    """
-    analysis = costs.analysis
-    for name in group.members[:-1]:
-        for summary in analysis.summaries(name):
-            for access in summary.accesses:
-                if access.kind != "image" or access.callee not in analysis.parameter_names:
-                    continue
-                box = touched(access, {}, analysis.bounder, {})
-                if not all(np.all(np.isfinite(i.extent)) for i in box):
-                    return False
-    return True
-
-
-def _dimension_along(forms: object, variable: str) -> int | None:
-    hit: int | None = None
-    for d, dim in enumerate(forms):  # type: ignore[arg-type,var-annotated]
-        for form, _, _ in dim:
-            for atom, c in form.terms:
-                if isinstance(atom, Variable):
-                    if atom.name == variable:
-                        if c <= 0 or (hit is not None and hit != d):
-                            return None
-                        hit = d
-                else:
-                    from tilewright.halide.algorithm import walk
-
-                    if any(isinstance(n, Variable) and n.name == variable for n in walk(atom)):
-                        return None
-    return hit
 
 
 class Search:
@@ -704,7 +615,7 @@ def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
                 vector_width=block.lanes if block is not None else 0,
                 cost=plan.cost,
                 seconds=costs.model.seconds(plan.cost),
-                notes=(f"members slide along dimension {plan.tiling.sliding}",)
+                notes=(f"members slide along dimension {plan.tiling.sliding.dimension}",)
                 if plan.tiling.sliding is not None
                 else (),
             )

@@ -1,0 +1,73 @@
+"""Along which dimension, and by how many rows, the members of a group can slide."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import halide as hl
+import pytest
+
+from tilewright.halide.analysis import Analysis, estimated_boxes
+from tilewright.halide.cpu.cost import CpuCosts, Window
+from tilewright.halide.cpu.model import model_of
+from tilewright.halide.cpu.sliding import advance, windows
+from tilewright.halide.grouping import Group
+from tilewright.halide.inlining import View
+from tilewright.halide.source import load
+from tilewright.machines import CpuMachine
+from tilewright.machines.cpu import Cache
+
+MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, (Cache(1, 32 << 10, 64, 1),))
+
+
+def of(reads: Any) -> tuple[Window, ...]:
+    """The windows of a producer inside an output that reads it so."""
+    x, y = hl.vars("x y")
+    producer, output = hl.Func("producer"), hl.Func("output")
+    producer[x, y] = hl.f32(x) * hl.f32(y)
+    output[x, y] = reads(producer, x, y)
+    output.set_estimates([(0, 64), (0, 64)])
+    algorithm = load(output)
+    view = View(algorithm)
+    costs = CpuCosts(Analysis(view, estimated_boxes(view), {}), model_of(MACHINE), {})
+    return windows(costs, Group(tuple(f.name for f in algorithm.funcs)))
+
+
+@pytest.mark.parametrize(
+    ("reads", "expected"),
+    [
+        (lambda f, x, y: f[x, y - 1] + f[x, y + 1], (Window(1, 1),)),
+        (lambda f, x, y: f[x, 2 * y] + f[x, 2 * y + 1], (Window(1, 1),)),
+        (lambda f, x, y: f[x // 2, y // 2] + f[x // 2, (y + 1) // 2], (Window(1, 2),)),
+        (lambda f, x, y: f[x, y // 2 - 1 + 2 * (y % 2)], (Window(1, 2),)),
+        (lambda f, x, y: f[x, 3 * y // 4], (Window(1, 4),)),
+        (lambda f, x, y: f[x, y] + f[x, 2 * y], ()),
+        (lambda f, x, y: f[x, -y], ()),
+        (lambda f, x, y: f[x, x + y * y], ()),
+        (lambda f, x, y: f[x, y // 8], ()),
+        (lambda f, x, y: f[y, x], (Window(1, 1),)),
+        (lambda f, x, y: f[x, y] + f[y, x], ()),
+    ],
+)
+def test_a_window_steps_as_the_reader_does(reads: Any, expected: tuple[Window, ...]) -> None:
+    assert of(reads) == expected
+
+
+def test_an_access_that_does_not_move_has_no_advance() -> None:
+    assert advance([()], "y") is None
+
+
+def test_rates_multiply_with_coefficients() -> None:
+    x, y = hl.vars("x y")
+    producer, output = hl.Func("producer"), hl.Func("output")
+    producer[x, y] = hl.f32(x + y)
+    output[x, y] = producer[x, 3 * y + 5]
+    output.set_estimates([(0, 8), (0, 8)])
+    algorithm = load(output)
+    view = View(algorithm)
+    (summary,) = Analysis(view, estimated_boxes(view), {}).summaries(algorithm.outputs[0])
+    (access,) = [a for a in summary.accesses if a.callee.startswith("producer")]
+    found = advance(access.forms, view.by_name[algorithm.outputs[0]].args[1])
+    assert found is not None
+    assert (found.dimension, found.rate, found.period) == (1, Fraction(3), 1)
