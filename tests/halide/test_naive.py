@@ -7,6 +7,7 @@ from pathlib import Path
 import halide as hl
 import pytest
 
+import tilewright
 from tilewright.halide.legality import check
 from tilewright.halide.measuring import Session, Variant
 from tilewright.halide.naive import naive_schedule
@@ -77,3 +78,15 @@ def test_it_runs_and_is_right():
     with Session(algorithm, targets=("opencl",), timing=ONCE) as session:
         for measured in session.measure(variants):
             assert measured.measurement.ok, measured.measurement
+
+
+@pytest.mark.parametrize("target", ["host", pytest.param("opencl", marks=pytest.mark.opencl)])
+def test_dimensions_that_cannot_be_named_keep_their_loops(target):
+    x, y = hl.Var("x.1"), hl.Var("y")
+    f = hl.Func("f")
+    f[x, y] = hl.f32(x + y)
+    f.set_estimates([(0, 64), (0, 64)])
+    result = tilewright.schedule(f, target=target)
+    assert "no dimension with a dot" in result.explain()
+    result.apply(f)
+    assert f.realize([3, 2])[2, 1] == 3

@@ -54,8 +54,15 @@ def naive_schedule(
             funcs.append(FuncSchedule(i, INLINE, INLINE))
             continue
         stages: tuple[StageSchedule, ...] = ()
-        if is_gpu(target) and not (
-            gpu is not None and any(host_only(stage, func, gpu, memoized) for stage in func.stages)
+        # Halide schedules no dimension with a dot in its name.
+        dotted = any("." in loop.name for stage in func.stages for loop in stage.loops)
+        if (
+            is_gpu(target)
+            and not dotted
+            and not (
+                gpu is not None
+                and any(host_only(stage, func, gpu, memoized) for stage in func.stages)
+            )
         ):
             stages = tuple(_kernel(func, stage) for stage in func.stages)
         funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))

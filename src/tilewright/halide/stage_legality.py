@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilewright.halide.algorithm import Call, Expr, Func, Op, Stage, Variable, walk
-from tilewright.halide.nest import NestLoop, scheduled_loops, split_loops
+from tilewright.halide.nest import NestLoop, default_stage, scheduled_loops, split_loops
 from tilewright.halide.requirements import WRITES_BEYOND, stays_inside
 from tilewright.halide.schedule import (
     Fuse,
@@ -35,6 +35,9 @@ def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
     except ScheduleError as error:
         yield "loops", str(error)
         return
+    dotted = [loop.name for loop in stage.loops if "." in loop.name]
+    if dotted and nest != default_stage(func, stage):
+        yield "name", f"Halide schedules no dimension with a dot in its name: {dotted[0]}"
     yield from _split_problems(func, stage, nest)
     yield from _bound_problems(func, nest)
     yield from _order_problems(func, stage, nest, loops)

@@ -148,6 +148,12 @@ class ScheduleReport:
             return None
         return self.naive_seconds / self.seconds
 
+    @property
+    def failure(self) -> str:
+        """Why a schedule is not verified, in two words: a crash is no wrong answer."""
+        statuses = {attempt.status for attempt in self.attempts} - {"ok", "not tried"}
+        return statuses.pop().replace("_", " ") if len(statuses) == 1 else "wrong answer"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {**asdict(self), "speedup": self.speedup}

@@ -77,7 +77,7 @@ def _figures(report: ScheduleReport) -> list[Figure]:
                 else "groups",
             )
         )
-    answers = {None: ("not run", ""), True: ("verified", "good"), False: ("wrong", "bad")}
+    answers = {None: ("not run", ""), True: ("verified", "good"), False: (report.failure, "bad")}
     value, tone = answers[report.verified]
     figures.append(Figure(value, "answers", tone))
     return figures

@@ -25,7 +25,7 @@ def verification(report: ScheduleReport) -> str:
     """Whether the schedule's answers were checked."""
     if report.verified is None:
         return "unverified: not compiled yet"
-    return "verified" if report.verified else "WRONG ANSWER"
+    return "verified" if report.verified else report.failure.upper()
 
 
 def explain(report: ScheduleReport) -> str:
