@@ -1,9 +1,11 @@
 """Measure every configuration of one of the package's real problems and keep the table.
 
-    python benchmarks/tuning_record.py cc_flags --seconds 150
+    python benchmarks/tuning_record.py cc_flags --seconds 100
 
 The outcomes measured so far are kept in --work and taken up by the next call; when all are
 known, the table is written to the package's recordings, which `tuning_quality.py` replays.
+Configurations are built in parallel and timed alone; the table has the least of a
+configuration's samples, which a shared machine disturbs least.
 """
 
 from __future__ import annotations
@@ -14,37 +16,56 @@ import math
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import tuning_common  # noqa: F401 (sets the number of threads)
 from tilewright.measure import machine_id
-from tilewright.tuning.problems import c_programs
+from tilewright.tuning.problems import c_programs, halide_templates, opencl_matmul
+from tilewright.tuning.problems.measured import Measured
 from tilewright.tuning.problems.recordings import FOLDER, configurations, write_recording
+from tilewright.tuning.trial import plain
 from tilewright.tuning.tune import FailedError
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "cc_flags": c_programs.cc_flags,
     "c_loop_nest": c_programs.c_loop_nest,
+    "halide_blur": halide_templates.halide_blur,
+    "halide_matmul": halide_templates.halide_matmul,
+    "halide_harris": halide_templates.halide_harris,
+    "halide_laplacian": halide_templates.halide_laplacian,
+    "opencl_matmul": opencl_matmul.opencl_matmul,
 }
+Outcomes = Iterator[tuple[dict[str, Any], float | str]]
 
 
-def evaluator(problem: Any, folder: str) -> Callable[[dict[str, Any]], float]:
-    """The problem's objective; programs of the same flags are built once."""
-    if not isinstance(problem, c_programs.CProgram):
-        return lambda c: float(problem(c))
+def measured(problem: Measured, missing: list[dict[str, Any]]) -> Outcomes:
+    """The outcomes of configurations in workers, as they end."""
+    for configuration, found in problem.measure(missing):
+        yield configuration, found.minimum if found.ok else found.status
+
+
+def compiled(problem: c_programs.CProgram, missing: list[dict[str, Any]]) -> Outcomes:
+    """The outcomes of C programs; those of the same flags are built once."""
     built: dict[tuple[str, ...], Path] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for configuration in missing:
+            flags = tuple(problem.flags(configuration))
+            try:
+                if flags not in built:
+                    own = Path(folder) / str(len(built))
+                    own.mkdir()
+                    built[flags] = problem.build(flags, str(own))
+                yield configuration, problem.run(built[flags], configuration)
+            except FailedError as failure:
+                yield configuration, failure.status
 
-    def run(configuration: dict[str, Any]) -> float:
-        flags = tuple(problem.flags(configuration))
-        if flags not in built:
-            own = Path(folder) / str(len(built))
-            own.mkdir()
-            built[flags] = problem.build(flags, str(own))
-        return problem.run(built[flags], configuration)
 
-    return run
+def name_of(configuration: dict[str, Any]) -> str:
+    """What an outcome is kept under."""
+    return json.dumps(plain(configuration))
 
 
 def main() -> None:
@@ -58,33 +79,27 @@ def main() -> None:
     path = args.work / f"{problem.name}.json"
     known: dict[str, float | str] = json.loads(path.read_text()) if path.exists() else {}
     everything = list(configurations(problem.space))
+    missing = [c for c in everything if name_of(c) not in known]
     end = time.monotonic() + args.seconds
-    with tempfile.TemporaryDirectory() as folder:
-        evaluate = evaluator(problem, folder)
-        for done, configuration in enumerate(everything):
+    run = measured if isinstance(problem, Measured) else compiled
+    with closing(run(problem, missing)) as outcomes:
+        for configuration, outcome in outcomes:
+            known[name_of(configuration)] = outcome
             if time.monotonic() > end:
                 break
-            name = json.dumps(configuration)
-            if name not in known:
-                try:
-                    known[name] = evaluate(configuration)
-                except FailedError as failure:
-                    known[name] = failure.status
-                if done % 20 == 0:
-                    path.write_text(json.dumps(known))
     path.write_text(json.dumps(known))
     print(f"{problem.name}: {len(known)} of {len(everything)}")
     if len(known) == len(everything):
         space = problem.space
-        outcomes = {space.key(space.encode(c)): known[json.dumps(c)] for c in everything}
+        outcomes_by_key = {space.key(space.encode(c)): known[name_of(c)] for c in everything}
         about = {
             "machine": machine_id(),
             "system": platform.platform(),
-            "objective": "seconds",
+            "objective": "seconds, the least of a few samples",
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
         FOLDER.mkdir(exist_ok=True)
-        write_recording(FOLDER / f"{problem.name}.json.gz", space, outcomes, about)
+        write_recording(FOLDER / f"{problem.name}.json.gz", space, outcomes_by_key, about)
         print(f"wrote {FOLDER / problem.name}.json.gz")
 
 

@@ -38,8 +38,8 @@ print(json.dumps({"seconds": seconds, "memory_mb": (peak() - before) / 1024, "co
 
 def space_files() -> list[Path]:
     """The bundled spaces of the paper's compilers."""
-    folder = Path(str(resources.files("tilewright.tuning.problems")))
-    return sorted(p for p in folder.glob("*.json") if not p.name.endswith("T1.json"))
+    folder = Path(str(resources.files("tilewright.tuning.problems"))) / "spaces"
+    return sorted(folder.glob("*.json"))
 
 
 def run(command: list[str], limit_s: float, limit_mb: int) -> dict[str, Any]:

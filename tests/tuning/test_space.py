@@ -135,12 +135,12 @@ def test_sampling_is_uniform_and_the_biased_variant_is_not():
     "name",
     sorted(
         p.name
-        for p in resources.files("tilewright.tuning.problems").iterdir()
-        if p.name.endswith(".json") and not p.name.endswith(".T1.json")
+        for p in (resources.files("tilewright.tuning.problems") / "spaces").iterdir()
+        if p.name.endswith(".json")
     ),
 )
 def test_bundled_spaces_have_the_published_counts(name):
-    text = (resources.files("tilewright.tuning.problems") / name).read_text()
+    text = (resources.files("tilewright.tuning.problems") / "spaces" / name).read_text()
     data = json.loads(text)
     space = space_from_dict(data)
     assert space.dense == data["dense"]
@@ -154,7 +154,7 @@ def test_bundled_spaces_have_the_published_counts(name):
 
 
 def test_equal_subtrees_are_shared():
-    text = (resources.files("tilewright.tuning.problems") / "rise_mm_gpu.json").read_text()
+    text = (resources.files("tilewright.tuning.problems") / "spaces/rise_mm_gpu.json").read_text()
     space = space_from_dict(json.loads(text))
     assert space.count == 154_888_140
     assert sum(tree.nodes for tree in space.feasible.trees) < 1000

@@ -2,10 +2,35 @@
 
 `recorded` are real problems measured once and replayed by look-up; `paper_space` gives the
 search spaces of the BaCO paper's compilers, `standin` analytic objectives in their compilers'
-place; the module `c_programs` has real problems to tune on this machine.
+place. Real problems to tune on this machine, measured in isolated processes: `halide_blur`,
+`halide_matmul`, `halide_harris` and `halide_laplacian`, `cc_flags` and `c_loop_nest`,
+`opencl_matmul`. Each has a ``space`` and is called with a configuration.
 """
 
+from tilewright.tuning.problems.c_programs import c_loop_nest, cc_flags
+from tilewright.tuning.problems.halide_templates import (
+    halide_blur,
+    halide_harris,
+    halide_laplacian,
+    halide_matmul,
+)
+from tilewright.tuning.problems.measured import Measured
+from tilewright.tuning.problems.opencl_matmul import opencl_matmul
 from tilewright.tuning.problems.recordings import recorded, write_recording
 from tilewright.tuning.problems.standins import paper_space, paper_spaces, standin
 
-__all__ = ["paper_space", "paper_spaces", "recorded", "standin", "write_recording"]
+__all__ = [
+    "Measured",
+    "c_loop_nest",
+    "cc_flags",
+    "halide_blur",
+    "halide_harris",
+    "halide_laplacian",
+    "halide_matmul",
+    "opencl_matmul",
+    "paper_space",
+    "paper_spaces",
+    "recorded",
+    "standin",
+    "write_recording",
+]

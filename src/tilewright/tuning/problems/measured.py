@@ -1,0 +1,77 @@
+"""Real problems as the tuner and the recorder see them: measured in isolated workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.measure import Candidate, Limits, Measurement, Timing, measure_all, measure_one
+from tilewright.tuning.space import Configuration, Space
+from tilewright.tuning.trial import plain, unplain
+
+_LIMITS = Limits(build_seconds=60.0, run_seconds=10.0, memory_bytes=4 << 30)
+_TIMING = Timing(
+    warmup=1, min_samples=5, max_samples=15, seconds=0.1, sample_seconds=0.001, precision=0.01
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A problem whose configurations are built, verified and timed in workers of their own.
+
+    Whatever a configuration does, crash, hang or answer wrongly, is its outcome.
+
+    Attributes:
+        name: the problem's name.
+        space: its space.
+        builder: what builds a configuration in a worker (see `tilewright.measure.Candidate`);
+            it is given ``{"configuration": ..., **arguments}``.
+        arguments: picklable data, such as the problem's size.
+        preload: modules that the workers' server imports once.
+        limits, timing: what a configuration may use, and how it is timed.
+    """
+
+    name: str
+    space: Space
+    builder: str
+    arguments: Mapping[str, Any]
+    preload: tuple[str, ...] = ()
+    limits: Limits = _LIMITS
+    timing: Timing = field(default=_TIMING, repr=False)
+
+    def candidate(self, configuration: Mapping[str, Any]) -> Candidate:
+        """A configuration as workers take it."""
+        return Candidate(self.builder, {**self.arguments, "configuration": plain(configuration)})
+
+    def __call__(self, configuration: Mapping[str, Any]) -> Measurement:
+        """The measurement of a configuration, for `tilewright.tuning.tune`."""
+        return measure_one(self.candidate(configuration), self.limits, self.timing, self.preload)
+
+    def measure(
+        self, configurations: Iterable[Configuration], jobs: int | None = None
+    ) -> Iterator[tuple[Configuration, Measurement]]:
+        """Measure many, built ``jobs`` at once and timed alone; in the order that they end."""
+        measured = measure_all(
+            map(self.candidate, configurations),
+            limits=self.limits,
+            timing=self.timing,
+            jobs=jobs,
+            preload=self.preload,
+        )
+        for candidate, measurement in measured:
+            yield unplain(candidate.payload["configuration"]), measurement
+
+
+def compared(found: Any, expected: Any, tolerance: float) -> tuple[bool, str, float]:
+    """Whether an answer is right within a relative tolerance of the expected one's largest value.
+
+    Returns:
+        whether it is, the reason where it is not, and the largest error, relative.
+    """
+    import numpy as np
+
+    scale = float(np.abs(expected).max()) or 1.0
+    error = float(np.abs(np.asarray(found) - expected).max()) / scale
+    right = bool(error <= tolerance)  # False for NaN
+    return right, "" if right else f"the answer is off by {error:.3g} of its scale", error

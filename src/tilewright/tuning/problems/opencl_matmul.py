@@ -1,0 +1,99 @@
+"""An OpenCL matrix product with work-group sizes to tune, on PoCL or any other driver.
+
+Hidden constraints and all: a driver refuses work-groups that do not divide the range, that are
+too large, or that take more local memory than it has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.measure import VerifyResult
+from tilewright.tuning.parameters import Categorical, Ordinal
+from tilewright.tuning.problems.measured import Measured, compared
+from tilewright.tuning.space import Space
+
+_SOURCE = Path(__file__).parent / "sources" / "matmul.cl"
+
+
+def opencl_matmul(size: int = 192) -> Measured:
+    """C = A B of matrices of ``size`` rows: work-group sizes, outputs a thread, staging."""
+    space = Space(
+        [
+            Ordinal("wx", (1, 8, 16, 32, 64), scale="log", default=16),
+            Ordinal("wy", (1, 2, 4, 8), scale="log", default=4),
+            Ordinal("tx", (1, 2, 4), scale="log", default=1),
+            Ordinal("ty", (1, 2, 4), scale="log", default=1),
+            Categorical("staged", (False, True), default=False),
+        ]
+    )
+    preload = ("numpy", __name__)
+    return Measured("opencl_matmul", space, f"{__name__}:Launched", {"size": size}, preload)
+
+
+class Launched:
+    """The kernel built for a configuration, in a worker."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Take ``{"size": rows, "configuration": choices}``.
+
+        Raises:
+            TilewrightError: there is no OpenCL driver.
+            pyopencl.Error: the driver refuses the kernel.
+        """
+        from tilewright.halide.opencl import load_pocl
+
+        load_pocl()
+        os.environ["PYOPENCL_NO_CACHE"] = "1"
+        try:
+            import pyopencl as cl
+
+            devices = [d for p in cl.get_platforms() for d in p.get_devices()]
+        except (ImportError, RuntimeError) as error:
+            raise TilewrightError(
+                f"no OpenCL driver ({error}): pip install 'tilewright[opencl]'"
+            ) from None
+        choices, size = payload["configuration"], int(payload["size"])
+        context = cl.Context(devices[:1])
+        self._queue = cl.CommandQueue(context)
+        rng = np.random.default_rng(0)
+        left, right = (rng.random((size, size), dtype=np.float32) for _ in "ab")
+        self._expected = left @ right
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        a, b = (cl.Buffer(context, flags, hostbuf=matrix) for matrix in (left, right))
+        self._c = cl.Buffer(context, cl.mem_flags.READ_WRITE, left.nbytes)
+        options = [f"-D{name.upper()}={int(value)}" for name, value in choices.items()]
+        program = cl.Program(context, _SOURCE.read_text())
+        program.build([*options, f"-DN={size}"])
+        self._kernel = cl.Kernel(program, "product")
+        self._kernel.set_args(a, b, self._c)
+        self._kept = (a, b)  # the kernel does not keep its arguments
+        self._whole = (size // choices["tx"], size // choices["ty"])
+        self._group = (choices["wx"], choices["wy"])
+
+    def run(self) -> None:
+        """Launch it once."""
+        import pyopencl as cl
+
+        cl.enqueue_nd_range_kernel(self._queue, self._kernel, self._whole, self._group)
+        self.sync()
+
+    def sync(self) -> None:
+        """Wait for what was launched."""
+        self._queue.finish()
+
+    def verify(self) -> VerifyResult:
+        """Whether the answer is NumPy's."""
+        import pyopencl as cl
+
+        self.run()
+        found = np.empty_like(self._expected)
+        cl.enqueue_copy(self._queue, found, self._c)
+        self._queue.finish()
+        return VerifyResult(*compared(found, self._expected, 1e-4))
