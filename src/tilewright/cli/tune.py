@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
         nargs="?",
         const="",
         metavar="NAME",
-        help="first try what was best for the problem NAME in the records, of any size and on "
-        "any machine (default: the problem's own name)",
+        help="begin from what the records hold of the problem NAME, of any size and on any machine "
+        "(default: the problem's own name): its best are tried first, the rest shapes the model",
     )
     parser.add_argument("--records", metavar="FILE", help="where measurements are kept")
     parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")

@@ -122,6 +122,22 @@ class Posterior:
         squared = _squared_distances(scaled, norms, self.scaled, self._norms)
         return _matern(squared, self.hyper.signal)
 
+    @property
+    def points(self) -> Array:
+        """The observed points, shape (n, features)."""
+        return np.asarray(self.scaled / self._weights)
+
+    def covariances(self, points: Array) -> Array:
+        """Covariances of points with the observed ones, shape (m, n)."""
+        scaled = points * self._weights
+        return self.kernel(scaled, (scaled**2).sum(axis=1))
+
+    def prior(self, here: Array, there: Array) -> Array:
+        """Covariances between points before anything is observed, shape (m, k)."""
+        a, b = here * self._weights, there * self._weights
+        squared = _squared_distances(a, (a**2).sum(axis=1), b, (b**2).sum(axis=1))
+        return _matern(squared, self.hyper.signal)
+
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance of the noise-free value at ``points``, shapes (m,)."""
         scaled = points * self._weights

@@ -39,11 +39,12 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
     return f"tuning/{name}/{digest([shape, objective])[:16]}"
 
 
-def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 5) -> WarmStart:
+def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 3) -> WarmStart:
     """A warm start from the records of the problems called ``name``: any size, any machine.
 
     Objectives of different sizes and machines do not compare, so that each earlier run's are
-    taken by their rank. The trials of the run ``but`` are left out.
+    taken relative to its best (by their rank, where they are not all above zero). The trials
+    of the run ``but`` are left out, and what was cut short counts as it was told.
     """
     runs: dict[tuple[str, str, int], list[Trial]] = {}
     for record in records.query():
@@ -55,9 +56,13 @@ def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int 
     pairs: list[tuple[Configuration, float | None]] = []
     for trials in runs.values():
         order = sorted(t.value for t in trials if t.ok)
-        pairs += [
-            (t.configuration, order.index(t.value) / len(order) if t.ok else None) for t in trials
-        ]
+        for t in trials:
+            value: float | None = None
+            if t.ok and order[0] > 0:
+                value = t.value / order[0]
+            elif t.ok:
+                value = 1 + order.index(t.value) / len(order)
+            pairs.append((t.configuration, value))
     return WarmStart(pairs, queued)
 
 

@@ -15,6 +15,7 @@ from tilewright.tuning.gp import Posterior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
 from tilewright.tuning.surrogate import Surrogate, fit_surrogate, transform, uncensored
+from tilewright.tuning.warm import Shifted, SourceModel
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -92,6 +93,7 @@ def propose(
     taken: Collection[bytes],
     theta: tuple[float, ...] = (),
     bias: Callable[[Array], Array] | None = None,
+    source: SourceModel | None = None,
 ) -> Proposal | None:
     """The configuration of the largest expected improvement, or None if all are taken.
 
@@ -105,25 +107,32 @@ def propose(
         taken: keys of the configurations that must not be asked (again).
         theta: hyperparameters of the previous decision.
         bias: what to add to the logarithm of the acquisition at codes, or None.
+        source: what is known of a similar problem, or None.
     """
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
     modelled = transform(values, settings)
     outputs = modelled.values
-    fitted = fit_surrogate(encoder, codes, outputs, settings, rng, theta)
+    points = encoder(codes)
+    shift = None if source is None else source.shift(points, outputs, modelled.slope, theta)
+    # where a similar problem gives a prior mean, the model learns the difference
+    learned = outputs if shift is None else shift.residual(points, outputs)
+    fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta)
     surrogate = fitted.surrogate
     bounded = seen.bounded[valid]
     if bounded.any() and isinstance(surrogate, Posterior):
-        surrogate = uncensored(surrogate, encoder(codes), outputs, bounded, encoder.blocks)
+        surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
     if len(pending) and isinstance(surrogate, Posterior):
-        points = encoder(pending)
-        surrogate = surrogate.extend(points, surrogate.predict(points)[0])
+        waiting = encoder(pending)
+        surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
+    if shift is not None:
+        surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))
     forest = None
     if settings.feasibility and not valid.all():
         forest = grow(encoder(seen.codes), valid.astype(float), rng)
     limit = float(rng.integers(0, 11)) / 100 if settings.feasibility_limit else 0.0
-    score = _Score(encoder, surrogate, best, forest, limit, bias)
+    score = _Score(encoder, surrogate, best, _chance(forest, source, len(seen.codes)), limit, bias)
     if rng.random() < settings.local:
         met = _around(space, codes[np.argsort(outputs, kind="stable")], taken)
         scores = score(met)
@@ -145,7 +154,7 @@ class _Score:
     encoder: Encoder
     surrogate: Surrogate
     best: float
-    forest: Forest | None
+    chance: Callable[[Array], Array] | None
     limit: float
     bias: Callable[[Array], Array] | None
 
@@ -153,13 +162,27 @@ class _Score:
         points = self.encoder(codes)
         mean, variance = self.surrogate.predict(points)
         score = log_expected_improvement(mean, variance, self.best)
-        if self.forest is not None:
-            chance = self.forest.mean(points)
+        if self.chance is not None:
+            chance = self.chance(points)
             score = score + np.log(np.maximum(chance, 1e-9))
             score[chance < self.limit] -= 1e3
         if self.bias is not None:
             score = score + self.bias(codes)
         return score
+
+
+def _chance(
+    forest: Forest | None, source: SourceModel | None, count: int
+) -> Callable[[Array], Array] | None:
+    """The probability of feasibility at points, after ``count`` evaluations here."""
+    if source is None or source.forest is None:
+        return None if forest is None else forest.mean
+
+    def chance(points: Array) -> Array:
+        here = np.ones(len(points)) if forest is None else forest.mean(points)
+        return source.chance(points, here, count)
+
+    return chance
 
 
 def _around(space: Space, ranked: Array, taken: Collection[bytes]) -> Array:

@@ -26,7 +26,7 @@ from tilewright.tuning.proposal import (
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Space
 from tilewright.tuning.trial import Suggestion, Trial, middle
-from tilewright.tuning.warm import WarmStart
+from tilewright.tuning.warm import SourceModel, WarmStart
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -157,7 +157,16 @@ class Tuner:
             taken,
             self._theta,
             self._bias(),
+            self._source,
         )
+
+    @functools.cached_property
+    def _source(self) -> SourceModel | None:
+        """What the warm start says, modelled once."""
+        if self.warm is None:
+            return None
+        rng = np.random.default_rng([self.seed, 0, 1])
+        return SourceModel(self.warm, self._encoder, self.settings, rng)
 
     def _initial(self) -> int:
         if self.settings.initial is not None:

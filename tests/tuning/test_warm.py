@@ -1,0 +1,166 @@
+"""Warm starts: what is known of a similar problem shapes the model, and may mislead."""
+
+import math
+import zlib
+
+import numpy as np
+import pytest
+
+from tilewright.tuning import Categorical, Integer, Ordinal, Settings, Space, Tuner, WarmStart
+from tilewright.tuning.encoding import encoder
+from tilewright.tuning.gp import Hyperparameters, Posterior
+from tilewright.tuning.warm import Shift, Shifted, SourceModel
+
+SPACE = Space(
+    [
+        Ordinal("tile", (1, 2, 4, 8, 16, 32, 64, 128), scale="log"),
+        Ordinal("block", (1, 2, 4, 8, 16, 32, 64, 128), scale="log"),
+        Integer("unroll", 1, 16),
+        Categorical("schedule", ("static", "dynamic", "guided")),
+    ],
+    ["unroll <= tile"],
+)
+
+
+def cost(c, tile=4.0):
+    time = 1 + 0.5 * abs(math.log2(c["tile"]) - tile) + 0.3 * abs(math.log2(c["block"]) - 2)
+    time += 0.1 * abs(c["unroll"] - 7) + 0.2 * abs(math.log2(c["tile"] / c["block"]) - 2)
+    return time + {"static": 0.4, "dynamic": 0.0, "guided": 0.2}[c["schedule"]]
+
+
+def earlier(value, seed=0, count=60):
+    """Random evaluations of another problem."""
+    codes = SPACE.sample(np.random.default_rng([77, seed]), count)
+    return [(c, value(c)) for c in map(SPACE.decode, codes)]
+
+
+def mean_best(count, pairs=None, queued=0, seeds=6):
+    """The mean over seeds of the best cost after so many evaluations."""
+    found = []
+    for seed in range(seeds):
+        warm = None if pairs is None else WarmStart(pairs, queued)
+        tuner = Tuner(SPACE, seed=seed, warm=warm, settings=Settings(initial=4))
+        for _ in range(count):
+            asked = tuner.ask()
+            tuner.tell(asked, cost(asked.configuration))
+        found.append(tuner.best.value)
+    return float(np.mean(found))
+
+
+def test_a_similar_problem_shapes_the_model_and_not_only_the_queue():
+    # another machine: three times slower, its best tile half as large
+    similar = earlier(lambda c: 3e-3 * cost(c, tile=3.0))
+    assert mean_best(9, similar) < mean_best(9) - 0.2
+    assert mean_best(3, similar, queued=3) < mean_best(3) - 0.2
+
+
+def test_a_problem_that_misleads_costs_little():
+    opposite = earlier(lambda c: 1e-3 / cost(c))
+    unrelated = earlier(lambda c: 1.0 + (zlib.crc32(repr(c).encode()) % 97), seed=1)
+    cold = mean_best(26, seeds=4)
+    assert mean_best(30, opposite, queued=3, seeds=4) < cold + 0.15
+    assert mean_best(30, unrelated, queued=3, seeds=4) < cold + 0.15
+
+
+def test_the_factor_is_learned_from_what_is_measured_here():
+    def factor(value):
+        model = SourceModel(WarmStart(earlier(value)), encode, Settings(), np.random.default_rng(0))
+        shift = model.shift(encode(codes), outputs, slope, ())
+        return shift.factors[1]
+
+    encode = encoder(SPACE)
+    codes = SPACE.sample(np.random.default_rng(5), 25)
+    logs = np.log([cost(SPACE.decode(code)) for code in codes])
+    slope = float(logs.std())
+    outputs = (logs - logs.mean()) / slope
+    assert factor(lambda c: 7 * cost(c)) > 0.8
+    assert factor(lambda c: 1 / cost(c)) < -0.3
+    assert abs(factor(lambda c: 1.0 + (zlib.crc32(repr(c).encode()) % 97))) < 0.4
+
+
+def test_both_levels_together_are_one_gaussian_process():
+    rng = np.random.default_rng(2)
+    blocks = np.arange(3)
+    before, here, new = rng.random((12, 3)), rng.random((7, 3)), rng.random((5, 3))
+    told_before, told_here = rng.standard_normal(12), rng.standard_normal(7)
+    low = Hyperparameters(np.log([0.5, 0.7, 0.9, 1.3, 0.01]))
+    rest = Hyperparameters(np.log([0.8, 0.4, 0.6, 0.9, 0.02]))
+    source = Posterior(before, told_before, blocks, low)
+    constant, factor, scale = 0.2, 0.7, 0.5
+    shift = Shift(source, 1.0, np.array([constant, factor]), scale)
+    inner = Posterior(here, shift.residual(here, told_here), blocks, rest)
+    mean, variance = Shifted(inner, shift).predict(new)
+
+    def kernel(hyper, a, b):
+        return Posterior(before, told_before, blocks, hyper).prior(a, b)
+
+    # f_here = constant + factor f_before + scale residual, conditioned on all at once
+    def cross(a, b):
+        return factor**2 * kernel(low, a, b) + scale**2 * kernel(rest, a, b)
+
+    corner = kernel(low, before, before) + (low.noise + 1e-9 * low.signal) * np.eye(12)
+    own = cross(here, here) + scale**2 * (rest.noise + 1e-9 * rest.signal) * np.eye(7)
+    between = factor * kernel(low, here, before)
+    joint = np.block([[corner, between.T], [between, own]])
+    told = np.concatenate([told_before, told_here - constant])
+    seen = np.concatenate([factor * kernel(low, new, before), cross(new, here)], axis=1)
+    np.testing.assert_allclose(mean, constant + seen @ np.linalg.solve(joint, told), rtol=1e-7)
+    left = np.diag(cross(new, new)) - np.einsum("ij,ji->i", seen, np.linalg.solve(joint, seen.T))
+    np.testing.assert_allclose(variance, left, rtol=1e-6)
+
+
+def test_failures_of_a_similar_problem_are_avoided_until_it_is_known_better():
+    pairs = [(c, None if c["tile"] > 16 else v) for c, v in earlier(cost, count=100)]
+    encode = encoder(SPACE)
+    model = SourceModel(WarmStart(pairs), encode, Settings(), np.random.default_rng(0))
+    large = {"tile": 64, "block": 4, "unroll": 8, "schedule": "dynamic"}
+    points = encode(np.array([SPACE.encode(large), SPACE.encode({**large, "tile": 8})]))
+    early, late = (model.chance(points, np.ones(2), n) for n in (2, 200))
+    assert early[0] < 0.5 < early[1]
+    assert late[0] > 0.9
+
+
+def test_what_another_size_has_is_taken_as_the_nearest_here():
+    pairs = [
+        ({"tile": 300, "block": 3, "unroll": 40, "schedule": "static", "gone": 1}, 1.0),
+        ({"tile": 8, "block": 4, "unroll": 2, "schedule": "unheard of"}, 2.0),  # not expressible
+        ({"tile": 8, "block": 4, "unroll": 2, "schedule": "static"}, math.nan),  # failed
+        ({"tile": 2, "block": 4, "unroll": 9, "schedule": "static"}, 0.5),  # not feasible here
+    ]
+    warm = WarmStart(pairs)
+    codes, values = warm.codes(SPACE)
+    assert SPACE.decode(codes[0]) == {
+        "tile": 128,
+        "block": 4,
+        "unroll": 16,
+        "schedule": "static",
+    }
+    assert len(values) == 3
+    assert [SPACE.decode(code)["tile"] for code in warm.leaders(SPACE)] == [128]
+
+
+def test_a_restored_run_with_a_warm_start_decides_alike():
+    warm = WarmStart(earlier(cost))
+
+    def run(tuner, count):
+        for _ in range(count):
+            asked = tuner.ask()
+            tuner.tell(asked, cost(asked.configuration))
+        return tuner
+
+    whole = run(Tuner(SPACE, seed=3, warm=warm), 12)
+    half = Tuner(SPACE, seed=3, warm=warm)
+    half.restore(whole.trials[:7])
+    run(half, 5)
+    assert [t.configuration for t in half.trials] == [t.configuration for t in whole.trials]
+
+
+@pytest.mark.parametrize("pairs", [[], [({"tile": 8}, 1.0)], [(c, None) for c, _ in earlier(cost)]])
+def test_with_too_little_to_learn_from_the_run_is_a_plain_one(pairs):
+    tuner = Tuner(SPACE, seed=0, warm=WarmStart(pairs))
+    plain = Tuner(SPACE, seed=0)
+    for _ in range(8):
+        asked, other = tuner.ask(), plain.ask()
+        assert asked.configuration == other.configuration
+        tuner.tell(asked, cost(asked.configuration))
+        plain.tell(other, cost(other.configuration))
