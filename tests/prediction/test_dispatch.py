@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from tilewright.prediction import Augmented, PredictionError
 from tilewright.prediction.dispatch import Dispatcher, Forecast, by_models, dispatch
 from tilewright.prediction.operands import outline, signature
+from tilewright.prediction.select import Selector
 
 
 def model_of(seconds, low=1, high=1000):
@@ -141,6 +142,22 @@ def test_a_method_is_dispatched_with_its_object(models):
             return "linear", self.scale
 
     assert [Numbers().linear(np.zeros(n)) for n in (10, 500)] == [("linear", 2), ("constant", 2)]
+
+
+def test_features_may_be_words_that_each_model_numbers_itself():
+    rows = [{"n": n, "how": how} for n in (1, 10, 100, 1000) for how in ("odd", "even")]
+
+    def fitted(words, slow):
+        seconds = [1e-6 * r["n"] * (5 if r["how"] == slow else 1) for r in rows]
+        return Augmented(levels={"how": words}, folds=0).fit(rows, seconds)
+
+    models = {"a": fitted(["odd", "even"], "odd"), "b": fitted(["even", "odd"], "even")}
+    routes = {"a": lambda n, how: "a", "b": lambda n, how: "b"}
+    call = Dispatcher(routes, by_models(models, lambda n, how: {"n": n, "how": how}), default="b")
+    assert [call(50, "even"), call(50, "odd"), call(50, "neither")] == ["a", "b", "b"]
+    assert call.decision(50, "neither").outside
+    best = [s.best.variant for s in map(Selector(models).select, rows)]
+    assert best == ["b", "a"] * 4
 
 
 def test_lists_are_told_apart_by_their_length(models):

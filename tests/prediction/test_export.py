@@ -52,6 +52,21 @@ def test_python_and_c_compute_what_the_model_does(kind, models, tmp_path):
     assert [line[1] == "1" for line in lines] == model.outside(X).tolist()
 
 
+def test_all_models_fit_into_one_program(models, tmp_path):
+    X, _ = products(1, seed=3)
+    text = "#include <stdio.h>\nint main(void) {\n"
+    for i, model in enumerate(models.values()):
+        (tmp_path / f"m{i}.h").write_text(export_c(model, f"seconds{i}"))
+        text = f'#include "m{i}.h"\n{text}'
+        text += f'printf("%.17g\\n", seconds{i}({", ".join(map(repr, X[0].tolist()))}));\n'
+    (tmp_path / "main.cpp").write_text(text + "return 0; }\n")
+    command = ["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "main.cpp", "-o", "main", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    ran = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+    expected = [model.predict(X)[0] for model in models.values()]
+    assert np.allclose([float(line) for line in ran.stdout.split()], expected, rtol=1e-9)
+
+
 def test_the_module_needs_math_only(models):
     for model in models.values():
         tree = ast.parse(export_python(model))

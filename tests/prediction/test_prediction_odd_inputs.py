@@ -32,7 +32,7 @@ SMALL = {
     NNC: {"epochs": 40, "restarts": 1},
     NLRC: {"trees": 4},
     Boosted: {"trees": 8, "folds": 2},
-    GaussianProcess: {"folds": 2},
+    GaussianProcess: {"folds": 2, "steps": 3},
 }
 KINDS = (Augmented, Boosted, GaussianProcess, NN, NNC, C, LRC, NLRC)
 

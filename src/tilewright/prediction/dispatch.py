@@ -220,6 +220,8 @@ def by_models(
         compiled: whether to compile the models to functions of single queries.
     """
     singles = [single(m, compiled=compiled) for m in models.values()]
+    if any(getattr(m, "levels", None) for m in models.values()):
+        return _with_words(list(models.values()), singles, describe)
     ranges = merged_ranges(list(models.values()))
 
     def forecast(*args: Any, **kwargs: Any) -> Forecast:
@@ -230,6 +232,32 @@ def by_models(
             raise PredictionError(
                 f"describe gives no {error}, a feature of the models; it gives {', '.join(query)}"
             ) from None
+
+    return forecast
+
+
+def _with_words(
+    models: Sequence[Any], singles: Sequence[Callable[[Query], float]], describe: Callable[..., Any]
+) -> Callable[..., Forecast]:
+    """As `by_models`, where features may be words, which each model numbers in its own way."""
+    numbers = [
+        {name: {word: float(i) for i, word in enumerate(words)} for name, words in levels.items()}
+        for levels in (getattr(model, "levels", None) or {} for model in models)
+    ]
+    ranges = [merged_ranges([model]) for model in models]
+
+    def coded(query: Mapping[str, Any], known: Mapping[str, Mapping[str, float]]) -> Query:
+        return {
+            name: known.get(name, {}).get(value, math.nan) if isinstance(value, str) else value
+            for name, value in query.items()
+        }
+
+    def forecast(*args: Any, **kwargs: Any) -> Forecast:
+        query = describe(*args, **kwargs)
+        queries = [coded(query, known) for known in numbers]
+        away = any(outside(q, r) for q, r in zip(queries, ranges, strict=True))
+        seconds = tuple([f(q) for f, q in zip(singles, queries, strict=True)])
+        return Forecast(query, seconds, away)
 
     return forecast
 

@@ -247,7 +247,7 @@ def _with(modelled: Modelled, queries: Any, settings: Mapping[str, float]) -> Ar
     """Queries and settings as a table in the order of the model's features."""
     from tilewright.prediction.tables import table
 
-    asked = table(queries, modelled.asked)
+    asked = table(queries, modelled.asked, getattr(modelled.model, "levels", None))
     columns = []
     for name in modelled.names:
         if name in settings:

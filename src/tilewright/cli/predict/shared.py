@@ -189,12 +189,12 @@ def report_of(
 
 def describe(model: Estimator) -> str:
     """A model in a few words, such as ``ours (75 fitted numbers)``."""
-    word = {kind: name for name, kind in MODELS.items()}.get(type(model).__name__, model.kind)
-    picked = model.chosen_.get("model") if word == "auto" else None
-    by_kind = {"augmented": "ours"}
-    return (word if picked is None else f"auto: {by_kind.get(str(picked), picked)}") + (
-        f" ({model.parameter_count_} fitted numbers)"
-    )
+    named = {kind: name for name, kind in MODELS.items()}
+    word = named.get(type(model).__name__, model.kind)
+    if word == "auto":
+        picked = str(model.chosen_.get("model"))
+        word = f"auto: {'ours' if picked == 'augmented' else picked}"
+    return f"{word} ({model.parameter_count_} fitted numbers)"
 
 
 def _results(path: str) -> dict[str, Any]:
