@@ -140,7 +140,8 @@ def test_samples_of_a_writer_that_was_killed_are_kept_and_more_are_added(tmp_pat
     repair(path)
     with gzip.open(path, "at") as file:
         file.write("added\n")
-    kept = gzip.open(path, "rt").readlines()
+    with gzip.open(path, "rt") as file:
+        kept = file.readlines()
     assert kept[-1] == "added\n"
     assert kept[:-1] == lines[: len(kept) - 1]
     assert len(kept) > 100
