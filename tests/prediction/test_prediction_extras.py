@@ -17,11 +17,13 @@ def test_expressions_fit_the_features():
     found = expressions(names, table, ("threads",))
     assert "1 + m * d" in found
     assert "min(threads, 2)" in found
-    assert "ceil(n / (4 * threads)) * 4 * threads / n" in found
+    assert "ceil(n / (4 * max(threads, 1))) * 4 * max(threads, 1) / max(n, 1)" in found
     assert "min(m, n)" in found
     assert len(found) == len(set(found)) <= 60
+    queries = np.concatenate([table, np.zeros((1, 4)), -table])
     for text in found:
-        assert np.isfinite(Complexity(text, names)(table)).all()
+        assert np.isfinite(Complexity(text, names)(queries)).all()
+    assert expressions(("block size", "lambda", "d", "no threads"), table, ("no threads",)) == []
     assert expressions(("r",), np.array([[3.0], [5.0]])) == []
 
 

@@ -14,6 +14,7 @@ from tilewright.prediction import (
     NN,
     NNC,
     Augmented,
+    Auto,
     Boosted,
     C,
     Estimator,
@@ -178,6 +179,39 @@ def test_two_rows_are_fitted_without_intervals():
     assert np.allclose(model.predict(X[:2]), Y[:2])
     with pytest.raises(PredictionError, match="no intervals"):
         model.predict_interval(X[:2])
+
+
+def test_auto_needs_no_more_than_the_others():
+    model = Auto(complexity="x0").fit(X[:2], Y[:2])
+    assert np.allclose(model.predict(X[:2]), Y[:2], rtol=1e-3)
+    assert Auto(folds=1, max_parameters=20).fit(X, Y).calibration_ is None
+
+
+def test_a_process_of_many_rows_rests_on_some_of_them():
+    model = GaussianProcess(complexity="x0*x1*x2", folds=0, steps=2, most=10).fit(X, Y)
+    assert len(model.weights_) == 10
+    many = np.repeat(X, 300, axis=0)  # more than are predicted at once
+    assert np.allclose(model.predict(many), np.repeat(model.predict(X), 300))
+    assert np.abs(model.predict(X) / Y - 1).max() < 0.2
+    assert len(model.predict(X[:0])) == 0
+
+
+@pytest.mark.parametrize("names", [("block size", "lambda", "n-m"), ("min", "ceil", "log")])
+def test_names_that_no_expression_can_have(names):
+    model = Augmented(features=names, folds=2).fit(X, Y)
+    assert compile_single(model)(*X[0]) == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
+
+
+def test_queries_of_nothing_have_an_answer():
+    X_, seconds = sizes(count=40)
+    X_[:, 2] %= 3  # threads, of which 0 may mean all
+    model = Augmented(features=("m", "n", "threads"), complexity="m*n").fit(X_, seconds)
+    queries = np.array([[0, 0, 0], [0, 5, 1], [5, 0, -1], [-3, 2, 2]], dtype=float)
+    answers = model.predict(queries)
+    assert np.isfinite(answers).all()
+    assert model.outside(queries).all()
+    single_ones = [compile_single(model)(*query) for query in queries.tolist()]
+    assert np.allclose(single_ones, answers, rtol=1e-9)
 
 
 def test_one_feature_and_a_frame():

@@ -24,6 +24,7 @@ from tilewright.prediction.intervals import Calibration
 from tilewright.prediction.surface import Shape, value
 
 _MOST = 600  # instances of the cross-validation
+_TRAINED = 5000  # instances that few numbers are fitted to
 _THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -66,7 +67,8 @@ class Augmented(Estimator):
         self.centre_ = float(np.median(logs))
         random = np.random.default_rng([self.seed, 1])
         # Of many instances, a part is enough to choose by and to calibrate with.
-        part = random.permutation(len(data))[:_MOST]
+        order = random.permutation(len(data))
+        part, rows = order[:_MOST], np.sort(order[:_TRAINED])
         folds = max(2, min(self.folds or 5, len(part)))
         first = self.n_features_in_ + len(always)
         problem = Problem(
@@ -86,8 +88,8 @@ class Augmented(Estimator):
             theta = train(
                 choice.inputs,
                 choice.shape,
-                columns,
-                logs - self.centre_,
+                columns[rows],
+                logs[rows] - self.centre_,
                 problem.threads,
                 self.seed,
                 choice.stiffness,

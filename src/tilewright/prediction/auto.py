@@ -34,12 +34,13 @@ class Auto(Estimator):
         common: dict[str, Any] = {
             "features": names,
             "complexity": self.complexity,
-            "folds": self.folds or 5,
+            "folds": max(2, self.folds or 5),
             "seed": self.seed,
         }
+        models: list[Estimator] = [Augmented(**common)]
         if self.max_parameters is not None:
-            models: list[Estimator] = [Augmented(**common, max_parameters=self.max_parameters)]
-        else:
+            models = [Augmented(**common, max_parameters=self.max_parameters)]
+        elif len(data) > 2:  # the others' intervals need three
             models = [Augmented(**common), Boosted(**common), GaussianProcess(**common)]
         errors: dict[str, float] = {}
         best: Estimator | None = None

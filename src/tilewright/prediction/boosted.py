@@ -19,6 +19,7 @@ from tilewright.prediction.inputs import Inputs
 from tilewright.prediction.trees import Trees
 
 Array: TypeAlias = np.ndarray[Any, Any]
+_AT_ONCE = 2000  # queries, whose distances to all points are in memory
 _OUTLYING = 4.0  # robust standard deviations that a residual counts for at most
 
 
@@ -95,14 +96,15 @@ class GaussianProcess(Estimator):
     """A Gaussian process of what our default model leaves of log time: Matérn 5/2, a length each.
 
     Args:
-        largest: instances from which the hyperparameters are estimated (a random subset of
-            larger sets); the process itself uses all.
+        largest: instances from which the hyperparameters are estimated, and
+        most: instances that the process rests on; a random subset of larger sets.
         steps: of that estimation at most.
     """
 
     kind: ClassVar[str] = "gp"
 
     largest: int = 400
+    most: int = 2500
     steps: int = 40
 
     def _fit(self, data: Array, seconds: Array) -> None:
@@ -134,7 +136,8 @@ class GaussianProcess(Estimator):
             np.full(inputs.shape[1], 2.0), (5e-2, 1e3), nu=2.5
         ) + WhiteKernel(0.5, (1e-3, 1e1))
         regressor = GaussianProcessRegressor(kernel, optimizer=optimise, random_state=self.seed)
-        subset = np.random.default_rng(self.seed).permutation(len(inputs))[: self.largest]
+        order = np.random.default_rng(self.seed).permutation(len(inputs))
+        subset = order[: self.largest]
         with warnings.catch_warnings():  # a length scale at its bound: an input that is of no use
             warnings.simplefilter("ignore", ConvergenceWarning)
             regressor.fit(inputs[subset], rest[subset] / unit)
@@ -143,7 +146,9 @@ class GaussianProcess(Estimator):
         noise = float(found.k2.noise_level) * unit**2
         self.lengths_ = np.atleast_1d(found.k1.k2.length_scale).astype(float)
         self.signal_ = signal
-        self.points_ = inputs / self.lengths_
+        kept = np.sort(order[: self.most])
+        rest = rest[kept]
+        self.points_ = inputs[kept] / self.lengths_
         gram = signal * _matern(self.points_, self.points_)
         gram.flat[:: len(gram) + 1] += noise + 1e-9 * signal
         self.weights_ = cho_solve(cho_factor(gram, lower=True), rest)
@@ -156,9 +161,12 @@ class GaussianProcess(Estimator):
         }
 
     def _predict(self, data: Array) -> Array:
-        inputs = self.inputs_(self._with_complexity(data))
-        near = self.signal_ * _matern(inputs / self.lengths_, self.points_)
-        return np.asarray(self.trend_._predict(data) * np.exp(near @ self.weights_))
+        inputs = self.inputs_(self._with_complexity(data)) / self.lengths_
+        corrections = [
+            self.signal_ * _matern(inputs[i : i + _AT_ONCE], self.points_) @ self.weights_
+            for i in range(0, max(1, len(inputs)), _AT_ONCE)
+        ]
+        return np.asarray(self.trend_._predict(data) * np.exp(np.concatenate(corrections)))
 
     def _state(self) -> dict[str, Any]:
         return {

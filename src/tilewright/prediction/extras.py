@@ -8,6 +8,7 @@ by the held-out error after one Gauss-Newton step with it, which takes no traini
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -35,7 +36,12 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
         names: of the features. table: instances, shape (n, features).
         threads: names of the features that count threads.
     """
-    columns = dict(zip(names, table.T, strict=True))
+    columns = {
+        name: column
+        for name, column in zip(names, table.T, strict=True)
+        if name.isidentifier() and not keyword.iskeyword(name)  # else no expression can have it
+    }
+    threads = [name for name in threads if name in columns]
     sizes = [name for name, column in columns.items() if _is_size(column) and name not in threads]
     shares = [name for name, column in columns.items() if is_density(column)]
     found = [f"1 + {s} * {d}" for d in shares for s in sizes]
@@ -43,9 +49,12 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
     found += [f"min({t}, 2)" for t in threads]
     found += [f"min({s}, {r})" for s, r in combinations(sizes, 2)]
     found += [" + ".join(f"max(1 - {s} % {q}, 0)" for q in (2, 4, 8)) for s in sizes]
-    for t in threads:
-        found += [f"ceil({s} / ({q} * {t})) * {q} * {t} / {s}" for q in _SHARED for s in sizes]
-    found += [f"ceil({s} / {q}) * {q} / {s}" for q in _PADDED for s in sizes]
+    # At least one, so that they have a value for any query.
+    for t in (f"max({name}, 1)" for name in threads):
+        found += [
+            f"ceil({s} / ({q} * {t})) * {q} * {t} / max({s}, 1)" for q in _SHARED for s in sizes
+        ]
+    found += [f"ceil({s} / {q}) * {q} / max({s}, 1)" for q in _PADDED for s in sizes]
     found += [f"max(1 - {s} % {q}, 0)" for q in _STRIDES for s in sizes]
     return found[:_MOST]
 
