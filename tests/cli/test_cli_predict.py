@@ -95,6 +95,10 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
         load(model).predict([{"m": 200, "n": 200, "layout": word}])[0] for word in ("row", "column")
     )
     assert two / one == pytest.approx(2, rel=0.1)
+    words = [f"--query=m=200,n=200,layout={word}" for word in ("row", "column")]
+    code, text, _ = run(capsys, "select", model, *words)
+    assert code == 0
+    assert "m=200, n=200, layout=column" in text
     other = tmp_path / "other.csv"  # the words appear in another order
     other.write_text(
         f"layout,m,n,time\ncolumn,200,200,{two}\nrow,200,200,{one}\n", encoding="utf-8"

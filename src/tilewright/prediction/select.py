@@ -225,9 +225,17 @@ class Selector:
             raise PredictionError(f"the selector's data are damaged: {error!r}") from None
 
     def save(self, path: str | Path) -> None:
-        """Write the selector as JSON, in folders made where they are missing."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        """Write the selector as JSON, in folders made where they are missing.
+
+        Raises:
+            PredictionError: the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), indent=1) + "\n"
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PredictionError(f"cannot write the selector {path}: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Selector:

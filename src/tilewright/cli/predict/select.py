@@ -193,9 +193,10 @@ def _few(args: argparse.Namespace, selector: Selector, kernel: str | None) -> in
     elif args.output != "-":
         for query, selection, times in zip(args.query, selections, measured, strict=True):
             if len(args.query) > 1:
-                print(", ".join(f"{k}={v:g}" for k, v in query.items()))
+                print(", ".join(f"{k}={v}" for k, v in query.items()))
             print_table(choices.variant_table(selection, times))
-            print(choices.verdict(selection))
+            if len(selector.models) > 1:
+                print(choices.verdict(selection))
     return 0
 
 
