@@ -32,9 +32,10 @@ def split(old, factor, tail="guard_with_if"):
 
 
 def place(algorithm, name):
-    """A Func's place by the start of its name."""
-    (index,) = (i for i, f in enumerate(algorithm.funcs) if f.name.split("$")[0] == name)
-    return index
+    """A Func's place by the start of its name; copies do not count."""
+    copies = {copy.name for copy in algorithm.copies}
+    own = {f.name.split("$")[0]: i for i, f in enumerate(algorithm.funcs) if f.name not in copies}
+    return own[name]
 
 
 def complete(algorithm, target, entries, clones=()):
@@ -169,7 +170,7 @@ def clones(algorithm):
     convolved, scan, histogram = (
         place(algorithm, name) for name in ("convolved", "scan", "histogram")
     )
-    image, wide = 0, algorithm.order[algorithm.producers["convolved"][0]]
+    image, wide = 0, algorithm.order[algorithm.producers[algorithm.funcs[convolved].name][0]]
     made = (
         Clone(wide, (histogram,)),
         Clone(image, (len(algorithm.funcs), wide)),
@@ -210,11 +211,11 @@ def clones(algorithm):
 
 def clone_of_an_output(algorithm):
     """One output reads another, which it computes anew for itself."""
-    colour, grey = (algorithm.order[name] for name in ("colour", "grey"))
+    colour, grey = (place(algorithm, name) for name in ("colour", "grey"))
     half = place(algorithm, "half")
     made = (Clone(colour, (grey,)), Clone(half, (len(algorithm.funcs), grey)))
     extended = with_clones(algorithm, made)
-    grey = extended.order["grey"]
+    grey = place(extended, "grey")
     for_colour, for_half = (extended.order[copy.name] for copy in extended.copies)
     row = Level("at", grey, 0, "v1")
     return complete(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_schedules import schedules, some_clones
+from schedule_cases import all_cases
 from scheduled_pipelines import PIPELINES, imported, lowered, normalised, run, with_image
 
 from tilewright.halide.apply import apply, fresh_pipeline
@@ -301,7 +302,20 @@ def test_reports_show_the_copy_and_its_group():
     assert (knob.kind, knob.planned) == ("vector", 16)
 
 
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", ["clones", "clone_of_an_output"])
+@pytest.mark.parametrize("extents", [(40, 30, 3), (13, 1, 3)])
+def test_clones_of_clones_readers_compute_the_same(name, extents):
+    algorithm, schedule = all_cases()[name]
+    pipeline, _image = with_image(algorithm)
+    apply(schedule, algorithm, pipeline, same_bytes=True)
+    reference, _other = with_image(algorithm)
+    found = run(pipeline, algorithm, extents)
+    for got, expected in zip(found, run(reference, algorithm, extents), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+# The recurrences of "reductions", nested at random, take minutes to compile now and then.
+@pytest.mark.parametrize("name", ["blur", "tuples", "outputs"])
 @QUIET
 @given(data=st.data(), width=st.integers(1, 40), height=st.integers(1, 30))
 def test_any_clones_under_any_schedule(name, data, width, height, tmp_path):
