@@ -200,6 +200,30 @@ def test_what_a_scatter_reads_may_be_a_copy_computed_in_its_rows() -> None:
     assert extended.funcs[by_name[copy.name].compute.func].name == copy.readers[0]
 
 
+def test_a_reduction_read_also_across_a_short_dimension_stays_in_registers() -> None:
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    image.set_estimates([(0, 1536 + 8), (0, 1024), (0, 4)])
+    x, y, c = hl.vars("x y c")
+    r = hl.RDom([(0, 9)], "r")
+    summed, output = hl.Func("summed"), hl.Func("output")
+    summed[x, y, c] = hl.f32(0.0)
+    summed[x, y, c] += image[x + r.x, y, c]
+    output[x, y, c] = summed[x, y, c] / summed[x, y, 3]
+    output.set_estimates([(0, 1536), (0, 1024), (0, 3)])
+    algorithm = load(output)
+    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
+    inner = by_name["summed"]
+    assert inner.compute.kind == "at"
+    loops = [loop.name for loop in by_name["output"].stages[0].loops]
+    # Inside one block of the output: every channel of it comes from the same sums.
+    channels = max(i for i, name in enumerate(loops) if name.startswith("v2u"))
+    assert loops.index(inner.compute.loop) > channels
+    got = run(algorithm, schedule)
+    want = run(algorithm, naive_schedule(algorithm, "host"))
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-4)
+
+
 def test_a_reduction_is_computed_in_its_readers_innermost_block() -> None:
     sys.path.insert(0, str(EXAMPLES))
     from conv_layer import SMALL, conv_layer

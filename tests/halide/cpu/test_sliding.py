@@ -55,7 +55,7 @@ def test_a_window_steps_as_the_reader_does(reads: Any, expected: tuple[Window, .
 
 
 def test_an_access_that_does_not_move_has_no_advance() -> None:
-    assert advance([()], "y") is None
+    assert advance(((),), "y") is None
 
 
 def test_rates_multiply_with_coefficients() -> None:

@@ -299,8 +299,9 @@ def group_schedules(
     levels: dict[str, tuple[Level, Level]] = {}
     for name in reversed(group.members[:-1]):
         func = view.by_name[name]
-        host = costs.nested.get(name)
-        if host is not None:
+        nest = costs.nested.get(name)
+        if nest is not None:
+            host = nest.host
             host_nest = by_func[host][-1]
             level = (
                 Level("at", order[host], len(by_func[host]) - 1, host_nest.block_level)

@@ -61,6 +61,16 @@ class Window(NamedTuple):
     step: int = 1
 
 
+class Nest(NamedTuple):
+    """A reduction is computed in the innermost block of `host`, the one Func that reads it.
+
+    Dimension `whole`, if any, is short and wholly inside that block.
+    """
+
+    host: str
+    whole: int | None = None
+
+
 class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
@@ -74,7 +84,7 @@ class CpuCosts:
         self,
         analysis: Analysis,
         model: CpuModel,
-        nested: Mapping[str, str],
+        nested: Mapping[str, Nest],
         block_rank: int = 0,
         transposed: bool = False,
     ) -> None:
@@ -83,6 +93,7 @@ class CpuCosts:
         self.analysis = analysis
         self.model = model
         self.nested = nested
+        self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
         self._cycles: dict[tuple[str, int], float] = {}
         self._bytes: dict[str, float] = {}
@@ -100,7 +111,7 @@ class CpuCosts:
             or func.fixed
             or name in self.analysis.view.algorithm.outputs
             or name in self.nested
-            or name in self.nested.values()
+            or name in self._hosts
         ):
             return 0
         return 1
@@ -123,7 +134,7 @@ class CpuCosts:
         key = (name, index)
         known = self._blocks.get(key)
         if known is None:
-            guest = next((g for g, host in self.nested.items() if host == name), None)
+            guest = self._hosts.get(name)
             if guest is not None:
                 known = self.block(guest, len(self.analysis.view.stages(guest)) - 1)
             elif name in self.nested and index < len(self.analysis.view.stages(name)) - 1:
@@ -131,14 +142,14 @@ class CpuCosts:
             else:
                 region = self.analysis.regions[name]
                 extents = {d: _finite(i.extent) for d, i in enumerate(region)}
-                summary = self.analysis.summaries(name)[index]
                 known = best_block(
-                    summary,
+                    self.analysis.summaries(name)[index],
                     self.pure_loops(name, index),
                     extents,
                     self.model,
                     self.innermost,
                     self.block_rank,
+                    self.nested[name].whole if name in self.nested else None,
                 )
             self._blocks[key] = known
         return known
@@ -167,7 +178,7 @@ class CpuCosts:
     def companion(self, name: str, index: int) -> int | None:
         """The dimension that a stage runs along next to its vectors, if it transposes."""
         block = self.block(name, index)
-        if block.vector is None or name in self.nested or name in self.nested.values():
+        if block.vector is None or name in self.nested or name in self._hosts:
             return None
         summary = self.analysis.summaries(name)[index]
         if any(loop.kind != "pure" for loop in summary.loops):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.halide.algorithm import Type, Variable, walk
 from tilewright.halide.analysis import TRANSCENDENTAL, Load, OpCount, StageSummary
@@ -231,8 +231,11 @@ def best_block(
     model: CpuModel,
     innermost: Innermost,
     rank: int = 0,
+    whole: int | None = None,
 ) -> Block:
     """The block of least cost a point; `extents` gives each dimension's extent.
+
+    Dimension `whole`, if given, is unrolled whole.
 
     With a `rank` the next best in line for a reduction, as far as it is within a quarter.
     """
@@ -269,6 +272,14 @@ def best_block(
                         for rows in (2, 3, 4, 6, 8)
                         if row != d and rows <= extents[row]
                     ]
+
+    if whole is not None:
+        rows = int(extents[whole])
+        blocks = [Block(row=whole, rows=rows)] + [
+            replace(b, row=whole, rows=rows)
+            for b in blocks
+            if b.vector not in (None, whole) and b.row is None
+        ]
 
     def per_point(block: Block) -> float:
         waste = 1.0

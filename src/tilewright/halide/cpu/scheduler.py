@@ -11,11 +11,11 @@ import numpy as np
 
 from tilewright.halide.algorithm import Algorithm, Variable
 from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.bounds import Box
+from tilewright.halide.bounds import Box, Linear
 from tilewright.halide.clones import clones_of, with_clones
 from tilewright.halide.cpu.assemble import Tiling, group_schedules
-from tilewright.halide.cpu.cost import Array, CpuCosts, Window
-from tilewright.halide.cpu.kernel import accumulates, value_bytes
+from tilewright.halide.cpu.cost import Array, CpuCosts, Nest, Window
+from tilewright.halide.cpu.kernel import SHORT, accumulates, value_bytes
 from tilewright.halide.cpu.model import CpuModel, model_of, weighted
 from tilewright.halide.cpu.sliding import blockwise, inputs_protected, windows
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
@@ -25,7 +25,7 @@ from tilewright.halide.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedu
 from tilewright.machines.cpu import CpuMachine
 
 LARGEST_EXPRESSION = 1500
-EFFORT = 5000
+EFFORT = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,15 @@ def _root_cycles(costs: CpuCosts, name: str, regions: Mapping[str, Box]) -> floa
     return float(np.max(costs.func_cycles(name, regions[name])))
 
 
-def nest_reductions(analysis: Analysis) -> dict[str, str]:
+def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
     """Reductions that one pure Func reads point by point, and that Func.
 
     Computing such a reduction in its reader's innermost block keeps it in registers and
-    repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops).
+    repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops). A short
+    dimension may be read in another way, as it is unrolled whole inside the block.
     """
     view = analysis.view
-    hosts: dict[str, str] = {}
+    hosts: dict[str, Nest] = {}
     for func in view.funcs:
         readers = view.consumers[func.name]
         if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
@@ -142,30 +143,50 @@ def nest_reductions(analysis: Analysis) -> dict[str, str]:
             or len(host.stages) != 1
             or host.fixed
             or host.scheduled
-            or host.name in hosts.values()
-            or not _reads_pointwise(analysis, host.name, func.name)
+            or any(nest.host == host.name for nest in hosts.values())
             or not all(_covers(s.args, func.args) for s in stages)
         ):
             continue
-        hosts[func.name] = host.name
+        others = _not_pointwise(analysis, host.name, func.name)
+        if others is None or len(others) > 1:
+            continue
+        whole = next(iter(others), None)
+        if whole is not None and not (
+            _is_short(analysis, func.name, whole) and _is_short(analysis, host.name, whole)
+        ):
+            continue
+        hosts[func.name] = Nest(host.name, whole)
     return hosts
 
 
-def _reads_pointwise(analysis: Analysis, host: str, guest: str) -> bool:
+def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
+    region = analysis.regions.get(name)
+    return region is not None and 1 < float(np.max(region[dimension].extent)) <= SHORT
+
+
+def _not_pointwise(analysis: Analysis, host: str, guest: str) -> set[int] | None:
+    """The dimensions in which the guest is read elsewhere than at the host's own point."""
     args = analysis.view.by_name[host].args
+    others: set[int] = set()
     for access in analysis.summaries(host)[0].reads(guest):
         if len(access.forms) != len(args):
-            return False
-        for name, forms in zip(args, access.forms, strict=True):
-            if len(forms) != 1:
-                return False
-            form, low, high = forms[0]
-            if low != 0 or high != 0 or len(form.terms) != 1:
-                return False
-            atom, c = form.terms[0]
-            if not isinstance(atom, Variable) or atom.name != name or c != 1:
-                return False
-    return True
+            return None
+        others.update(
+            d
+            for d, (name, forms) in enumerate(zip(args, access.forms, strict=True))
+            if not _is_at(forms, name)
+        )
+    return others
+
+
+def _is_at(forms: tuple[tuple[Linear, float, float], ...], variable: str) -> bool:
+    if len(forms) != 1:
+        return False
+    form, low, high = forms[0]
+    if low != 0 or high != 0 or len(form.terms) != 1:
+        return False
+    atom, c = form.terms[0]
+    return isinstance(atom, Variable) and atom.name == variable and c == 1
 
 
 def _covers(args: tuple[object, ...], names: tuple[str, ...]) -> bool:
@@ -212,7 +233,9 @@ class Planner:
     def _best(self, group: Group) -> CpuPlan:
         costs, view = self.costs, self.costs.analysis.view
         output = view.by_name[group.output]
-        guests = {g for g in group.members if costs.nested.get(g) == group.output}
+        guests = {
+            g for g in group.members if g in costs.nested and costs.nested[g].host == group.output
+        }
         fused = len(group.members) - 1 - len(guests) > 0
         if fused and (output.fixed or not self.policy.fuse or not _hosts(costs, group)):
             return IMPOSSIBLE
@@ -357,7 +380,7 @@ class Search:
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
         """Groups what is not inlined."""
         planner = Planner(costs, self.policy, self._known)
-        guests = {host: guest for guest, host in costs.nested.items()}
+        guests = {nest.host: guest for guest, nest in costs.nested.items()}
         initial = [
             Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
             for f in costs.analysis.view.funcs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -18,15 +18,19 @@ LARGEST_STEP = 4
 
 
 def windows(costs: CpuCosts, group: Group) -> tuple[Window, ...]:
-    """The dimensions of the output along which every member can slide, the outermost first.
+    """The (two longest) dimensions of the output along which every member can slide.
 
     Every access inside the group must step forward along one dimension of its callee as the
     reader steps along its own, so that rows computed for one output row serve the next. Where
     rows are halved (a pyramid, a mosaic), a step is as many rows as make a whole one there.
     """
     output = costs.analysis.view.by_name[group.output]
-    steps = {d: _step(costs, group, d) for d in range(len(output.args) - 1, 0, -1)}
-    return tuple(Window(d, step) for d, step in steps.items() if step is not None)
+    region = costs.analysis.regions[group.output]
+    longest = sorted(
+        range(1, len(output.args)), key=lambda d: float(np.max(region[d].extent)), reverse=True
+    )
+    steps = {d: _step(costs, group, d) for d in longest}
+    return tuple(Window(d, step) for d, step in steps.items() if step is not None)[:2]
 
 
 def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
@@ -68,8 +72,9 @@ class Advance(NamedTuple):
     period: int
 
 
+@functools.lru_cache(maxsize=8192)
 def advance(
-    dimensions: Iterable[tuple[tuple[Linear, float, float], ...]], variable: str
+    dimensions: tuple[tuple[tuple[Linear, float, float], ...], ...], variable: str
 ) -> Advance | None:
     """How an access, its indices as linear forms by dimension, advances with a loop variable.
 
