@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]
+# Schedules tried for each that has to go well: factors larger than a loop make one that fails.
+MOST_FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Ranked:
 def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ranked]:
     """The candidates, those that are predicted to be the fastest first.
 
+    Those outside the training range come after all others: among thousands, predictions that
+    are guesses would otherwise take the first places.
+
     Args:
         model: fitted.
         candidates: a table, data frame, or rows by name, as for ``predict``.
@@ -61,7 +66,7 @@ def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ran
     """
     data = model._table(candidates)
     seconds = model.predict(data)
-    order = np.argsort(seconds, kind="stable")[:most]
+    order = np.lexsort((seconds, model.outside(data)))[:most]
     best = data[order]
     bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(order)
     if getattr(model, "calibration_", None) is not None and len(order):
@@ -101,26 +106,45 @@ def rank_schedules(
 def verify_schedules(
     family: Family,
     size: int,
-    best: Sequence[Ranked],
+    ranked: Sequence[Ranked],
+    count: int,
     records: Records | None = None,
     *,
     on_progress: Callable[[int, int], object] | None = None,
     **how: Any,
 ) -> list[Ranked]:
-    """Build, verify and time these candidates; gives them by measured time, failures last.
+    """Build, verify and time the best few schedules.
 
-    `how` goes to `tilewright.prediction.kernels.schedules.measure_candidates`.
+    Args:
+        family: of the schedules.
+        size: of its pipeline.
+        ranked: schedules, the best first.
+        count: how many have to go well. Schedules that fail do not count, but no more than
+            `MOST_FAILURES` times as many are tried.
+        records: where measurements are kept and looked up.
+        on_progress: told how many of how many went well.
+        how: goes to `tilewright.prediction.kernels.schedules.measure_candidates`.
+
+    Returns:
+        Those that were tried, by measured time, failures last.
     """
     from tilewright.prediction.kernels.schedules import measure_candidates
 
-    by_factors = {tuple(sorted(r.features.items())): r for r in best}
     found: list[Ranked] = []
-    factors = [{k: int(v) for k, v in r.features.items()} for r in best]
-    for tried in measure_candidates(family, size, factors, records, **how):
-        ranked = by_factors[tuple(sorted(tried.factors.items()))]
-        found.append(replace(ranked, measurement=tried.measurement))
-        if on_progress is not None:
-            on_progress(len(found), len(best))
+    done, tried = 0, 0
+    while done < count and tried < min(len(ranked), MOST_FAILURES * count):
+        next_ones = ranked[tried : tried + count - done]
+        tried += len(next_ones)
+        by_factors = {tuple(sorted(r.features.items())): r for r in next_ones}
+        factors = [{k: int(v) for k, v in r.features.items()} for r in next_ones]
+        for one in measure_candidates(family, size, factors, records, **how):
+            known = by_factors[tuple(sorted(one.factors.items()))]
+            found.append(replace(known, measurement=one.measurement))
+            done += one.measurement.ok
+            if on_progress is not None:
+                on_progress(done, count)
+        if len(found) < tried:  # the deadline
+            break
     return sorted(found, key=lambda r: (r.measured is None, r.measured or 0.0))
 
 

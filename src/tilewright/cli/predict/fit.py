@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Below so many runs a model is little more than a guess, and so are its intervals.
 FEW = 30
+# Above so many the paper's networks take very long, as every step is over all runs.
+MANY = 10_000
 
 
 def add_parser(commands: Any) -> None:
@@ -90,6 +92,11 @@ def run(args: argparse.Namespace) -> int:
 
     runs = read_csv(args.runs, args.target, args.features)
     model = _model(args, runs)
+    if args.model in ("nn", "nnc") and len(runs) > MANY:
+        shared.warn(
+            f"{args.model} goes through all {len(runs)} runs thousands of times, which may take "
+            "hours; the paper has 250"
+        )
     with show_progress(args.quiet) as show:
         show(Progress(f"fitting {args.model} to {len(runs)} runs"))
         began = time.perf_counter()
@@ -232,7 +239,8 @@ def _text(args: argparse.Namespace, model: Estimator, runs: Runs, seconds: float
     lines.append(f"{shared.describe(model)}, fitted in {units.seconds(seconds)}")
     for name, value in model.chosen_.items():
         if isinstance(value, dict):
-            compared = ", ".join(f"{k} {units.percent(v)}" for k, v in value.items())
+            named = {"augmented": "ours"}
+            compared = ", ".join(f"{named.get(k, k)} {units.percent(v)}" for k, v in value.items())
             lines.append(f"  {name}: {compared}")
         elif name == "inputs" and isinstance(value, list):
             lines.append(f"  inputs: {', '.join(value)}")

@@ -270,9 +270,10 @@ def _family(args: argparse.Namespace, selector: Selector) -> int:
             show(Progress("measuring", done, total))
 
         best = verify_schedules(
-            found, args.size, ranked[: args.verify], records, on_progress=on_progress
+            found, args.size, ranked, args.verify, records, on_progress=on_progress
         )
-    return _show_ranking(args, [*best, *ranked[args.verify :]])
+    measured = {r.index for r in best}
+    return _show_ranking(args, [*best, *(r for r in ranked if r.index not in measured)])
 
 
 def _show_ranking(args: argparse.Namespace, ranked: list[Ranked]) -> int:
@@ -281,7 +282,7 @@ def _show_ranking(args: argparse.Namespace, ranked: list[Ranked]) -> int:
 
     if args.output:
         write_file(args.output, choices.ranking_csv(ranked))
-    shown = ranked[: max(args.top, args.verify or 0)]
+    shown = ranked[: max(args.top, sum(r.measurement is not None for r in ranked))]
     if args.json:
         print(json.dumps([choices.ranked_dict(r) for r in shown], indent=2))
     elif args.output != "-":
