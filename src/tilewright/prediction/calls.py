@@ -21,7 +21,7 @@ def whole_call(variant: Variant) -> Variant:
         ready = {name: stored(thing, variant.storage) for name, thing in operands.items()}
         return lambda: variant.build(ready, settings)()
 
-    return replace(variant, name=f"{variant.name} call", build=build)
+    return replace(variant, name=f"{variant.name} call", build=build, whole=variant)
 
 
 def stored(thing: Any, storage: str) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import Measurement, Timing, machine_id
+from tilewright.measure import Limits, Measurement, Timing, machine_id
 from tilewright.measure.timing import time_runs
 from tilewright.measure.token import TimingToken
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.instances import drawn_at
+from tilewright.prediction.isolated import LIMITS, measure_isolated, origin
 from tilewright.prediction.kernels.registry import Array, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import is_sparse
 from tilewright.prediction.runs import Runs
@@ -36,6 +37,11 @@ OTHERS = 0.1
 TICKS = 0.02
 TRIES = 3
 REPEATS = 2
+# The limits that, when they are wider, may change a failure.
+_BY_LIMITS = {
+    "timeout": ("build_seconds", "run_seconds"),
+    "out_of_memory": ("memory_bytes",),
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,8 @@ def collect(
     retime: bool = True,
     verify: bool = True,
     timing: Timing = TIMING,
+    isolate: bool | None = None,
+    limits: Limits | None = None,
     deadline: float | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> Runs:
@@ -82,6 +90,11 @@ def collect(
             made anew: the noise floor is the difference.
         verify: whether answers are compared with the reference.
         timing: how an instance is timed.
+        isolate: whether each instance is measured in a worker process, whose crash, hanging or
+            want of memory is the outcome of that instance alone. By default what is compiled
+            and users' own kernels are, where another process can make them: functions have to
+            be at the top level of a module.
+        limits: what an instance may use of time and memory in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
         on_progress: told after every measurement.
 
@@ -90,15 +103,22 @@ def collect(
         `Runs.dropped`. The facts have the machine, versions and ``noise``.
 
     Raises:
-        PredictionError: the variant cannot be used here, or no instance went well.
+        PredictionError: the variant cannot be used here, it is to be isolated and cannot, or no
+            instance went well.
     """
     chosen = kernel.variant(variant) if isinstance(variant, str) else variant
     usable, why = chosen.available()
     if not usable:
         raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
     repeats = REPEATS if retime else 1
-    work = _Collection(kernel, chosen, seed, records, verify, timing)
-    with _token() as token, _quiet_blas():
+    told = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
+    if isolate and told is None:
+        raise PredictionError(
+            f"{kernel.name} by {chosen.name} cannot be measured in another process: its functions "
+            "have to be at the top level of a module"
+        )
+    work = _Collection(kernel, chosen, seed, records, verify, timing, told, limits or LIMITS)
+    with _token() as token, quiet_blas():
         for repeat in range(repeats):
             # Another order the second time: what drifts does not repeat.
             order = np.random.default_rng([seed, repeat]).permutation(count)
@@ -120,9 +140,69 @@ def measure_once(
     timing: Timing = TIMING,
 ) -> Measurement:
     """Verify and time a variant on these operands, as `collect` does; nothing is recorded."""
-    work = _Collection(kernel, variant, 0, None, True, timing)
-    with _token() as token, _quiet_blas():
-        return work._timed(operands, settings or {}, token)
+    work = Work(kernel, variant, True, timing)
+    with _token() as token, quiet_blas():
+        begun = work.begin(operands, settings or {})
+        with _held(token):
+            return work.end(begun)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A variant prepared on operands, its answer looked at."""
+
+    run: Run
+    max_error: float | None
+
+
+class Work:
+    """Verifying and timing a variant of a kernel."""
+
+    def __init__(self, kernel: Kernel, variant: Variant, verify: bool, timing: Timing) -> None:
+        self.kernel, self.variant = kernel, variant
+        self.verify, self.timing = verify, timing
+
+    def begin(self, operands: Operands, settings: Mapping[str, float]) -> Ready | Measurement:
+        """Run it once and look at the answer; the measurement where that fails."""
+        try:
+            run = self.variant.prepare(operands, settings)
+            answer = run()
+        except MemoryError as error:
+            return Measurement("out_of_memory", message=str(error) or "out of memory")
+        except Exception as error:  # whatever an implementation raises is its outcome
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        if not self.verify or self.kernel.reference is None:
+            return Ready(run, None)
+        worst, message = error_of(answer, self.kernel, operands)
+        if message:
+            return Measurement("wrong_answer", verified=True, max_error=worst, message=message)
+        return Ready(run, worst)
+
+    def end(self, begun: Ready | Measurement) -> Measurement:
+        """Time it, again where others disturbed it; what has failed stays as it is."""
+        if isinstance(begun, Measurement):
+            return begun
+        try:
+            best = self._tries(begun.run)
+        except Exception as error:
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        return replace(best, verified=self.verify, max_error=begun.max_error)
+
+    def _tries(self, run: Run) -> Measurement:
+        best: Measurement | None = None
+        tries = 0
+        while best is None or (tries < TRIES and best.details["dirty"]):
+            tries += 1
+            others, began = other_seconds(), time.perf_counter()
+            samples = time_runs(run, self.timing)
+            others = other_seconds() - others
+            share = max(0.0, others - TICKS) / (time.perf_counter() - began)
+            measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
+            flagged = share > OTHERS or (self.variant.device == "cpu" and dirty(measurement))
+            measurement = replace(measurement, details={"dirty": flagged, "others": share})
+            if best is None or not flagged or measurement.median < best.median:
+                best = measurement
+        return replace(best, details={**best.details, "tries": tries})
 
 
 class _Collection:
@@ -136,9 +216,12 @@ class _Collection:
         records: Records | None,
         verify: bool,
         timing: Timing,
+        told: Mapping[str, Any] | None,
+        limits: Limits,
     ) -> None:
         self.kernel, self.variant, self.seed = kernel, variant, seed
         self._records, self._verify, self._timing = records, verify, timing
+        self._told, self._limits = told, limits
         self.problem = f"prediction/{kernel.name}/{variant.name}"
         self.machine = machine()
         self.versions = variant.versions()
@@ -149,15 +232,25 @@ class _Collection:
         configuration = {"seed": self.seed, "index": index, "repeat": repeat}
         if self._records is not None:
             known = self._records.lookup(self.problem, configuration, self.machine, self.versions)
-            if known is not None and self._settled(known.measurement):
+            if known is not None and self._settled(known):
                 self.found[index, repeat] = known.measurement
                 return
-        instance, settings, operands = drawn_at(self.kernel, self.variant, index, self.seed)
-        measurement = self._timed(operands, settings, token)
-        details = {**measurement.details, "features": {**instance, **settings}}
-        measurement = replace(measurement, details=details, machine=machine_id())
+        if self._told is None:
+            measurement = self._here(index, token)
+        else:
+            measurement = measure_isolated(
+                self._told,
+                index,
+                self.seed,
+                verify=self._verify,
+                timing=self._timing,
+                limits=self._limits,
+            )
+        measurement = replace(measurement, machine=machine_id())
         if self._records is not None:
             context = {"timing": asdict(self._timing)}
+            if self._told is not None:
+                context["limits"] = asdict(self._limits)
             self._records.add(
                 Record(
                     self.problem,
@@ -170,46 +263,32 @@ class _Collection:
             )
         self.found[index, repeat] = measurement
 
-    def _settled(self, known: Measurement) -> bool:
-        """Whether a recorded measurement stands: verified where it has to be, and clean."""
-        return (known.verified or not self._verify) and not known.details.get("dirty")
-
-    def _timed(
-        self, operands: Operands, settings: Mapping[str, int], token: TimingToken
-    ) -> Measurement:
-        try:
-            run = self.variant.prepare(operands, settings)
-            answer = run()
-        except MemoryError as error:
-            return Measurement("out_of_memory", message=str(error) or "out of memory")
-        except Exception as error:  # whatever an implementation raises is its outcome
-            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
-        worst = None
-        checked = self._verify and self.kernel.reference is not None
-        if checked:
-            worst, message = error_of(answer, self.kernel, operands)
-            if message:
-                return Measurement("wrong_answer", verified=True, max_error=worst, message=message)
-        del answer
+    def _here(self, index: int, token: TimingToken) -> Measurement:
+        """Measure an instance in this process."""
+        instance, settings, operands = drawn_at(self.kernel, self.variant, index, self.seed)
+        work = Work(self.kernel, self.variant, self._verify, self._timing)
+        begun = work.begin(operands, settings)
         with _held(token):
-            best = self._tries(run)
-        return replace(best, verified=self._verify, max_error=worst)
+            measurement = work.end(begun)
+        details = {**measurement.details, "features": {**instance, **settings}}
+        return replace(measurement, details=details)
 
-    def _tries(self, run: Run) -> Measurement:
-        best: Measurement | None = None
-        tries = 0
-        while best is None or (tries < TRIES and best.details["dirty"]):
-            tries += 1
-            others, began = other_seconds(), time.perf_counter()
-            samples = time_runs(run, self._timing)
-            others = other_seconds() - others
-            share = max(0.0, others - TICKS) / (time.perf_counter() - began)
-            measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
-            flagged = share > OTHERS or (self.variant.device == "cpu" and dirty(measurement))
-            measurement = replace(measurement, details={"dirty": flagged, "others": share})
-            if best is None or not flagged or measurement.median < best.median:
-                best = measurement
-        return replace(best, details={**best.details, "tries": tries})
+    def _settled(self, record: Record) -> bool:
+        """Whether a recorded measurement stands: verified where it has to be, and clean.
+
+        A failure stands, but not one by limits that are wider now, nor one by Ctrl-C.
+        """
+        known = record.measurement
+        if known.ok:
+            return (known.verified or not self._verify) and not known.details.get("dirty")
+        if known.details.get("lost"):
+            return False
+        if known.status == "wrong_answer" and not self._verify:
+            return False
+        before, now = record.context.get("limits"), asdict(self._limits)
+        if self._told is None or before is None or known.status not in _BY_LIMITS:
+            return True
+        return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
 
     def progress(self, total: int) -> Progress:
         """How far it is."""
@@ -336,7 +415,7 @@ def _held(token: TimingToken) -> Iterator[None]:
         token.release()
 
 
-def _quiet_blas() -> Any:
+def quiet_blas() -> Any:
     """One thread for what is not timed: idle BLAS threads spin, and take the CPU meanwhile."""
     from threadpoolctl import threadpool_limits
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,16 @@ def from_callable(
         PredictionError: a range that is empty or not of numbers, no range at all, or a
             complexity that is not an expression of the features.
     """
+    arguments = {
+        "function": function,
+        "ranges": ranges,
+        "complexity": complexity,
+        "name": name,
+        "units": units,
+        "make": make,
+        "reference": reference,
+        "variants": variants,
+    }
     spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
     if not spaces:
         raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
@@ -87,9 +98,10 @@ def from_callable(
         answer if reference is not None else None,
         describe,
         {
-            label: Variant(label, _caller(implementation))
+            label: Variant(label, _caller(implementation), isolate=True)
             for label, implementation in {called: function, **(variants or {})}.items()
         },
+        origin=("tilewright.prediction.own:callable_kernel", arguments),
     )
 
 
@@ -149,7 +161,26 @@ def from_command(
             )
 
     run.__name__ = "command"
-    return from_callable(run, ranges, complexity, name=name or words[0], units=units)
+    made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
+    arguments = {
+        "words": list(words),
+        "ranges": ranges,
+        "complexity": complexity,
+        "name": name,
+        "units": units,
+        "seconds": seconds,
+    }
+    return replace(made, origin=("tilewright.prediction.own:command_kernel", arguments))
+
+
+def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:
+    """`from_callable` of these arguments, for another process."""
+    return from_callable(**arguments)
+
+
+def command_kernel(arguments: Mapping[str, Any]) -> Kernel:
+    """`from_command` of these arguments, for another process."""
+    return from_command(**arguments)
 
 
 def _caller(

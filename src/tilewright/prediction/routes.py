@@ -24,6 +24,9 @@ from tilewright.prediction.kernels.registry import Kernel
 from tilewright.prediction.operands import GLANCE, SAMPLES, Outline, is_sparse, outline
 from tilewright.prediction.select import Selector
 
+# A model of log time is a straight line of log sizes where there is no data, which is good enough
+# to compare routes by for a while; densities drawn as powers of two end anywhere.
+SLACK = 2.0
 Wanted = Literal["any", "dense", "sparse", "like"]
 
 
@@ -39,6 +42,7 @@ def dispatcher(
     wanted: Wanted = "any",
     result: Callable[[Query], Outline] | None = None,
     samples: int = SAMPLES,
+    slack: float = SLACK,
     learn: bool = False,
     **options: Any,
 ) -> Dispatcher:
@@ -53,13 +57,15 @@ def dispatcher(
             conversion costs; for a matrix product `product_outline` is taken.
         samples: entries looked at to estimate the density of a dense operand; a call whose
             shapes were seen before looks at `operands.GLANCE` at most.
+        slack: how far beyond the training range, as a factor, the models are still asked; a
+            query farther away goes to the default.
         learn: see `Dispatcher`, which `options` go to as well.
 
     Raises:
         PredictionError: the selector has a variant that the kernel has not.
     """
     names = tuple(_operand_names(kernel))
-    costs = _Costs(kernel, selector, names, wanted, result, samples)
+    costs = _Costs(kernel, selector, names, wanted, result, samples, slack)
     routes = {
         route_name(variant, settings): _runner(kernel, variant, settings, names, wanted)
         for variant, settings in costs.routes
@@ -93,6 +99,7 @@ class _Costs:
         wanted: Wanted,
         result: Callable[[Query], Outline] | None,
         samples: int,
+        slack: float,
     ) -> None:
         self.names, self.samples = names, samples
         self.describe = kernel.describe
@@ -118,7 +125,10 @@ class _Costs:
             )
         numbers = {s for m in selector.models.values() for s in m.settings}
         models = [m.model for m in selector.models.values()]
-        self.ranges = merged_ranges(models, tuple(numbers))
+        self.ranges = [
+            (name, low / slack if low > 0 else low, high * slack if high > 0 else high)
+            for name, low, high in merged_ranges(models, tuple(numbers))
+        ]
 
     def forecast(self, *args: Any) -> Forecast:
         """Of a call with these operands."""
@@ -180,7 +190,7 @@ def _runner(
         answer = build(dict(zip(names, args, strict=True)), whole)()
         storage = _wanted(wanted, ["sparse" if is_sparse(a) else "dense" for a in args])
         if storage == "sparse":
-            return csr(answer)
+            return answer if is_sparse(answer) else csr(answer)
         return dense(answer) if is_sparse(answer) else answer
 
     return run

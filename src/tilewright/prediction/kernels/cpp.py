@@ -107,14 +107,21 @@ def variants(kernel: str) -> dict[str, Variant]:
     for library in (EIGEN, UBLAS):
         for storage, builders in (("dense", _DENSE), ("sparse", _SPARSE)):
             name = f"{library.name}_{storage}"
-            made[name] = _variant(name, library, storage, builders[kernel])  # type: ignore[arg-type]
+            made[name] = _variant(name, library, storage, kernel, builders[kernel])  # type: ignore[arg-type]
     return made
 
 
-def _variant(name: str, library: Library, storage: Storage, builder: Callable[..., Run]) -> Variant:
+def _variant(
+    name: str, library: Library, storage: Storage, kernel: str, builder: Callable[..., Run]
+) -> Variant:
     settings = {"threads": library.threads} if library.threads != (1,) else {}
 
+    fits = _FITS[kernel]
+
     def build(operands: Operands, chosen: Mapping[str, int]) -> Run:
+        if not fits(operands):
+            shapes = ", ".join(f"{n} {_shape(thing)}" for n, thing in operands.items())
+            raise PredictionError(f"the operands of {kernel} do not fit each other: {shapes}")
         threads = ctypes.c_int(chosen.get("threads", 1))
         return builder(library, library.load(), operands, threads)
 
@@ -125,11 +132,39 @@ def _variant(name: str, library: Library, storage: Storage, builder: Callable[..
         storage,
         settings,
         versions=library.versions,
+        isolate=True,
     )
 
 
 def _pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
+
+
+def _shape(thing: Any) -> tuple[int, ...]:
+    return thing.shape if hasattr(thing, "shape") else np.shape(thing)
+
+
+def _product_fits(operands: Operands) -> bool:
+    a, other = (_shape(operands[name]) for name in ("a", "b" if "b" in operands else "x"))
+    return len(a) == 2 and len(other) == (2 if "b" in operands else 1) and a[1] == other[0]
+
+
+def _filter_fits(operands: Operands) -> bool:
+    a, w = _shape(operands["a"]), _shape(operands["w"])
+    return len(a) == 2 and len(w) == 2 and 0 < w[0] == w[1] <= min(a)
+
+
+def _window_fits(operands: Operands) -> bool:
+    return len(_shape(operands["a"])) == 2 and int(operands["s"]) >= 1
+
+
+# The libraries would read beyond operands that do not fit.
+_FITS: dict[str, Callable[[Operands], bool]] = {
+    "matmul": _product_fits,
+    "matvec": _product_fits,
+    "convolution": _filter_fits,
+    "pooling": _window_fits,
+}
 
 
 class _SparseOperand:
@@ -138,6 +173,10 @@ class _SparseOperand:
     def __init__(self, library: Library, handle: ctypes.CDLL, thing: Any) -> None:
         matrix = csr(thing)
         self.shape = matrix.shape
+        # Neither library takes a matrix without an entry in every function.
+        self.empty = not matrix.nnz
+        if self.empty:
+            return
         self._arrays = matrix.indptr, matrix.indices, matrix.data
         view = _Csr(*matrix.shape, matrix.nnz, *(array.ctypes.data for array in self._arrays))
         if library.packed:
@@ -155,6 +194,8 @@ def _matmul_dense(
 ) -> Run:
     a, b = dense(operands["a"]), dense(operands["b"])
     (m, n), k = a.shape, b.shape[1]
+    if not m * n * k:
+        return lambda: np.zeros((m, k))
     call = partial(handle.matmul_dense, m, n, k, _pointer(a), _pointer(b))
 
     def run(_: Any = (a, b)) -> Array:
@@ -172,6 +213,8 @@ def _matmul_sparse(
 
     a, b = (_SparseOperand(library, handle, operands[name]) for name in "ab")
     shape = a.shape[0], b.shape[1]
+    if a.empty or b.empty:
+        return lambda: csr_array(shape)
 
     def run() -> Any:
         made = ctypes.c_void_p(handle.matmul_sparse(a.argument, b.argument, threads))
@@ -189,6 +232,8 @@ def _matvec_dense(
 ) -> Run:
     a, x = dense(operands["a"]), dense(operands["x"])
     m, n = a.shape
+    if not m * n:
+        return lambda: np.zeros(m)
     call = partial(handle.matvec_dense, m, n, _pointer(a), _pointer(x))
 
     def run(_: Any = (a, x)) -> Array:
@@ -203,6 +248,8 @@ def _matvec_sparse(
     library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, x = _SparseOperand(library, handle, operands["a"]), dense(operands["x"])
+    if a.empty:
+        return lambda: np.zeros(a.shape[0])
 
     def run() -> Array:
         out = np.empty(a.shape[0])
@@ -232,9 +279,12 @@ def _convolution_sparse(
 ) -> Run:
     a, w = _SparseOperand(library, handle, operands["a"]), dense(operands["w"])
     r = w.shape[0]
+    shape = a.shape[0] - r + 1, a.shape[1] - r + 1
+    if a.empty:
+        return lambda: np.zeros(shape)
 
     def run() -> Array:
-        out = np.empty((a.shape[0] - r + 1, a.shape[1] - r + 1))
+        out = np.empty(shape)
         handle.convolution_sparse(a.argument, r, _pointer(w), _pointer(out), threads)
         return out
 
@@ -260,9 +310,12 @@ def _pooling_sparse(
     library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, s = _SparseOperand(library, handle, operands["a"]), int(operands["s"])
+    shape = -(-a.shape[0] // s), -(-a.shape[1] // s)
+    if a.empty:
+        return lambda: np.zeros(shape)
 
     def run() -> Array:
-        out = np.empty((-(-a.shape[0] // s), -(-a.shape[1] // s)))
+        out = np.empty(shape)
         handle.pooling_sparse(a.argument, s, _pointer(out), threads)
         return out
 

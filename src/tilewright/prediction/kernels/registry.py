@@ -38,6 +38,9 @@ class Variant:
     `storage` is what it converts to. `settings` are its controllable settings, each a feature
     of its run time, with the values it may take, smallest first. `device` is ``cpu`` or
     ``gpu``. `versions` names the software that its run time depends on.
+    `isolate` says that it may crash or hang, so that it is measured in a process of its own.
+    `whole` is the variant of which this one is the whole call
+    (`tilewright.prediction.calls.whole_call`).
     """
 
     name: str
@@ -47,6 +50,8 @@ class Variant:
     settings: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     device: Literal["cpu", "gpu"] = "cpu"
     versions: Callable[[], dict[str, str]] = no_versions
+    isolate: bool = False
+    whole: Variant | None = field(default=None, hash=False, repr=False)
 
     def prepare(self, operands: Operands, settings: Mapping[str, float] | None = None) -> Run:
         """Ready to run on these operands; settings that are not given take their largest value.
@@ -84,6 +89,8 @@ class Kernel:
         describe: the instance that operands are, to dispatch a call by its arguments.
         variants: implementations by name; `with_variant` adds one.
         tolerance: the largest error of an answer, relative to the largest reference value.
+        origin: how another process makes the same kernel: a function, ``module:name``, and its
+            arguments; None where only the library's table has it, or nobody.
     """
 
     name: str
@@ -95,6 +102,7 @@ class Kernel:
     describe: Callable[[Operands], Instance]
     variants: Mapping[str, Variant] = field(default_factory=dict)
     tolerance: float = 1e-9
+    origin: tuple[str, Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
 
     def variant(self, name: str) -> Variant:
         """The variant of that name.
@@ -116,7 +124,7 @@ class Kernel:
         """The same kernel with one more variant, or another of that name."""
         variants = {**self.variants, variant.name: variant}
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Kernel(**{**fields, "variants": variants})
+        return Kernel(**{**fields, "variants": variants, "origin": None})
 
 
 _registered: dict[str, Kernel] = {}

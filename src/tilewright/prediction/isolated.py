@@ -1,0 +1,182 @@
+"""Instances measured in worker processes: what a variant breaks there is its own.
+
+A variant that crashes, hangs, or allocates without end has a measurement that says so, and the
+collection goes on with the next instance.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright.measure import (
+    Candidate,
+    Limits,
+    Measurement,
+    Timing,
+    load_builder,
+    measure_one,
+)
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.registry import Kernel, Variant
+
+# A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
+LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
+_ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_seconds=0.0)
+_PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.isolated")
+
+
+def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
+    """What another process makes the same variant from; None where there is no way.
+
+    Kernels of the library are found by name, users' own ones made anew of functions that can
+    be imported.
+    """
+    from tilewright.prediction.kernels.library import library
+
+    base = variant.whole or variant
+    told = {"variant": base.name, "whole_call": variant.whole is not None}
+    known = library().get(kernel.name)
+    same = known is not None and (known.draw, known.make, known.reference) == (
+        kernel.draw,
+        kernel.make,
+        kernel.reference,
+    )
+    if known is not None and same and known.variants.get(base.name) is base:
+        return {**told, "kernel": kernel.name}
+    if kernel.origin is None or kernel.variants.get(base.name) is not base:
+        return None
+    maker, arguments = kernel.origin
+    try:
+        shipped = {name: _shipped(value) for name, value in arguments.items()}
+    except PredictionError:
+        return None
+    return {**told, "maker": maker, "arguments": shipped}
+
+
+def measure_isolated(
+    kernel_origin: Mapping[str, Any],
+    index: int,
+    seed: int,
+    *,
+    verify: bool,
+    timing: Timing,
+    limits: Limits = LIMITS,
+) -> Measurement:
+    """The measurement of an instance, as `collect` makes it, by a worker process."""
+    payload = {
+        "origin": dict(kernel_origin),
+        "index": index,
+        "seed": seed,
+        "verify": verify,
+        "timing": asdict(timing),
+    }
+    candidate = Candidate("tilewright.prediction.isolated:Instance", payload, f"instance {index}")
+    found = measure_one(candidate, limits, _ONCE, _PRELOAD)
+    if not found.ok:
+        return replace(found, times=(), cpu_times=(), runs=0)
+    made = Measurement.from_json(found.details["measurement"])
+    details = {**made.details, "features": found.details["features"]}
+    return replace(made, details=details, peak_memory=found.peak_memory)
+
+
+class Instance:
+    """The worker's side: an instance prepared, verified, and timed with its repetitions."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Take the payload that `measure_isolated` makes."""
+        from tilewright.prediction.collect import Work, quiet_blas
+        from tilewright.prediction.instances import drawn_at
+
+        kernel, variant = _made(payload["origin"])
+        timing = Timing(**payload["timing"])
+        instance, settings, operands = drawn_at(kernel, variant, payload["index"], payload["seed"])
+        self._features = {**instance, **settings}
+        self._blas = quiet_blas()
+        self._work = Work(kernel, variant, payload["verify"], timing)
+        self._begun = self._work.begin(operands, settings)
+        self._found: Measurement | None = None
+
+    def run(self) -> None:
+        """Time it, with all its samples."""
+        self._found = self._work.end(self._begun)
+
+    def details(self) -> dict[str, Any]:
+        """The measurement."""
+        if self._found is None:
+            return {}
+        return {"measurement": self._found.to_json(), "features": self._features}
+
+
+def _made(told: Mapping[str, Any]) -> tuple[Kernel, Variant]:
+    from tilewright.prediction.calls import whole_call
+    from tilewright.prediction.kernels.library import library
+
+    if "kernel" in told:
+        kernel = library()[told["kernel"]]
+    else:
+        arguments = {name: _landed(value) for name, value in told["arguments"].items()}
+        kernel = load_builder(told["maker"])(arguments)
+    variant = kernel.variant(told["variant"])
+    return kernel, whole_call(variant) if told["whole_call"] else variant
+
+
+def reference_to(function: Callable[..., Any]) -> str:
+    """Where another process finds a function: ``module:name``, or ``file.py:name``.
+
+    Raises:
+        PredictionError: it is not at the top level of a module, or of a script that does its
+            work when it is imported.
+    """
+    name, module = getattr(function, "__qualname__", ""), inspect.getmodule(function)
+    if not name.isidentifier() or module is None or getattr(module, name, None) is not function:
+        raise PredictionError(
+            f"{function!r} cannot be called in another process: define it at the top level of a "
+            "module"
+        )
+    if module.__package__:
+        return f"{module.__name__}:{name}"
+    source = inspect.getsourcefile(module)
+    if source is None or not Path(source).is_file():
+        raise PredictionError(f"{name} is defined in no file, so that no worker can import it")
+    if module is sys.modules.get("__main__") and "__name__" not in Path(source).read_text(
+        encoding="utf-8", errors="replace"
+    ):
+        raise PredictionError(
+            f"{source} would run again in every worker: put what it does under "
+            'if __name__ == "__main__":'
+        )
+    return f"{Path(source).resolve()}:{name}"
+
+
+def _shipped(value: Any) -> Any:
+    """Plain data for a value, functions by where they are found."""
+    if isinstance(value, Mapping):
+        return {"mapping": [[_shipped(k), _shipped(v)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_shipped(v) for v in value]}
+    if isinstance(value, list | range):
+        return {"list": [_shipped(v) for v in value]}
+    if callable(value):
+        return {"function": reference_to(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        return _shipped(value.tolist())
+    raise PredictionError(f"{value!r} cannot be sent to another process")
+
+
+def _landed(told: Mapping[str, Any]) -> Any:
+    """The inverse of `_shipped`."""
+    ((kind, value),) = told.items()
+    if kind == "mapping":
+        return {_landed(k): _landed(v) for k, v in value}
+    if kind in ("tuple", "list"):
+        items = [_landed(v) for v in value]
+        return tuple(items) if kind == "tuple" else items
+    return load_builder(value) if kind == "function" else value

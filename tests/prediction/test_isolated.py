@@ -1,0 +1,94 @@
+"""What a variant breaks while it is measured is its own outcome; the rest goes on."""
+
+import numpy as np
+import pytest
+import unruly_kernels
+
+from tilewright.measure import Limits, Timing
+from tilewright.prediction.calls import whole_call
+from tilewright.prediction.collect import collect
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.isolated import origin, reference_to
+from tilewright.prediction.kernels import kernel
+from tilewright.prediction.own import from_callable, from_command
+from tilewright.records import Records
+
+QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
+LIMITS = Limits(build_seconds=2.0, run_seconds=2.0, memory_bytes=400 << 20)
+
+
+def unruly(values, **how):
+    return from_callable(
+        unruly_kernels.breaks,
+        {"n": values},
+        "n",
+        name="unruly",
+        reference=unruly_kernels.right,
+        **how,
+    )
+
+
+def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_path):
+    broken = unruly([*range(8), 14, 15])
+    with Records(tmp_path / "r.sqlite") as records:
+        how = {"retime": False, "timing": QUICK, "limits": LIMITS}
+        # These ten draws have every kind among them.
+        runs = collect(broken, "breaks", 10, 68, records, **how)
+        again = collect(broken, "breaks", 10, 68, records, **how)
+        assert len(records) == 10  # failures are known, too
+    assert set(runs.table[:, 0] % 8) <= {6, 7}
+    assert len(runs) == 2
+    assert len(runs.dropped) == 8
+    statuses = {text.split(": ")[1] for text in runs.dropped}
+    assert statuses >= {"crashed", "timeout", "out_of_memory", "run_failed", "wrong_answer"}
+    assert np.array_equal(again.times, runs.times)
+    assert again.dropped == runs.dropped
+
+
+def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
+    slow = unruly([1, 6])
+    with Records(tmp_path / "r.sqlite") as records:
+        how = {"retime": False, "timing": QUICK}
+        first = collect(slow, "breaks", 2, 1, records, limits=LIMITS, **how)
+        before = len(records)
+        assert any("timeout" in text for text in first.dropped)
+        wider = Limits(build_seconds=2.5, run_seconds=2.5, memory_bytes=400 << 20)
+        collect(slow, "breaks", 2, 1, records, limits=wider, **how)
+        assert len(records) == before + len(first.dropped)
+
+
+def test_a_worker_makes_the_same_instances_as_this_process():
+    matmul = kernel("matmul")
+    here, there = (
+        collect(matmul, "numpy", 3, 5, retime=False, timing=QUICK, isolate=isolate)
+        for isolate in (False, True)
+    )
+    assert np.array_equal(here.table, there.table)
+    assert (there.times > 0).all()
+
+
+def test_what_another_process_cannot_make_is_measured_here_or_refused():
+    local = from_callable(lambda n: n, {"n": (1, 9)}, "n", name="local")
+    assert len(collect(local, "lambda", 2, 0, retime=False, timing=QUICK)) == 2
+    with pytest.raises(PredictionError, match="top level of a module"):
+        collect(local, "lambda", 2, 0, timing=QUICK, isolate=True)
+    with pytest.raises(PredictionError, match="top level of a module"):
+        reference_to(lambda: 0)
+
+
+def test_origins_name_what_can_be_made_again():
+    matmul = kernel("matmul")
+    numpy = matmul.variant("numpy")
+    assert origin(matmul, numpy) == {"kernel": "matmul", "variant": "numpy", "whole_call": False}
+    assert origin(matmul, whole_call(numpy))["whole_call"]
+    own = unruly((1, 9), make=unruly_kernels.make, variants={"quick": unruly_kernels.quick})
+    assert origin(own, own.variant("quick"))["variant"] == "quick"
+    changed = own.with_variant(own.variant("quick"))
+    assert origin(changed, changed.variant("quick")) is None
+
+
+def test_commands_are_measured_in_workers():
+    command = from_command(["sh", "-c", "exit {n}"], {"n": [0, 1, 3]}, "n + 1")
+    runs = collect(command, "command", 3, 2, retime=False, timing=QUICK)
+    assert set(runs.table[:, 0]) == {0}
+    assert all("exit code" in text for text in runs.dropped)
