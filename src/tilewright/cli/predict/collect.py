@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -210,7 +211,10 @@ def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Ker
     path, _, name = text.rpartition(":")
     if not Path(path).is_file():
         raise TilewrightError(f"there is no file {path}")
-    found = getattr(load_module(Path(path)), name, None)
+    module = load_module(Path(path))
+    # Where worker processes look for the function.
+    sys.modules.setdefault(module.__name__, module)
+    found = getattr(module, name, None)
     if isinstance(found, Kernel):
         return found
     if not callable(found):
