@@ -61,6 +61,24 @@ class Window(NamedTuple):
     step: int = 1
 
 
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """What N tilings of a group touch, and the cycles that one tile of each computes.
+
+    `held` has the members' boxes that are there at a time, without a window (the whole tile's)
+    and with each. `outside` has what one tile touches outside the group, then what each longer
+    sweep of consecutive tiles does; `swept` lists the dimensions along which the sweeps go.
+    """
+
+    full: Array
+    tiles: Array
+    counts: Array
+    swept: tuple[int, ...]
+    compute: Bound
+    held: Mapping[Window | None, Mapping[str, Box]]
+    outside: tuple[Mapping[str, Box], ...]
+
+
 class Nest(NamedTuple):
     """A reduction is computed in the innermost block of `host`, the one Func that reads it.
 
@@ -242,78 +260,92 @@ class CpuCosts:
                 where[callee] = union_boxes(where.get(callee), part)
         return inside, outside
 
-    def costs(
-        self,
-        group: Group,
-        tiles: Array,
-        order: Sequence[int],
-        sliding: Window | None = None,
-        deep: bool = False,
-    ) -> GroupCosts:
-        """Cycles of `group` for tile sizes `tiles` of shape (N, dimensions of the output).
+    def regions(
+        self, group: Group, tiles: Array, order: Sequence[int], windows: Sequence[Window] = ()
+    ) -> Regions:
+        """What `group` needs for tile sizes `tiles` of shape (N, dimensions of the output).
 
-        `order` lists the output's dimensions from the innermost tile loop to the outermost.
-        With `sliding`, members are computed along its dimension one step of rows at a time
-        and keep only the rows still needed; with `deep`, one block of the row at a time.
+        `order` lists the output's dimensions from the innermost tile loop to the outermost;
+        `windows` are those along which its members may slide.
         """
-        model, analysis = self.model, self.analysis
         output = group.output
-        region = analysis.regions[output]
+        region = self.analysis.regions[output]
         full = np.array([_finite(i.extent) for i in region])
         low = np.array([_finite(i.lo, 0.0) for i in region])
         tiles = np.minimum(tiles, full)
         counts = np.ceil(full / tiles)
-        n_tiles = counts.prod(axis=1)
         # One pass of region inference for the tiles, every sweep over consecutive tiles, and
-        # a single row of each tile.
+        # one step of rows of each tile.
         shapes = [tiles]
-        for d in order:
-            if np.any(counts[:, d] > 1):
-                swept = shapes[-1].copy()
-                swept[:, d] = full[d]
-                shapes.append(swept)
-        sweeps = len(shapes)
-        if sliding is not None:
-            row = tiles.copy()
-            row[:, sliding.dimension] = np.minimum(sliding.step, row[:, sliding.dimension])
-            shapes.append(row)
+        swept = tuple(d for d in order if np.any(counts[:, d] > 1))
+        for d in swept:
+            shape = shapes[-1].copy()
+            shape[:, d] = full[d]
+            shapes.append(shape)
+        for window in windows:
+            shape = tiles.copy()
+            shape[:, window.dimension] = np.minimum(window.step, shape[:, window.dimension])
+            shapes.append(shape)
         stacked = np.concatenate(shapes)
         start = low + stacked * np.floor(np.ceil(full / stacked) / 2.0)
         start = np.where(stacked < full, start, low)
-        inside_all, outside_all = self.member_boxes(
+        inside, outside = self.member_boxes(
             group,
             tuple(
                 Interval(start[:, d], start[:, d] + stacked[:, d] - 1.0) for d in range(len(full))
             ),
         )
         n = len(tiles)
-        inside = _rows_of(inside_all, 0, n)
-        rows = inside if sliding is None else _rows_of(inside_all, sweeps * n, n)
-        compute: Bound = np.zeros(len(tiles))
+        whole = _rows_of(inside, 0, n)
+        compute: Bound = np.zeros(n)
         for name in group.members:
-            if name in inside:
-                compute = compute + self.func_cycles(name, inside[name], group.members)
-        held, moved, heap = self._storage(group, rows, n)
+            if name in whole:
+                compute = compute + self.func_cycles(name, whole[name], group.members)
+        sweeps = len(swept) + 1
+        return Regions(
+            full,
+            tiles,
+            counts,
+            swept,
+            compute,
+            {None: whole}
+            | {w: _rows_of(inside, (sweeps + i) * n, n) for i, w in enumerate(windows)},
+            tuple(_rows_of(outside, step * n, n) for step in range(sweeps)),
+        )
+
+    def costs(
+        self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False
+    ) -> GroupCosts:
+        """Cycles of `group` for each of the tilings of `regions`.
+
+        With `sliding`, one of the windows that `regions` knows, members are computed along its
+        dimension one step of rows at a time and keep only the rows still needed; with `deep`,
+        one block of the row at a time.
+        """
+        model, analysis = self.model, self.analysis
+        output = group.output
+        tiles, counts, full = regions.tiles, regions.counts, regions.full
+        n_tiles = counts.prod(axis=1)
+        held, moved, heap = self._storage(group, regions.held[sliding], len(tiles))
         own = value_bytes(analysis.view.by_name[output].types)
         out_tile = tiles.prod(axis=1) * own
         overhead = np.full(len(tiles), model.tile_cycles) + heap
+        members = len(group.members) - 1
         if deep:
-            block = self.block(output, 0)
-            blocks = tiles.prod(axis=1) / block.points
-            overhead = overhead + blocks * model.block_cycles * (len(group.members) - 1)
+            blocks = tiles.prod(axis=1) / self.block(output, 0).points
+            overhead = overhead + blocks * model.block_cycles * members
         elif sliding is not None:
             passes = tiles[:, sliding.dimension] / sliding.step
-            overhead = overhead + passes * model.pass_cycles * (len(group.members) - 1)
-        elif len(group.members) > 1:
-            overhead = overhead + model.tile_cycles * (len(group.members) - 1)
+            overhead = overhead + passes * model.pass_cycles * members
+        else:
+            overhead = overhead + model.tile_cycles * members
 
         # Members that outgrow a cache are written and read through the next one.
         l2 = np.where(held > model.l1_bytes, moved, 0.0)
         l3 = np.where(held > 0.4 * model.l2_bytes, moved, 0.0)
         memory = np.where(held > 0.7 * model.l3_bytes / model.cores, moved, 0.0)
         l2, l3, memory = l2 * n_tiles, l3 * n_tiles, memory * n_tiles
-        swept_boxes = [_rows_of(outside_all, step * n, n) for step in range(sweeps)]
-        into_l1, into_l2, into_l3 = self._traffic(counts, order, held + out_tile, swept_boxes)
+        into_l1, into_l2, into_l3 = self._traffic(regions, held + out_tile)
         l2, l3, memory = l2 + into_l1, l3 + into_l2, memory + into_l3
         whole = float(full.prod()) * own
         stages = len(analysis.view.by_name[output].stages)
@@ -328,7 +360,7 @@ class CpuCosts:
         imbalance = np.ceil(tasks / model.cores) * model.cores / tasks + 0.08 * model.cores / tasks
         split = imbalance / model.cores
         parts = [
-            np.asarray(compute * n_tiles * split),
+            np.asarray(regions.compute * n_tiles * split),
             l2 / model.l2_rate * split,
             l3 / model.l3_rate * split,
             memory / model.memory_rate,
@@ -376,26 +408,15 @@ class CpuCosts:
             heap = heap + np.where(size > model.fault_threshold, faults, 0.0)
         return held, moved, heap
 
-    def _traffic(
-        self,
-        counts: Array,
-        order: Sequence[int],
-        held: Array,
-        sweeps: Sequence[Mapping[str, Box]],
-    ) -> tuple[Array, Array, Array]:
-        """Bytes fetched from outside the group into each cache, over all tiles.
-
-        `sweeps` has what one tile touches outside, then what each longer sweep of
-        consecutive tiles does.
-        """
-        model = self.model
+    def _traffic(self, regions: Regions, held: Array) -> tuple[Array, Array, Array]:
+        """Bytes fetched from outside the group into each cache, over all tiles."""
+        model, counts = self.model, regions.counts
         repeats = counts.prod(axis=1)
         limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
         into: list[Array] = []
-        swept = [d for d in order if np.any(counts[:, d] > 1)]
-        for step, outside in enumerate(sweeps):
+        for step, outside in enumerate(regions.outside):
             if step > 0:
-                repeats = repeats / counts[:, swept[step - 1]]
+                repeats = repeats / counts[:, regions.swept[step - 1]]
             fetched = np.zeros(len(counts))
             cold = np.zeros(len(counts))
             for name, part in outside.items():

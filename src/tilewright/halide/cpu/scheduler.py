@@ -14,7 +14,7 @@ from tilewright.halide.analysis import Analysis, estimated_boxes
 from tilewright.halide.bounds import Box, Linear
 from tilewright.halide.clones import clones_of, with_clones
 from tilewright.halide.cpu.assemble import Tiling, group_schedules
-from tilewright.halide.cpu.cost import Array, CpuCosts, Nest, Window
+from tilewright.halide.cpu.cost import Array, CpuCosts, Nest, Regions, Window
 from tilewright.halide.cpu.kernel import SHORT, accumulates, value_bytes
 from tilewright.halide.cpu.model import CpuModel, model_of, weighted
 from tilewright.halide.cpu.sliding import blockwise, inputs_protected, windows
@@ -249,7 +249,7 @@ class Planner:
             for i in region
         ]
         if not extents:
-            c = costs.costs(group, np.ones((1, 0)), ())
+            c = costs.costs(group, costs.regions(group, np.ones((1, 0)), ()))
             return CpuPlan(
                 float(c.cycles[0]),
                 Tiling((), ()),
@@ -263,19 +263,25 @@ class Planner:
         if guests and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
-        options: list[tuple[tuple[int, ...], Window | None, bool]]
-        options = [(o, None, False) for o in orders]
-        slide = fused and self.policy.slide and len(output.stages) == 1
-        if slide and (self.policy.unprotected or inputs_protected(costs, group)):
+        slidable: tuple[Window, ...] = ()
+        if (
+            fused
+            and self.policy.slide
+            and len(output.stages) == 1
+            and (self.policy.unprotected or inputs_protected(costs, group))
+        ):
             slidable = windows(costs, group)
-            if slidable and self.policy.always_slide:
-                options = []
-            for along in slidable:
-                options.append((orders[0], along, False))
-                if along.step == 1 and blockwise(costs, group):
-                    options.append((orders[0], along, True))
-        for order, sliding, deep in options:
-            found = costs.costs(group, tiles, order, sliding, deep)
+        options: list[tuple[Regions, tuple[int, ...], Window | None, bool]] = []
+        for order in orders:
+            regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())
+            if not (slidable and self.policy.always_slide):
+                options.append((regions, order, None, False))
+            if order == orders[0]:
+                options += [(regions, order, along, False) for along in slidable]
+                if slidable and blockwise(costs, group):
+                    options += [(regions, order, w, True) for w in slidable if w.step == 1]
+        for regions, order, sliding, deep in options:
+            found = costs.costs(group, regions, sliding, deep)
             self.tilings += len(tiles)
             cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
             if sliding is not None:
