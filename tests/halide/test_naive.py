@@ -8,6 +8,7 @@ import halide as hl
 import pytest
 
 import tilewright
+from tilewright.halide.apply import apply
 from tilewright.halide.legality import check
 from tilewright.halide.measuring import Session, Variant
 from tilewright.halide.naive import naive_schedule
@@ -90,3 +91,20 @@ def test_dimensions_that_cannot_be_named_keep_their_loops(target):
     assert "no dimension with a dot" in result.explain()
     result.apply(f)
     assert f.realize([3, 2])[2, 1] == 3
+
+
+def test_what_rfactor_left_is_scheduled_for_a_gpu():
+    a = hl.ImageParam(hl.Int(32), 1, "a")
+    r, outer, inner = hl.RDom([(0, 4096)], "r"), hl.RVar("outer"), hl.RVar("inner")
+    total = hl.Func("total")
+    total[()] = 0
+    total[()] += a[r.x]
+    total.update().split(r.x, outer, inner, 64)
+    total.update().rfactor(outer, hl.Var("u"))
+    algorithm = load(total)
+    for target in ("host", "host-opencl"):
+        schedule = naive_schedule(algorithm, target)
+        pipeline = hl.deserialize_pipeline(algorithm.serialized, {})
+        apply(schedule, algorithm, pipeline, same_bytes=True)
+    result = tilewright.schedule(total, machine="a100")
+    result.apply(hl.deserialize_pipeline(algorithm.serialized, {}))

@@ -235,6 +235,11 @@ def _nest(
         if loop.partition != "auto":
             emit("partition", ref(loop.name), EnumRef("Partition", loop.partition.capitalize()))
     if not result and stage > 0:
-        # Silences Halide's warning that only the pure definition has been scheduled.
-        emit("unscheduled")
+        # Silences Halide's warning that only the pure definition has been scheduled. Where
+        # rfactor has been, `unscheduled` would be refused; of loops with dots, any other.
+        named = nest.loops and not any("." in loop.name for loop in definition.loops)
+        if named:
+            emit("serial", ref(nest.loops[0].name))
+        else:
+            emit("unscheduled")
     return result

@@ -85,3 +85,16 @@ def test_update_definitions_are_never_inlined():
     out[x, y] = hl.sum(source[x + r.x, y], "total")
     out.set_estimates([(0, 64), (0, 64)])
     assert inlined(load(out)) == {"image_im"}
+
+
+def test_a_chain_of_smaller_images_is_not_one_expression():
+    source = image()
+    levels = [source]
+    for level in range(6):
+        f = hl.Func(f"level_{level}")
+        above = levels[-1]
+        f[x, y] = above[2 * x - 1, 2 * y] + above[2 * x, 2 * y] + above[2 * x + 1, 2 * y + 1]
+        levels.append(f)
+    levels[-1].set_estimates([(0, 16), (0, 12)])
+    kept = {f"level_{level}" for level in range(6)} - inlined(load(levels[-1]))
+    assert len(kept) >= 2

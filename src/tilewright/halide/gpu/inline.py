@@ -27,6 +27,8 @@ STORE_COST = 1.0
 # the last cache it goes through memory, and a GPU computes at least this many operations in the
 # time that a value takes there and back.
 ROUND_TRIP_COST = 16.0
+# What is read several times by a stage of fewer points is not inlined beyond so many.
+MAX_NARROWED = 100.0
 # Stages are not inlined into beyond so many operations an iteration.
 MAX_OPERATIONS = 3000.0
 
@@ -92,10 +94,28 @@ class _Inliner:
                 trial = self._analysis(name)
                 for reader in self.analysis.view.consumers[name]:
                     self._cost(trial, reader)
+                if self._narrows(name, trial):
+                    continue
             except TooLarge:
                 continue
             self.inlined.add(name)
             self.analysis = trial
+
+    def _narrows(self, name: str, after: Analysis) -> bool:
+        """Whether few points would each do, one after the other, what many do side by side.
+
+        So it is where an image is made smaller again and again: nothing is computed twice, and
+        still the last level would read all of the first in a handful of threads.
+        """
+        points = self._points(self.analysis, name, 0)
+        for reader in self.analysis.view.consumers[name]:
+            before = self.analysis.summaries(reader)
+            for stage, summary in enumerate(after.summaries(reader)):
+                several = sum(access.count for access in before[stage].reads(name)) > 1.0
+                fewer = self._points(after, reader, stage) < 0.5 * points
+                if several and fewer and summary.arithmetic > MAX_NARROWED:
+                    return True
+        return False
 
     def _pointwise(self, name: str) -> bool:
         """Whether inlining computes no value twice."""
@@ -133,6 +153,8 @@ class _Inliner:
         after = self._analysis(name)
         before = self._cost(self.analysis, name) + self._store_cost(name)
         try:
+            if self._narrows(name, after):
+                return -np.inf
             for reader in readers:
                 before += self._cost(self.analysis, reader)
                 before -= self._cost(after, reader)
