@@ -369,7 +369,10 @@ class CpuCosts:
         peak = np.max(parts, axis=0)
         extra = (overhead * n_tiles) * split + model.region_cycles + fault
         extra = extra + np.minimum(tasks, 256.0) * model.task_cycles / model.cores
-        cycles = peak + model.overlap * (total - peak) + extra
+        with np.errstate(invalid="ignore"):
+            cycles = peak + model.overlap * (total - peak) + extra
+        # Infinity less infinity: a region without bounds cannot be stored.
+        cycles = np.where(np.isnan(cycles), np.inf, cycles)
         return GroupCosts(
             cycles, parts[0], parts[1], parts[2], parts[3], extra, held, tasks, root_bytes, fault
         )
