@@ -329,7 +329,7 @@ class CpuCosts:
         held, moved, heap = self._storage(group, regions.held[sliding], len(tiles))
         own = value_bytes(analysis.view.by_name[output].types)
         out_tile = tiles.prod(axis=1) * own
-        overhead = np.full(len(tiles), model.tile_cycles) + heap
+        overhead = model.tile_cycles + heap + model.segment_cycles * _segments(tiles, full)
         members = len(group.members) - 1
         if deep:
             blocks = tiles.prod(axis=1) / self.block(output, 0).points
@@ -467,6 +467,16 @@ class CpuCosts:
             if buffer.name == name:
                 return buffer.type.bytes
         return 4
+
+
+def _segments(tiles: Array, full: Array) -> Array:
+    """Stretches of contiguous memory in a tile of each shape: where prefetching starts anew."""
+    segments = np.ones(len(tiles))
+    cut = np.zeros(len(tiles), dtype=bool)
+    for d in range(len(full)):
+        segments = np.where(cut, segments * tiles[:, d], segments)
+        cut |= tiles[:, d] < full[d]
+    return segments
 
 
 def _rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:

@@ -29,6 +29,7 @@ class CpuModel:
     fault_threshold: float = 32.0 * 2**20
     row_cycles: float = 8.0
     tile_cycles: float = 60.0
+    segment_cycles: float = 60.0
     pass_cycles: float = 180.0
     block_cycles: float = 1.0
     heap_cycles: float = 250.0
