@@ -31,7 +31,7 @@ class CpuModel:
     tile_cycles: float = 60.0
     segment_cycles: float = 60.0
     pass_cycles: float = 180.0
-    block_cycles: float = 1.0
+    block_cycles: float = 0.5
     heap_cycles: float = 250.0
     task_cycles: float = 4000.0
     region_cycles: float = 20000.0
