@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilewright.prediction.estimator import Estimator
     from tilewright.prediction.evaluation import Evaluation, cross_validate, evaluate
     from tilewright.prediction.export import compile_single, export_c, export_python
+    from tilewright.prediction.forest import Forest
     from tilewright.prediction.paper import LRC, NLRC, NN, NNC, C
     from tilewright.prediction.stored import load
 
@@ -28,6 +29,7 @@ _MODULES = {
     "estimator": ("Estimator",),
     "evaluation": ("Evaluation", "cross_validate", "evaluate"),
     "export": ("compile_single", "export_c", "export_python"),
+    "forest": ("Forest",),
     "paper": ("LRC", "NLRC", "NN", "NNC", "C"),
     "stored": ("load",),
 }
@@ -45,6 +47,7 @@ __all__ = [
     "Complexity",
     "Estimator",
     "Evaluation",
+    "Forest",
     "GaussianProcess",
     "PredictionError",
     "compile_single",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilewright.prediction import augmented, auto, boosted, paper
+from tilewright.prediction import augmented, auto, boosted, forest, paper
 from tilewright.prediction.estimator import Estimator
 
 KINDS = (
@@ -12,6 +12,7 @@ KINDS = (
     auto.Auto,
     boosted.Boosted,
     boosted.GaussianProcess,
+    forest.Forest,
     paper.C,
     paper.LRC,
     paper.NLRC,

@@ -19,6 +19,16 @@ from tilewright.prediction import instances
 from tilewright.prediction.kernels.schedules import Factors, Family
 
 SIZES = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
+# A pixel's share of vectors of blur_x, with its rows that tiles compute twice and the columns
+# beyond a tile, of its loop's iterations, of vectors of blur_y; tiles, and the bytes of one.
+LANES = 32  # 16-bit pixels in a register of 512 bits
+WORK = (
+    f"(s3 + 2) / s3 * max(1, s1 / s2) * max(1 / s1, 1 / {LANES})",
+    "(s3 + 2) / s3 * max(1 / s1, 1 / s2)",
+    f"max(1 / s4, 1 / {LANES})",
+    "max(1, n / s2) * max(1, n / s3)",
+    "2 * max(s1, s2) * (s3 + 2)",
+)
 # What Mullapudi2016 chose for the paper's authors.
 MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8}
 
@@ -35,6 +45,7 @@ def family(*, gpu: bool = False) -> Family:
         schedule_gpu if gpu else schedule_cpu,
         instances.blur_gpu if gpu else instances.blur_cpu,
         "cuda" if gpu else "host",
+        () if gpu else WORK,
     )
 
 

@@ -45,6 +45,8 @@ class Family:
         schedule: the schedule of a choice of factors.
         draw: draws factors for a size.
         target: the Halide target.
+        work: expressions of the features that say more of the time than these do: shares of
+            vectors, tiles, bytes (for `tilewright.prediction.forest.Forest`).
     """
 
     name: str
@@ -55,6 +57,7 @@ class Family:
     schedule: Callable[[Algorithm, Factors], Schedule]
     draw: Callable[[np.random.Generator, int], Factors]
     target: str = "host"
+    work: tuple[str, ...] = ()
 
     def algorithm(self, size: int) -> Algorithm:
         """The pipeline of a size as it is scheduled."""

@@ -1,0 +1,211 @@
+"""Schedules picked by predicted time: Halide's blur and an FFT, on the CPU.
+
+Of each size there are over 100 measured schedules with factors drawn as in the paper's Table IV,
+the data sets ``halide_blur-cpu`` and ``halide_fft-cpu``. A model is trained on 250 of them, the
+same number of each size, and the schedule that it predicts to be the fastest is the pick: of all
+of a size's schedules, and (keys ending in ``held_out``) of those alone that it was not trained
+on. ``verified`` is the fastest of the five that are predicted to be the fastest, by the first
+half of the rounds.
+
+In one run the picks are timed again, in turns, with the schedules that were the fastest in the
+data set, with Mullapudi2016's schedule of this machine, and with the factors that it chose for
+the paper's authors. `blur_vs_mullapudi` is Mullapudi2016's time over the pick's, the others are
+the pick's time over that of the best candidate, and the candidates' mean time over the pick's;
+geometric means over the sizes.
+
+``--seconds`` begins no further size after so long; a rerun goes on with the others.
+
+Usage: ``python benchmarks/prediction_selection.py --seconds 60``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import common
+from tilewright.halide.measuring import Session, Variant
+from tilewright.halide.peers import peers, run_peers
+from tilewright.measure import Timing, finalists
+from tilewright.prediction import Forest
+from tilewright.prediction.kernels.halide_blur import MULLAPUDI
+from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules, family
+from tilewright.prediction.ranking import rank
+from tilewright.prediction.runs import Runs, read_csv
+from tilewright.records import Records
+
+DATA = common.HERE / "data" / "prediction"
+TRAINED = 250
+CANDIDATES, SEED = 104, 2020  # of a data set that is measured here
+VERIFIED = 1 << 12
+SIZES = {"halide_blur": tuple(1 << b for b in range(10, 15)), "halide_fft": (16, 32, 64, 128)}
+# Of each kind that are timed again; rounds; a visit.
+FINALISTS, ROUNDS = 5, 8
+VISIT = Timing(min_samples=4, max_samples=10, seconds=0.15, sample_seconds=0.005, precision=0.01)
+
+
+def data_set(chosen: Family, args: argparse.Namespace, deadline: float) -> Runs | None:
+    """The measured schedules of a family, measured here where there is no data set."""
+    path = args.data / f"{chosen.name}-cpu.csv"
+    if path.exists():
+        return read_csv(path)
+    with Records(args.work / "prediction_selection.sqlite", wait=10) as records:
+        runs, complete = collect_schedules(
+            chosen,
+            SIZES[chosen.name],
+            CANDIDATES,
+            SEED,
+            records,
+            retime=False,
+            deadline=deadline,
+        )
+    print(f"{chosen.name}: {len(runs)} schedules measured")
+    return runs if complete else None
+
+
+def seconds_of(runs: Runs) -> np.ndarray[Any, Any]:
+    """Seconds of each run: of two measurements the shorter one, others only make it longer."""
+    if runs.retimes is None:
+        return runs.times
+    return np.fmin(runs.times, runs.retimes)
+
+
+def trained(chosen: Family, runs: Runs) -> tuple[Forest, np.ndarray[Any, Any]]:
+    """The model, and the places of the runs that it was trained on."""
+    rng, sizes = np.random.default_rng(0), runs.table[:, 0]
+    kinds = np.unique(sizes)
+    places = []
+    for i, size in enumerate(kinds):
+        count = TRAINED // len(kinds) + (i < TRAINED % len(kinds))
+        places.append(rng.choice(np.flatnonzero(sizes == size), count, replace=False))
+    taken = np.concatenate(places)
+    model = Forest(features=runs.names, complexity=chosen.complexity, work=chosen.work)
+    return model.fit(runs.table[taken], seconds_of(runs)[taken]), taken
+
+
+def final(chosen: Family, runs: Runs, size: int) -> dict[str, Any]:
+    """The picks of a size, timed in turns with the best candidates and the autoscheduler's."""
+    model, taken = trained(chosen, runs)
+    seconds = seconds_of(runs)
+    own = np.flatnonzero(runs.table[:, 0] == size)
+    fresh = np.setdiff1d(own, taken)
+    predicted = [int(own[r.index]) for r in rank(model, runs.table[own], FINALISTS)]
+    held_out = int(fresh[rank(model, runs.table[fresh], 1)[0].index])
+    best = [int(i) for i in own[np.argsort(seconds[own])][:FINALISTS]]
+    algorithm = chosen.algorithm(size)
+    variants = {}
+    for place in dict.fromkeys([*predicted, held_out, *best]):
+        factors = {n: int(v) for n, v in zip(runs.names, runs.table[place], strict=True)}
+        variants[f"candidate {place}"] = Variant(
+            chosen.schedule(algorithm, factors), target=chosen.target, name=f"candidate {place}"
+        )
+    verify = chosen.name != "halide_blur" or size <= VERIFIED
+    with Session(algorithm, limits=LIMITS, verify=verify) as session:
+        if chosen.name == "halide_blur":
+            peer = next(p for p in peers("host") if p.name == "Mullapudi2016")
+            (scheduled,) = run_peers(session.problem.algorithm, session.inputs, [peer])
+            variants[peer.name] = Variant(serialized=scheduled.serialized, name=peer.name)
+            variants["paper's"] = Variant(
+                chosen.schedule(algorithm, {"n": size, **MULLAPUDI}), name="paper's"
+            )
+        problem = session.prepare()
+        finals = finalists(
+            [problem.candidate(v) for v in variants.values()],
+            ROUNDS,
+            limits=LIMITS,
+            visit=VISIT,
+            verify=verify,
+            workers=session.workers,
+        )
+    rounds = {name: m.times for name, m in zip(variants, finals.measurements, strict=True)}
+    medians = {name: statistics.median(t) for name, t in rounds.items() if t}
+    early = {name: statistics.median(t[: ROUNDS // 2]) for name, t in rounds.items() if t}
+    names = [f"candidate {i}" for i in predicted]
+    verified = min((n for n in names if n in early), key=early.__getitem__)
+    late = {name: statistics.median(t[ROUNDS // 2 :]) for name, t in rounds.items() if t}
+    alive = [n for n in medians if n.startswith("candidate")]
+    return {
+        "size": size,
+        "candidates": len(own),
+        "pick": runs.table[predicted[0]].tolist(),
+        "pick_seconds": medians[names[0]],
+        "held_out_seconds": medians[f"candidate {held_out}"],
+        "verified_over_best": late[verified] / min(late[n] for n in alive),
+        "best_seconds": min(medians[n] for n in alive),
+        "mean_seconds": float(seconds[own].mean()),
+        "mullapudi_seconds": medians.get("Mullapudi2016"),
+        "paper_factors_seconds": medians.get("paper's"),
+        "rounds": rounds,
+        "failed": {
+            name: m.message
+            for name, m in zip(variants, finals.measurements, strict=True)
+            if not m.ok
+        },
+    }
+
+
+def figures(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The summary's keys of a family."""
+
+    def mean(of: str, over: str) -> float | None:
+        return common.geometric_mean(r[of] / r[over] for r in rows)
+
+    found = {
+        f"{name}_vs_best_candidate": mean("pick_seconds", "best_seconds"),
+        f"{name}_vs_best_candidate_held_out": mean("held_out_seconds", "best_seconds"),
+        f"{name}_vs_best_candidate_verified": common.geometric_mean(
+            r["verified_over_best"] for r in rows
+        ),
+        f"{name}_vs_mean": mean("mean_seconds", "pick_seconds"),
+        f"{name}_vs_mean_held_out": mean("mean_seconds", "held_out_seconds"),
+        f"{name}_vs_min": mean("pick_seconds", "best_seconds"),
+        f"{name}_candidates": min(r["candidates"] for r in rows),
+    }
+    if all(r["mullapudi_seconds"] for r in rows):
+        found |= {
+            f"{name}_vs_mullapudi": mean("mullapudi_seconds", "pick_seconds"),
+            f"{name}_vs_mullapudi_held_out": mean("mullapudi_seconds", "held_out_seconds"),
+            f"{name}_vs_paper_factors": mean("paper_factors_seconds", "pick_seconds"),
+        }
+    return found
+
+
+def main() -> None:
+    families = list(SIZES)
+    parser = common.arguments(__doc__ or "", families)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin nothing after so long")
+    parser.add_argument("--data", type=Path, default=DATA)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + args.seconds
+    rows, summary = [], {}
+    for name in common.chosen(args, families):
+        chosen = family(name)
+        runs = data_set(chosen, args, deadline)
+        if runs is None:
+            print("time is up; run it again to go on")
+            return
+        own = []
+        for size in SIZES[name]:
+            path = args.work / f"prediction_selection-{name}-{size}.json"
+            if args.fresh or not path.exists():
+                if time.monotonic() > deadline:
+                    print("time is up; run it again to go on")
+                    return
+                path.write_text(json.dumps(final(chosen, runs, size)))
+            own.append({"family": name, **json.loads(path.read_text())})
+            shown = {k: v for k, v in own[-1].items() if k not in ("rounds", "failed")}
+            print({k: common.shown(v) for k, v in shown.items()}, flush=True)
+        rows += own
+        summary |= figures(name.removeprefix("halide_"), own)
+    common.write(args, "prediction_selection", rows, summary, trained_on=TRAINED)
+
+
+if __name__ == "__main__":
+    main()
