@@ -264,7 +264,7 @@ def test_select_tells_the_regret_where_times_are_measured(folder, tmp_path, caps
 
 def test_one_model_ranks_candidates(folder, tmp_path, capsys):
     candidates = tmp_path / "candidates.csv"
-    candidates.write_text("m,n\n500,500\n20,20\n100,100\n", encoding="utf-8")
+    candidates.write_text("m,n\n500,500\n60,60\n100,100\n", encoding="utf-8")
     model, ranking = folder / "quick_model.json", tmp_path / "ranking.csv"
     code, text, _ = run(
         capsys, "select", model, "--queries", candidates, "--top", 2, "--json", "-o", ranking
@@ -272,7 +272,7 @@ def test_one_model_ranks_candidates(folder, tmp_path, capsys):
     assert code == 0
     assert [r["candidate"] for r in json.loads(text)] == [1, 2]
     with open(ranking, newline="") as file:
-        assert [row["m"] for row in csv.DictReader(file)] == ["20", "100", "500"]
+        assert [row["m"] for row in csv.DictReader(file)] == ["60", "100", "500"]
     code, _, error = run(capsys, "select", model, "--queries", candidates, "--verify", 1)
     assert code == 2
     assert "--verify measures" in error
@@ -295,7 +295,8 @@ def test_a_selector_file_with_settings(folder, tmp_path, capsys):
     ("words", "said"),
     [
         ([], "give models of the variants, or --kernel"),
-        (["--kernel", "no_such_kernel", "--query", "m=1"], "tilewright predict train"),
+        (["--kernel", "no_such_kernel", "--query", "m=1"], "there is no kernel"),
+        (["--kernel", "gone.py:kernel", "--query", "m=1"], "there is no file gone.py"),
         (["quick_model.json"], "give --query"),
         (["quick_model.json", "quick_model.json", "--query", "m=1,n=2"], "two models are called"),
         (["quick_model.json", "--family", "halide_blur"], "give the --size"),
@@ -381,6 +382,36 @@ def test_train_and_select_and_verify_a_registered_kernel(tmp_path, capsys):
     (variant,) = json.loads(text)[0]["variants"]
     assert variant["status"] == "ok"
     assert 0 < variant["measured"] < 1
+
+
+def test_a_kernel_of_ones_own_is_trained_and_its_variants_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "own_sums.py").write_text(
+        "from tilewright.prediction.own import from_callable\n"
+        "def loop(n):\n    total = 0\n    for i in range(n):\n        total += i\n"
+        "    return total\n"
+        "def formula(n):\n    return n * (n - 1) // 2\n"
+        "sums = from_callable(loop, {'n': (1000, 20000)}, 'n', name='own_sums',\n"
+        "                     reference=formula, variants={'formula': formula})\n"
+        "number = 3\n"
+    )
+    code, _, error = run(capsys, "select", "--kernel", "own_sums.py:sums", "--query", "n=9000")
+    assert code == 2
+    assert "tilewright predict train own_sums.py:sums" in error
+    words = ("train", "own_sums.py:sums", "--count", 5, "-q", "--records", "r.sqlite", "--json")
+    code, text, _ = run(capsys, *words)
+    assert code == 0
+    assert json.loads(text)["kernel"] == "own_sums"
+    words = ("select", "--kernel", "own_sums.py:sums", "--query", "n=9000", "--verify", 2)
+    code, text, _ = run(capsys, *words, "--json", "-q")
+    assert code == 0
+    variants = json.loads(text)[0]["variants"]
+    assert {v["variant"]: v["status"] for v in variants} == {"formula": "ok", "loop": "ok"}
+    assert variants[0]["variant"] == "formula"
+    code, _, error = run(capsys, "train", "own_sums.py:number")
+    assert code == 2
+    assert "is no Kernel" in error
 
 
 def test_the_group_alone_shows_its_commands(capsys):

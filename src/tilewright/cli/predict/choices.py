@@ -87,13 +87,12 @@ def measured(
             "tilewright predict train has written"
         )
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.kernels import kernel as registered
     from tilewright.prediction.ranking import verify_variants
     from tilewright.report.model import Progress
 
     with show_progress(args.quiet) as show:
         found = verify_variants(
-            registered(kernel),
+            shared.load_kernel(kernel),
             query,
             selection.choices[: args.verify],
             seed=args.seed,

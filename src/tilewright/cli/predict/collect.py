@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -204,21 +203,15 @@ def _kernel(args: argparse.Namespace) -> Kernel:
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
     """A function of a Python file, or a `Kernel` that it holds."""
-    from tilewright.cli.pipeline import load_module
     from tilewright.prediction.kernels.registry import Kernel, Variant
     from tilewright.prediction.own import from_callable
 
     path, _, name = text.rpartition(":")
-    if not Path(path).is_file():
-        raise TilewrightError(f"there is no file {path}")
-    module = load_module(Path(path))
-    # Where worker processes look for the function.
-    sys.modules.setdefault(module.__name__, module)
-    found = getattr(module, name, None)
+    found = shared.load_object(text)
     if isinstance(found, Kernel):
         return found
     if not callable(found):
-        raise TilewrightError(f"{path} has no function {name!r}")
+        raise TilewrightError(f"{name} of {path} is neither a function nor a Kernel")
     _needs(text, ranges, complexity)
     kernel = from_callable(found, ranges, complexity or "", name=f"{Path(path).stem}:{name}")
     # The file's content is part of what the records know, so that an edited function is new.

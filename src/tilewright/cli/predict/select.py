@@ -32,7 +32,9 @@ def add_parser(commands: Any) -> None:
         help="models of the variants, or one selector that tilewright predict train has written",
     )
     parser.add_argument(
-        "--kernel", metavar="NAME", help="the variants of this kernel, trained on this machine"
+        "--kernel",
+        metavar="NAME",
+        help="the variants of this kernel (or file.py:name), trained on this machine",
     )
     parser.add_argument(
         "--query",
@@ -127,7 +129,7 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
     if bool(args.kernel) == bool(args.models):
         raise TilewrightError("give models of the variants, or --kernel NAME")
     if args.kernel:
-        path = default_path(args.kernel)
+        path = default_path(shared.load_kernel(args.kernel).name)
         if not path.exists():
             raise TilewrightError(
                 f"kernel {args.kernel} has no models yet: run  tilewright predict train "

@@ -15,6 +15,7 @@ from tilewright.report import units
 if TYPE_CHECKING:
     from tilewright.prediction.estimator import Estimator
     from tilewright.prediction.evaluation import Evaluation
+    from tilewright.prediction.kernels.registry import Kernel
     from tilewright.prediction.runs import Runs
     from tilewright.report.prediction_page import PredictionReport
     from tilewright.report.table import Table
@@ -85,6 +86,37 @@ def load_model(path: str) -> Estimator:
     from tilewright.prediction import load
 
     return load(path)
+
+
+def load_kernel(text: str) -> Kernel:
+    """A registered kernel by its name, or a `Kernel` that ``file.py:name`` holds."""
+    from tilewright.prediction.kernels import kernel as registered
+    from tilewright.prediction.kernels.registry import Kernel
+
+    if ".py:" not in text:
+        return registered(text)
+    found = load_object(text)
+    if not isinstance(found, Kernel):
+        raise TilewrightError(
+            f"{text} is no Kernel: make one of your functions with "
+            "tilewright.prediction.own.from_callable"
+        )
+    return found
+
+
+def load_object(text: str) -> Any:
+    """What ``file.py:name`` names."""
+    from tilewright.cli.pipeline import load_module
+
+    path, _, name = text.rpartition(":")
+    if not Path(path).is_file():
+        raise TilewrightError(f"there is no file {path}")
+    module = load_module(Path(path))
+    # Where worker processes look for functions.
+    sys.modules.setdefault(module.__name__, module)
+    if not hasattr(module, name):
+        raise TilewrightError(f"{path} has no {name!r}")
+    return getattr(module, name)
 
 
 def same_units(model: Estimator, given: Mapping[str, str], path: str) -> None:

@@ -20,7 +20,9 @@ def add_parser(commands: Any) -> None:
         "that select and dispatch can choose among them. An interrupted training goes on where "
         "it was.",
     )
-    parser.add_argument("kernel", metavar="KERNEL", help="such as matmul")
+    parser.add_argument(
+        "kernel", metavar="KERNEL", help="such as matmul, or a Kernel of yours as file.py:name"
+    )
     parser.add_argument(
         "--variants",
         type=shared.names,
@@ -61,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.report.table import Column, Table
 
     deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
-    path = args.output or default_path(args.kernel)
+    kernel = shared.load_kernel(args.kernel)
+    path = args.output or default_path(kernel.name)
     with Records(args.records) as records, show_progress(args.quiet) as show:
 
         def on_progress(p: Collected) -> None:
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             show(Progress(f"measuring {p.kernel} by {p.variant}", p.done, p.total, failed))
 
         selector = train(
-            args.kernel,
+            kernel,
             args.variants,
             count=args.count,
             seed=args.seed,
@@ -84,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         for name, model in models.items()
     }
     if args.json:
-        result = {"kernel": args.kernel, "output": str(path), "cross_validated_error": errors}
+        result = {"kernel": kernel.name, "output": str(path), "cross_validated_error": errors}
         print(json.dumps(result, indent=2))
         return 0
     rows = [
