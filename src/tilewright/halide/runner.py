@@ -37,7 +37,6 @@ class Runner:
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Apply, compile, bind. Raises what Halide raises, and `ScheduleError`."""
         began = time.perf_counter()
-        self._payload = payload
         self._target = prepare_target(payload["target"])
         self._inputs = Inputs.from_json(payload["inputs"])
         self._live = deserialize(payload["serialized"], self._inputs)
@@ -50,6 +49,7 @@ class Runner:
 
     def _finish(self, payload: Mapping[str, Any]) -> None:
         began = time.perf_counter()
+        self._payload = payload
         self._outputs = bind(self._live, self._inputs, self._target)
         self._compiled = time.perf_counter() - began
         self._device = self._target.has_gpu_feature()
