@@ -320,3 +320,48 @@ def test_signatures_tell_apart_what_matters():
     assert signature(([1, 2],)) == signature(([3, 4],)) != signature(([1, 2, 3],))
     assert signature((np.float64(1),)) != signature((np.float64(2),))
     hash(signature(({}, {1}, range(3), np.ma.ones(2), b"x", 1j, slice(2))))
+
+
+def test_threads_that_call_clear_and_look_all_get_right_answers():
+    def forecast(a):
+        n = len(a)
+        return Forecast({"n": n}, (1e-6 * n, 5e-6, float("nan")), n > 25)
+
+    routes = {"a": np.sum, "b": np.add.reduce, "c": lambda a: pytest.fail("never predicted")}
+    call = Dispatcher(routes, forecast, learn=True, size=7)
+    start, wrong = threading.Barrier(8, timeout=20), []
+
+    def work(number):
+        start.wait()
+        for i in range(600):
+            n = (i * (number + 1)) % 30 + 1
+            try:
+                if call(np.ones(n)) != n:
+                    wrong.append(n)
+                if i % 50 == number:
+                    call.clear()
+                if i % 20 == 0 and call.decision(np.ones(n)).route not in ("a", "b"):
+                    wrong.append(-n)
+                call.observed("a")
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    assert len(call) <= 7
+
+
+def test_equal_numbers_of_different_types_are_told_apart():
+    asked = []
+
+    def forecast(a):
+        asked.append(a)
+        return Forecast({}, (1.0,), False)
+
+    call = Dispatcher({"a": lambda a: type(a)}, forecast)
+    assert [call(x) for x in (1, True, 1.0, 1)] == [int, bool, float, int]
+    assert len(asked) == 3

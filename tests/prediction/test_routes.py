@@ -1,5 +1,7 @@
 """Dispatching a kernel of the registry over dense and sparse storage."""
 
+import threading
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse, random_array
@@ -139,3 +141,105 @@ def test_the_outline_of_a_product_is_that_of_random_operands():
     a, b = ((rng.uniform(size=(80, 80)) < 0.1).astype(float) for _ in range(2))
     query = {"m": 80, "n": 80, "k": 80, "d1": a.mean(), "d2": b.mean()}
     assert product_outline(query).nnz == pytest.approx(np.count_nonzero(a @ b), rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def three(selector):
+    """Over both storages, with whatever is asked for."""
+    return dispatcher(kernel("matmul"), selector, wanted="like")
+
+
+def test_operands_in_any_form_give_numpy_s_answer(three):
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 3, (30, 20)), rng.integers(0, 3, (20, 25))
+    right = (a @ b).astype(float)
+    forms = [
+        lambda x: x,
+        lambda x: x.astype(np.float32),
+        lambda x: x.astype(bool) * x,
+        lambda x: np.asfortranarray(x, dtype=float),
+        lambda x: np.repeat(x, 2, axis=0)[::2],
+        lambda x: x[::-1, ::-1][::-1, ::-1],
+        lambda x: x.tolist(),
+        lambda x: tuple(map(tuple, x.tolist())),
+        csr_array,
+        lambda x: csr_array(x).tocsc(),
+        lambda x: csr_array(x).tocoo(),
+        lambda x: csr_array(x.astype(np.float32)),
+    ]
+    for left in forms:
+        for other in forms:
+            given = left(a), other(b)
+            got = three(*given)
+            assert issparse(got) == all(map(issparse, given))
+            np.testing.assert_array_equal(got.toarray() if issparse(got) else got, right)
+
+
+def test_operands_are_not_changed(three):
+    a, b = matrices(40, 0.2)
+    before = a.copy(), b.toarray().copy()
+    given = b.toarray()
+    three(a, given)
+    assert (a != before[0]).nnz == 0
+    np.testing.assert_array_equal(given, before[1])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((np.ones(()), np.ones((2, 2))), "no operands of matmul"),
+        ((np.ones(3), np.ones((3, 2))), "no operands of matmul"),
+        ((np.ones((2, 2, 2)), np.ones((2, 2))), "no operands of matmul"),
+        ((3.0, np.ones((2, 2))), "no operands of matmul"),
+        (("ab", np.ones((2, 2))), "no operands of matmul"),
+        ((np.ones((2, 2)),), "2 operands, a, b, and was given 1"),
+        ((np.ones((2, 2)),) * 3, "was given 3"),
+        ((np.ones((2, 2)) * 1j, np.ones((2, 2))), "complex"),
+        ((csr_array(np.ones((2, 2)) * 1j), csr_array(np.ones((2, 2)))), "complex"),
+        ((np.ma.masked_array(np.ones((2, 2)), [[0, 1], [0, 0]]), np.ones((2, 2))), "masked"),
+        ((np.array([["a", "b"]]), np.ones((2, 2))), "no array of numbers"),
+    ],
+)
+def test_what_is_no_operand_is_refused_by_name(three, args, words):
+    with pytest.raises(PredictionError, match=words):
+        three(*args)
+
+
+def test_operands_that_do_not_fit_are_an_error_and_later_calls_are_right(three):
+    with pytest.raises((PredictionError, ValueError)):
+        three(np.ones((3, 4)), np.ones((5, 2)))
+    np.testing.assert_array_equal(three(np.ones((3, 4)), np.ones((4, 2))), np.full((3, 2), 4.0))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 3, 2), (3, 0, 2), (3, 2, 0), (0, 0, 0)])
+def test_empty_operands_give_empty_or_zero_answers(three, m, n, k):
+    for kind in (np.asarray, csr_array):
+        got = three(kind(np.ones((m, n))), kind(np.ones((n, k))))
+        np.testing.assert_array_equal(got.toarray() if issparse(got) else got, np.zeros((m, k)))
+
+
+def test_a_little_beyond_the_training_range_the_models_are_still_asked(selector):
+    a, b = matrices(600, 0.01)  # trained up to 512
+    assert not dispatcher(kernel("matmul"), selector).decision(a, b).outside
+    assert dispatcher(kernel("matmul"), selector, slack=1.0).decision(a, b).outside
+
+
+def test_threads_of_numpy_s_blas_are_restored_by_calls_that_overlap():
+    from tilewright.prediction.kernels.blas import _libraries
+
+    before = [library.get_num_threads() for library in _libraries()]
+    variant, a = kernel("matmul").variant("numpy"), np.ones((60, 60))
+    start = threading.Barrier(4, timeout=20)
+
+    def work(threads):
+        start.wait()
+        for _ in range(200):
+            variant.prepare({"a": a, "b": a}, {"threads": threads})()
+
+    values = variant.settings["threads"]
+    jobs = [threading.Thread(target=work, args=(values[i % len(values)],)) for i in range(4)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    assert [library.get_num_threads() for library in _libraries()] == before

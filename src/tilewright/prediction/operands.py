@@ -85,7 +85,7 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
                 hits, looked = _hits(a, samples)
                 key.append(hits.bit_length() if hits < looked else -1)
         elif kind in _PLAIN:
-            key.append(a)
+            key += (kind, a)  # 1, 1.0 and True are equal, but not the same
         elif is_sparse(a):
             key += (kind, a.shape, a.dtype, _bucket(a.nnz))
         elif isinstance(a, np.generic):

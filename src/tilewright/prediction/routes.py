@@ -101,7 +101,7 @@ class _Costs:
         samples: int,
         slack: float,
     ) -> None:
-        self.names, self.samples = names, samples
+        self.names, self.samples, self.kernel = names, samples, kernel.name
         self.describe = kernel.describe
         self.wanted = wanted
         self.result = product_outline if result is None and kernel.name == "matmul" else result
@@ -132,8 +132,22 @@ class _Costs:
 
     def forecast(self, *args: Any) -> Forecast:
         """Of a call with these operands."""
-        outlines = [outline(a, self.samples) for a in args]
-        query = self.describe(dict(zip(self.names, outlines, strict=True)))
+        if len(args) != len(self.names):
+            raise PredictionError(
+                f"{self.kernel} takes {len(self.names)} operands, {', '.join(self.names)}, "
+                f"and was given {len(args)}"
+            )
+        # Lists have no shape; a route makes arrays of them.
+        arrays = [np.asarray(a) if isinstance(a, list | tuple) else a for a in args]
+        outlines = [outline(a, self.samples) for a in arrays]
+        try:
+            query = self.describe(dict(zip(self.names, outlines, strict=True)))
+        except (AttributeError, IndexError, TypeError, ValueError):
+            shapes = ", ".join(str(getattr(a, "shape", type(a).__name__)) for a in arrays)
+            raise PredictionError(
+                f"these are no operands of {self.kernel}, which takes {', '.join(self.names)}: "
+                f"{shapes}"
+            ) from None
         return self.of(query, outlines, ["sparse" if is_sparse(a) else "dense" for a in args])
 
     def of(self, query: Query, outlines: list[Any], given: list[str]) -> Forecast:

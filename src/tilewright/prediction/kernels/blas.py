@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -30,24 +31,43 @@ def _libraries() -> tuple[Any, ...]:
 def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> Variant:
     """The variant ``numpy`` of a kernel that NumPy gives to BLAS, with the setting ``threads``.
 
-    The number of threads is set for the length of a call: it belongs to the whole process.
+    The number of threads is set for the length of a call: it belongs to the whole process, and
+    the last of calls that overlap restores what was there before the first.
     """
 
     def prepared(operands: Operands, settings: Mapping[str, int]) -> Run:
         compute, libraries, threads = build(operands), _libraries(), settings["threads"]
-        before = [library.get_num_threads() for library in libraries]
-        if all(number == threads for number in before):
+        if not _borrowed and all(library.get_num_threads() == threads for library in libraries):
             return compute
 
         def run() -> Any:
-            for library in libraries:
-                library.set_num_threads(threads)
+            _borrow(libraries, threads)
             try:
                 return compute()
             finally:
-                for library, number in zip(libraries, before, strict=True):
-                    library.set_num_threads(number)
+                _give_back()
 
         return run
 
     return Variant("numpy", prepared, settings={"threads": cpus()}, versions=numpy_versions)
+
+
+_lock = threading.Lock()
+# For each call under way the number of threads of each library before the first of them.
+_borrowed: list[tuple[tuple[Any, int], ...]] = []
+
+
+def _borrow(libraries: tuple[Any, ...], threads: int) -> None:
+    with _lock:
+        before = tuple((library, library.get_num_threads()) for library in libraries)
+        _borrowed.append(_borrowed[0] if _borrowed else before)
+        for library in libraries:
+            library.set_num_threads(threads)
+
+
+def _give_back() -> None:
+    with _lock:
+        before = _borrowed.pop()
+        if not _borrowed:
+            for library, number in before:
+                library.set_num_threads(number)

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import Array
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 def is_sparse(thing: Any) -> bool:
@@ -16,19 +19,48 @@ def is_sparse(thing: Any) -> bool:
 
 
 def dense(thing: Any) -> Array:
-    """As a C-ordered array of float64; itself if it is one."""
+    """As a C-ordered array of float64; itself if it is one.
+
+    Raises:
+        PredictionError: complex numbers, a mask, or what is no array of numbers.
+    """
+    if type(thing) is np.ndarray and thing.dtype is _FLOAT64 and thing.flags.c_contiguous:
+        return thing
     if is_sparse(thing):
         thing = thing.toarray()
-    return np.ascontiguousarray(thing, dtype=np.float64)
+    _check(thing)
+    try:
+        array: Array = np.asarray(thing, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise PredictionError(f"an operand is no array of numbers: {error}") from None
+    return array
+
+
+def _check(thing: Any) -> None:
+    """Refuse what would lose its meaning as an array of float64."""
+    dtype = getattr(thing, "dtype", None)
+    if dtype is None:
+        dtype = np.asarray(thing).dtype
+    if getattr(dtype, "kind", "") == "c":
+        raise PredictionError("the kernels take real numbers, and an operand is complex")
+    if isinstance(thing, np.ma.MaskedArray):
+        raise PredictionError("an operand is masked: give it without a mask (numpy.ma.filled)")
 
 
 def csr(thing: Any) -> Any:
     """As a ``scipy.sparse.csr_array`` of float64 with sorted 32-bit indices; itself if it is one.
 
     Stored zeros stay, as they do in SciPy.
+
+    Raises:
+        PredictionError: as `dense`.
     """
     from scipy.sparse import csr_array
 
+    if not is_sparse(thing):
+        thing = dense(thing)
+    elif thing.dtype is not _FLOAT64:
+        _check(thing)
     if not isinstance(thing, csr_array) or thing.dtype != np.float64:
         thing = csr_array(thing, dtype=np.float64)
     if not thing.has_sorted_indices:
