@@ -234,6 +234,35 @@ def test_a_server_that_cannot_start_says_why():
         list(measure_all([specimen("Sleep")], preload=["no_such_module"]))
 
 
+def test_a_file_that_measures_when_it_is_loaded_ends(tmp_path):
+    path = tmp_path / "careless.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            from pathlib import Path
+            from tilewright.measure import Candidate, Limits, measure_all
+
+            with open(Path(__file__).with_name("loads"), "a") as file:
+                file.write("x")
+
+            def build(payload):
+                return lambda: None
+
+            limits = Limits(build_seconds=20.0)
+            ((_, measured),) = measure_all([Candidate(f"{__file__}:build", None)], limits=limits)
+            if not measured.ok:
+                raise RuntimeError(measured.message)
+            """
+        )
+    )
+    ((_, measured),) = measure_all(
+        [Candidate(f"{path}:build", None)], limits=Limits(build_seconds=30.0)
+    )
+    assert not measured.ok
+    assert "__main__" in measured.message
+    assert 1 < len((tmp_path / "loads").read_text()) < 5
+
+
 def test_a_candidate_that_kills_the_server_is_not_the_end():
     with Workers(jobs=1) as workers:
         first = dict(measure_all([specimen("KillServer")], timing=QUICK, workers=workers))

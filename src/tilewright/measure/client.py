@@ -27,6 +27,11 @@ from .worker import COMMAND_BUILDER
 _START_SECONDS = 120.0
 
 
+# A file that measures when it is loaded would start workers that load it, and so on.
+_DEPTH = "TILEWRIGHT_WORKERS_DEPTH"
+_DEEPEST = 3
+
+
 class WorkersError(TilewrightError):
     """The workers' server could not be started."""
 
@@ -171,6 +176,12 @@ class Workers:
     def _start(self) -> None:
         if self._connection is not None:
             return
+        depth = int(os.environ.get(_DEPTH, "0"))
+        if depth >= _DEEPEST:
+            raise WorkersError(
+                f"workers inside workers, {depth} deep: what a worker loads seems to measure by "
+                'itself; put that part of the file under `if __name__ == "__main__":`'
+            )
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
@@ -179,6 +190,7 @@ class Workers:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # nothing may mix with what this process prints
                 start_new_session=True,  # Ctrl-C in a terminal reaches the client only
+                env={**os.environ, _DEPTH: str(depth + 1)},
             )
         connection = Connection(ours.detach())
         connection.send({"path": sys.path, "preload": self.preload, "jobs": self.jobs})
