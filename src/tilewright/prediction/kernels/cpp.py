@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels import native
+from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.blas import cpus
 from tilewright.prediction.kernels.registry import Array, Operands, Run, Storage, Variant
 from tilewright.prediction.kernels.storage import csr, dense
@@ -116,12 +116,8 @@ def _variant(
 ) -> Variant:
     settings = {"threads": library.threads} if library.threads != (1,) else {}
 
-    fits = _FITS[kernel]
-
     def build(operands: Operands, chosen: Mapping[str, int]) -> Run:
-        if not fits(operands):
-            shapes = ", ".join(f"{n} {_shape(thing)}" for n, thing in operands.items())
-            raise PredictionError(f"the operands of {kernel} do not fit each other: {shapes}")
+        fits.check(kernel, operands)
         threads = ctypes.c_int(chosen.get("threads", 1))
         return builder(library, library.load(), operands, threads)
 
@@ -138,33 +134,6 @@ def _variant(
 
 def _pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
-
-
-def _shape(thing: Any) -> tuple[int, ...]:
-    return thing.shape if hasattr(thing, "shape") else np.shape(thing)
-
-
-def _product_fits(operands: Operands) -> bool:
-    a, other = (_shape(operands[name]) for name in ("a", "b" if "b" in operands else "x"))
-    return len(a) == 2 and len(other) == (2 if "b" in operands else 1) and a[1] == other[0]
-
-
-def _filter_fits(operands: Operands) -> bool:
-    a, w = _shape(operands["a"]), _shape(operands["w"])
-    return len(a) == 2 and len(w) == 2 and 0 < w[0] == w[1] <= min(a)
-
-
-def _window_fits(operands: Operands) -> bool:
-    return len(_shape(operands["a"])) == 2 and int(operands["s"]) >= 1
-
-
-# The libraries would read beyond operands that do not fit.
-_FITS: dict[str, Callable[[Operands], bool]] = {
-    "matmul": _product_fits,
-    "matvec": _product_fits,
-    "convolution": _filter_fits,
-    "pooling": _window_fits,
-}
 
 
 class _SparseOperand:

@@ -13,8 +13,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels import native
+from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.cuda_driver import DeviceArray, driver
 from tilewright.prediction.kernels.registry import Operands, Run, Variant
 from tilewright.prediction.kernels.storage import dense
@@ -83,11 +85,16 @@ def variants(kernel: str) -> dict[str, Variant]:
     """A kernel's variants ``cuda_global`` and ``cuda_shared``."""
     made = {}
     for memory in ("global", "shared"):
-        build = partial(_BUILDERS[kernel], memory)
+        build = partial(_build, kernel, memory)
         made[f"cuda_{memory}"] = Variant(
             f"cuda_{memory}", build, available, device="gpu", versions=versions
         )
     return made
+
+
+def _build(kernel: str, memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
+    fits.check(kernel, operands)
+    return _BUILDERS[kernel](memory, operands, settings)
 
 
 @cache
@@ -103,6 +110,8 @@ def _runner(
     shared: int = 0,
 ) -> Run:
     """Launches the kernel `name`; its arguments are sizes, inputs, and the result."""
+    if 0 in shape:  # no GPU takes an empty grid
+        return lambda: np.empty(shape)
     gpu = driver()
     function = gpu.function(_module(), name)
     if len(shape) == 1:
