@@ -1,5 +1,10 @@
 """What a variant breaks while it is measured is its own outcome; the rest goes on."""
 
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import unruly_kernels
@@ -92,3 +97,58 @@ def test_commands_are_measured_in_workers():
     runs = collect(command, "command", 3, 2, retime=False, timing=QUICK)
     assert set(runs.table[:, 0]) == {0}
     assert all("exit code" in text for text in runs.dropped)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_script_that_would_run_again_in_its_workers_is_not_imported(
+    tmp_path, monkeypatch, guarded
+):
+    path = tmp_path / "script.py"
+    does = 'if __name__ == "__main__":\n    pass\n' if guarded else "assert total.__name__\n"
+    path.write_text(f"def total(n):\n    return n\n\n\n{does}")
+    spec = importlib.util.spec_from_file_location("__main__", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    spec.loader.exec_module(module)
+    own = from_callable(module.total, {"n": (1, 9)}, "n")
+    assert (origin(own, own.variant("total")) is not None) == guarded
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[2])
+import unruly_kernels
+from tilewright.measure import Timing
+from tilewright.prediction.collect import collect
+from tilewright.prediction.own import from_callable
+from tilewright.records import Records
+
+QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
+if __name__ == "__main__":
+    kernel = from_callable(unruly_kernels.quick, {"n": (1, 1000)}, "n", name="quick")
+    with Records(sys.argv[1]) as records:
+        told = lambda progress: print(progress.done, flush=True)
+        how = {"retime": False, "timing": QUICK}
+        collect(kernel, "quick", 40, 0, records, **how, on_progress=told)
+"""
+
+
+def test_a_collection_that_is_killed_goes_on_and_loses_nothing(tmp_path):
+    path, script = tmp_path / "r.sqlite", tmp_path / "collecting.py"
+    script.write_text(SCRIPT)
+    words = [sys.executable, script, path, Path(unruly_kernels.__file__).parent]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if int(line) >= 5:
+                process.kill()
+                break
+    own = from_callable(unruly_kernels.quick, {"n": (1, 1000)}, "n", name="quick")
+    with Records(path) as records:
+        kept = {str(r.configuration): r.measurement.times for r in records.query()}
+        assert len(kept) >= 5
+        how = {"retime": False, "timing": QUICK}
+        first = list(collect(own, "quick", 40, 0, records, **how).times)
+        found = {str(r.configuration): r.measurement.times for r in records.query()}
+        assert {key: found[key] for key in kept} == kept
+        again = list(collect(own, "quick", 40, 0, records, **how).times)
+        assert (again, len(records)) == (first, 40)

@@ -169,7 +169,7 @@ class Work:
             answer = run()
         except MemoryError as error:
             return Measurement("out_of_memory", message=str(error) or "out of memory")
-        except Exception as error:  # whatever an implementation raises is its outcome
+        except (Exception, SystemExit) as error:  # what an implementation raises is its outcome
             return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
         if not self.verify or self.kernel.reference is None:
             return Ready(run, None)
@@ -184,7 +184,7 @@ class Work:
             return begun
         try:
             best = self._tries(begun.run)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
         return replace(best, verified=self.verify, max_error=begun.max_error)
 
@@ -379,8 +379,15 @@ def other_seconds() -> float:
 def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:
     """An answer's largest error, relative to the largest value, and what is wrong with it."""
     assert kernel.reference is not None
-    right = np.asarray(kernel.reference(operands))
+    try:
+        right = np.asarray(kernel.reference(operands))
+    except Exception as failure:
+        raise PredictionError(
+            f"the reference of {kernel.name} failed: {type(failure).__name__}: {failure}"
+        ) from failure
     given: Array = np.asarray(answer.toarray() if is_sparse(answer) else answer)
+    if given.dtype.kind not in "biufc":
+        return math.inf, f"the answer is {repr(answer)[:60]} in place of numbers"
     if given.shape != right.shape:
         return math.inf, f"the answer has shape {given.shape}, the right one {right.shape}"
     if not right.size:
@@ -391,7 +398,8 @@ def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, st
         wrong = np.nan_to_num(np.abs(given - right), nan=np.inf)
         where = np.unravel_index(np.argmax(wrong), right.shape)
         place = ", ".join(str(int(i)) for i in where)
-        return error, (f"the value at [{place}] is {given[where]:g} and should be {right[where]:g}")
+        place = f" at [{place}]" if place else ""
+        return error, (f"the value{place} is {given[where]:g} and should be {right[where]:g}")
     return error, ""
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import Instance, Kernel, Operands, Variant
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -38,7 +39,15 @@ def drawn_at(
     instance = kernel.draw(np.random.default_rng([seed, index, 0]))
     rng = np.random.default_rng([seed, index, 1])
     settings = {name: int(rng.choice(values)) for name, values in sorted(variant.settings.items())}
-    operands = kernel.make(instance, np.random.default_rng([seed, index, 2]))
+    try:
+        operands = kernel.make(instance, np.random.default_rng([seed, index, 2]))
+    except MemoryError:
+        raise
+    except Exception as error:
+        values = ", ".join(f"{name}={value:g}" for name, value in instance.items())
+        raise PredictionError(
+            f"{kernel.name}: operands for {values} cannot be made: {type(error).__name__}: {error}"
+        ) from error
     return instance, settings, operands
 
 

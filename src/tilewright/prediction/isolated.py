@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -144,9 +145,9 @@ def reference_to(function: Callable[..., Any]) -> str:
     source = inspect.getsourcefile(module)
     if source is None or not Path(source).is_file():
         raise PredictionError(f"{name} is defined in no file, so that no worker can import it")
-    if module is sys.modules.get("__main__") and "__name__" not in Path(source).read_text(
-        encoding="utf-8", errors="replace"
-    ):
+    text = Path(source).read_text(encoding="utf-8", errors="replace")
+    guarded = re.search(r"^if\s+__name__\s*==", text, re.MULTILINE)
+    if module is sys.modules.get("__main__") and not guarded:
         raise PredictionError(
             f"{source} would run again in every worker: put what it does under "
             'if __name__ == "__main__":'

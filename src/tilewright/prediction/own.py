@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import math
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +101,12 @@ def from_callable(
         answer if reference is not None else None,
         describe,
         {
-            label: Variant(label, _caller(implementation), isolate=True)
+            label: Variant(
+                label,
+                _caller(implementation),
+                isolate=True,
+                versions=partial(_identity, (implementation, make), ranges),
+            )
             for label, implementation in {called: function, **(variants or {})}.items()
         },
         origin=("tilewright.prediction.own:callable_kernel", arguments),
@@ -162,6 +170,9 @@ def from_command(
 
     run.__name__ = "command"
     made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
+    told = {"command": " ".join(words), "ranges": _told(ranges)}
+    known = {label: replace(v, versions=lambda: told) for label, v in made.variants.items()}
+    made = replace(made, variants=known)
     arguments = {
         "words": list(words),
         "ranges": ranges,
@@ -190,6 +201,30 @@ def _caller(
         return lambda: function(**operands)
 
     return build
+
+
+def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
+    """What the records know a kernel of one's own by, beside its name: its code and ranges.
+
+    What a function calls, or has from its surroundings, is not looked at.
+    """
+    text = ""
+    for function in functions:
+        try:
+            text += inspect.getsource(function)
+        except (OSError, TypeError):
+            code = getattr(function, "__code__", None)
+            text += repr(getattr(function, "__qualname__", type(function).__name__))
+            text += "" if code is None else f"{code.co_code.hex()} {code.co_names}"
+    return {"code": hashlib.sha256(text.encode()).hexdigest()[:16], "ranges": _told(ranges)}
+
+
+def _told(ranges: Mapping[str, Range]) -> str:
+    """Ranges as text."""
+    between = {name: " to " if isinstance(r, tuple) else ", " for name, r in ranges.items()}
+    return "; ".join(
+        f"{name} {between[name].join(f'{v:g}' for v in given)}" for name, given in ranges.items()
+    )
 
 
 def _space(feature: str, given: Range) -> Callable[[np.random.Generator], float]:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,13 +215,17 @@ def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Ker
         raise TilewrightError(f"{name} of {path} is neither a function nor a Kernel")
     _needs(text, ranges, complexity)
     kernel = from_callable(found, ranges, complexity or "", name=f"{Path(path).stem}:{name}")
-    # The file's content is part of what the records know, so that an edited function is new.
-    versions = _content(Path(path))
+    # The file's content is part of what the records know, so that an edited file is new.
+    content = _content(Path(path))
     variants: dict[str, Variant] = {
-        label: dataclasses.replace(variant, versions=lambda: versions)
+        label: dataclasses.replace(variant, versions=partial(_both, variant.versions, content))
         for label, variant in kernel.variants.items()
     }
     return dataclasses.replace(kernel, variants=variants)
+
+
+def _both(versions: Callable[[], dict[str, str]], content: dict[str, str]) -> dict[str, str]:
+    return {**versions(), **content}
 
 
 def _content(path: Path) -> dict[str, str]:
