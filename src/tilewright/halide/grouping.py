@@ -38,6 +38,10 @@ class Plan(Protocol):
 
 P = TypeVar("P", bound=Plan)
 
+# Once so many Funcs have been planned in trials, a merge whose reader has grown since is looked
+# at anew only when its turn would come: what merging gains seldom grows with the group.
+EXACT_EFFORT = 2500
+
 
 @dataclass(frozen=True)
 class Grouping(Generic[P]):
@@ -66,14 +70,17 @@ def greedy_grouping(
 
     Only a group all of whose readers lie in one other group can be merged into it, for a
     Func is computed at one place. Fixed Funcs (extern, memoised), Funcs the user scheduled
-    and outputs of the pipeline stay outputs of groups of their own.
+    and outputs of the pipeline stay outputs of groups of their own. In large pipelines not
+    every merge is tried again after every other (`EXACT_EFFORT`).
     """
     order = view.algorithm.order
     outputs = set(view.algorithm.outputs)
     start = [Group((f.name,)) for f in view.funcs] if initial is None else initial
     group_of: dict[str, Group] = {name: group for group in start for name in group.members}
     plans: dict[Group, P] = {group: plan(group) for group in start}
-    tried: dict[tuple[Group, Group], tuple[Group, P] | None] = {}
+    tried: dict[tuple[Group, Group], tuple[Group, P]] = {}
+    before: dict[Group, float] = {}  # what merging a producer gained when last looked at
+    spent = 0
 
     def mergeable(producer: Group) -> Group | None:
         func = view.by_name[producer.output]
@@ -88,32 +95,46 @@ def greedy_grouping(
             return None
         return consumer if may_merge(producer, consumer) else None
 
+    def evaluate(producer: Group, consumer: Group) -> None:
+        nonlocal spent
+        names = {*producer.members, *consumer.members}
+        members = sorted(names - {consumer.output}, key=order.__getitem__)
+        merged = Group((*members, consumer.output))
+        spent += len(merged.members)
+        tried[producer, consumer] = merged, plan(merged)
+
+    def benefit(producer: Group, consumer: Group) -> float:
+        merged_plan = tried[producer, consumer][1]
+        known = plans[producer].cost + plans[consumer].cost - merged_plan.cost
+        before[producer] = known
+        return known
+
+    def rank(producer: Group, gain: float) -> tuple[float, int]:
+        # Ties go to the producer that comes first, so that the result is repeatable.
+        return (0.0 if producers_first else gain, -order[producer.output])
+
     while True:
-        best: tuple[tuple[float, int], Group, Group, Group, P] | None = None
+        waiting: dict[tuple[float, int], tuple[Group, Group]] = {}
         for producer in set(group_of.values()):
             consumer = mergeable(producer)
             if consumer is None:
                 continue
             pair = (producer, consumer)
-            if pair not in tried:
-                names = {*producer.members, *consumer.members}
-                members = sorted(names - {consumer.output}, key=order.__getitem__)
-                merged = Group((*members, consumer.output))
-                tried[pair] = (merged, plan(merged))
-            outcome = tried[pair]
-            if outcome is None:
-                continue
-            merged, merged_plan = outcome
-            benefit = plans[producer].cost + plans[consumer].cost - merged_plan.cost
-            # Ties go to the producer that comes first, so that the result is repeatable.
-            place = order[producer.output]
-            rank = (0.0, -place) if producers_first else (benefit, -place)
-            if benefit > 0 and (best is None or rank > best[0]):
-                best = (rank, producer, consumer, merged, merged_plan)
-        if best is None:
+            if pair not in tried and (spent <= EXACT_EFFORT or producer not in before):
+                evaluate(*pair)
+            gain = benefit(*pair) if pair in tried else before[producer]
+            if gain > 0:
+                waiting[rank(producer, gain)] = pair
+        while waiting and waiting[max(waiting)] not in tried:
+            pair = waiting.pop(max(waiting))
+            evaluate(*pair)
+            gain = benefit(*pair)
+            if gain > 0:
+                waiting[rank(pair[0], gain)] = pair
+        if not waiting:
             break
-        _, producer, consumer, merged, merged_plan = best
-        plans[merged] = merged_plan
+        producer, consumer = waiting[max(waiting)]
+        merged, plans[merged] = tried[producer, consumer]
         for name in merged.members:
             group_of[name] = merged
     groups = sorted(set(group_of.values()), key=lambda g: order[g.output])
