@@ -47,6 +47,7 @@ from tilewright.prediction.mapping import (
     execute,
     plan,
     predictor,
+    task_seconds,
 )
 from tilewright.prediction.mapping.bound import lower_bound
 from tilewright.prediction.mapping.exact import optimum
@@ -191,19 +192,6 @@ def undisturbed(
     return sorted(rounds, key=lambda r: r[0])[:count]
 
 
-def seconds_of_tasks(found: Plan, done: Execution) -> dict[str, float]:
-    """What each task took: from when its device and its operands were there to its end."""
-    end = {s.task: s.end for s in done.steps}
-    taken = {}
-    for device in found.platform.names:
-        free = 0.0
-        for step in (s for s in done.steps if s.device == device):
-            needed = [end[n] for n in found.graph.needs(step.task)]
-            taken[step.task] = step.end - max([free, *needed])
-            free = step.end
-    return taken
-
-
 def trained(platform: Platform) -> tuple[dict[str, Augmented], dict[str, Any]]:
     """A model of each kernel from executions of other graphs, and how well it fits.
 
@@ -217,7 +205,7 @@ def trained(platform: Platform) -> tuple[dict[str, Augmented], dict[str, Any]]:
         [(found, work) for found, (_, work) in zip(plans, graphs, strict=True)], TRIES
     ):
         for place, execution in enumerate(done):
-            tries[place].append(seconds_of_tasks(plans[place], execution))
+            tries[place].append(task_seconds(plans[place], execution))
     rows: list[tuple[str, float, float]] = []
     for (graph, _), taken in zip(graphs, tries, strict=True):
         for task in graph.tasks:
@@ -278,7 +266,7 @@ def executed(plans: Sequence[tuple[Plan, dict[Any, Any]]]) -> list[dict[str, Any
         runs = [done[place] for _, done in rounds]
         tries = [d.makespan for d in runs]
         middle = statistics.median(tries)
-        taken = [seconds_of_tasks(found, d) for d in runs]
+        taken = [task_seconds(found, d) for d in runs]
         lasts = {s.task: s.end - s.start for s in found.steps}
         row = {
             "planned": found.makespan,

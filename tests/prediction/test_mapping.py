@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from tilewright.prediction.mapping import (
     Device,
     Edge,
+    Execution,
     Graph,
     Link,
     MappingError,
+    Plan,
     Platform,
+    Step,
     Task,
     cores_as_devices,
     execute,
@@ -29,6 +32,7 @@ from tilewright.prediction.mapping import (
     plan,
     platform_from_dict,
     predictor,
+    task_seconds,
     trace,
 )
 from tilewright.prediction.mapping.bound import lower_bound
@@ -345,3 +349,11 @@ def test_the_chart_shows_every_task_and_the_page_the_error():
     assert "off the plan" in text
     assert "optimal" in text
     assert "makespan 2 s (optimal)" in plan_text(found)
+
+
+def test_a_task_takes_from_when_it_could_begin_to_its_end():
+    graph = Graph((Task("a"), Task("b"), Task("c")), (Edge("a", "c"),))
+    steps = (Step("a", "d0", 0, 1), Step("b", "d1", 0, 3), Step("c", "d1", 3, 4))
+    planned = Plan(graph, machine(2), steps, 0.0, False, "given")
+    ran = (Step("a", "d0", 0.1, 5.0), Step("b", "d1", 0.2, 3.0), Step("c", "d1", 5.5, 6.0))
+    assert task_seconds(planned, Execution(ran, {})) == {"a": 5.0, "b": 3.0, "c": 1.0}

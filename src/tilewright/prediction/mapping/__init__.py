@@ -4,7 +4,7 @@ A `Graph` of tasks (from JSON, or from a Python function by `trace`) and a `Plat
 and links make a `Plan` by `plan`; it is shown as a Gantt chart and carried out by `execute`.
 """
 
-from tilewright.prediction.mapping.execution import Execution, execute
+from tilewright.prediction.mapping.execution import Execution, execute, task_seconds
 from tilewright.prediction.mapping.graph import Edge, Graph, MappingError, Task, graph_from_dict
 from tilewright.prediction.mapping.planning import METHODS, Plan, Step, plan, predictor
 from tilewright.prediction.mapping.platform import (
@@ -36,5 +36,6 @@ __all__ = [
     "plan",
     "platform_from_dict",
     "predictor",
+    "task_seconds",
     "trace",
 ]

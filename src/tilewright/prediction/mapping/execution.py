@@ -71,6 +71,24 @@ def execute(
         return _Run(plan, functions, pools, keep == "all").run()
 
 
+def task_seconds(plan: Plan, execution: Execution) -> dict[str, float]:
+    """What each task took: from when its device was free and its operands were there to its end.
+
+    Handing a task on is part of it, and so is moving operands between devices. Models for
+    `predictor` are best trained on these: cores share caches, memory and power, so that a
+    kernel alone on the machine is faster than in a plan.
+    """
+    end = {s.task: s.end for s in execution.steps}
+    taken = {}
+    for device in plan.platform.names:
+        free = 0.0
+        for step in (s for s in execution.steps if s.device == device):
+            needed = [end[n] for n in plan.graph.needs(step.task)]
+            taken[step.task] = step.end - max([free, *needed])
+            free = step.end
+    return taken
+
+
 class _Run:
     """Tasks are handed on by the threads that finish others; the lock guards all state."""
 
