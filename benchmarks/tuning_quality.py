@@ -141,6 +141,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "problems": len(problems),
         "seeds": min(r["seeds"] for r in rows if r["tool"] == OURS),
         "peer_seeds": {t: min(table[p, t]["seeds"] for p in problems) for t in tools if t != OURS},
+        "not_compared": [t for t in PEERS if t not in tools],
     }
     conv = [n for p in problems if "convolution" in p for n in table[p, OURS]["to_90"]]
     if conv:
