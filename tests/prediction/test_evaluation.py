@@ -81,6 +81,15 @@ def test_cross_validation_predicts_every_row_by_a_model_that_has_not_seen_it():
         cross_validate(model, X[:3], y[:3])
 
 
+@pytest.mark.parametrize("rows", [4, 5, 6])
+def test_few_rows_are_cross_validated_with_intervals_or_without(rows):
+    X, y = linear(rows)
+    found = cross_validate(LRC(complexity="x0"), X, y)
+    assert len(found) == rows
+    assert (found.low is None) == (found.coverages is None)
+    assert found.mape < 1
+
+
 def test_held_out_intervals_cover_what_they_promise():
     X, y = linear(150)
     found = cross_validate(LRC(complexity="x0"), X, y)

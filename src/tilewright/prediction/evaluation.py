@@ -187,13 +187,13 @@ def cross_validate(
     order = np.argsort(np.concatenate(rows))
 
     def whole(values: list[Any]) -> Any:
-        return None if values[0] is None else np.concatenate(values)[order]
+        return None if any(v is None for v in values) else np.concatenate(values)[order]
 
     coverages = None
-    if parts[0].coverages is not None:
+    if all(part.coverages is not None for part in parts):
         coverages = {
             nominal: sum(len(p) * (p.coverages or {})[nominal] for p in parts) / len(data)
-            for nominal in parts[0].coverages
+            for nominal in parts[0].coverages or {}
         }
     return Evaluation(
         measured,
