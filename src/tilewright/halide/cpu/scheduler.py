@@ -17,7 +17,7 @@ from tilewright.halide.cpu.assemble import Tiling, group_schedules
 from tilewright.halide.cpu.cost import Array, CpuCosts, Nest, Regions, Window
 from tilewright.halide.cpu.kernel import SHORT, accumulates, value_bytes
 from tilewright.halide.cpu.model import CpuModel, model_of, weighted
-from tilewright.halide.cpu.sliding import blockwise, inputs_protected, windows
+from tilewright.halide.cpu.sliding import LARGEST_STEP, blockwise, inputs_protected, windows
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
@@ -270,7 +270,9 @@ class Planner:
             and len(output.stages) == 1
             and (self.policy.unprotected or inputs_protected(costs, group))
         ):
-            slidable = windows(costs, group)
+            # Halide does not always see that a window over halved rows slides, and computes it
+            # anew then: that is left to measuring.
+            slidable = windows(costs, group, LARGEST_STEP if self.policy.always_slide else 1)
         options: list[tuple[Regions, tuple[int, ...], Window | None, bool]] = []
         for order in orders:
             regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())

@@ -17,12 +17,13 @@ from tilewright.halide.grouping import Group
 LARGEST_STEP = 4
 
 
-def windows(costs: CpuCosts, group: Group) -> tuple[Window, ...]:
+def windows(costs: CpuCosts, group: Group, largest: int = LARGEST_STEP) -> tuple[Window, ...]:
     """The (two longest) dimensions of the output along which every member can slide.
 
     Every access inside the group must step forward along one dimension of its callee as the
     reader steps along its own, so that rows computed for one output row serve the next. Where
-    rows are halved (a pyramid, a mosaic), a step is as many rows as make a whole one there.
+    rows are halved (a pyramid, a mosaic), a step is as many rows as make a whole one there, at
+    most `largest`.
     """
     output = costs.analysis.view.by_name[group.output]
     region = costs.analysis.regions[group.output]
@@ -30,7 +31,9 @@ def windows(costs: CpuCosts, group: Group) -> tuple[Window, ...]:
         range(1, len(output.args)), key=lambda d: float(np.max(region[d].extent)), reverse=True
     )
     steps = {d: _step(costs, group, d) for d in longest}
-    return tuple(Window(d, step) for d, step in steps.items() if step is not None)[:2]
+    return tuple(
+        Window(d, step) for d, step in steps.items() if step is not None and step <= largest
+    )[:2]
 
 
 def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
@@ -61,7 +64,7 @@ def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
     if not set(along) >= members:
         return None
     step = math.lcm(period, *(rate.denominator for _, rate in along.values()))
-    return step if step <= LARGEST_STEP else None
+    return step
 
 
 class Advance(NamedTuple):
