@@ -170,6 +170,17 @@ def test_nothing_that_works_is_said(folder, capsys):
         ("low = 0\nhigh = 9", "low = 0", "high"),
         ('type = "permutation"', 'type = "order"', "order"),
         ("x = 7\n", "x = 99\n", "99"),
+        ("budget = 18", "bugdet = 18", "did you mean 'budget'?"),
+        ('type = "permutation"', 'type = "permuttion"', "did you mean 'permutation'?"),
+        ('value = "regex"', 'value = "regex"\nmaximise = "yes"', "maximise"),
+        ('value = "regex"', 'value = "regex"\ndirectory = "nowhere"', "no directory"),
+        ("timeout = 0.5", "timeout = nan", "timeout"),
+        ("seed = 3", "seed = -1", "search.seed"),
+        ("budget = 18", "cutoff = 0.5", "above 1"),
+        ("[[start]]", "[start]", "double brackets"),
+        ("low = 0\nhigh = 9", "low = 0\nhigh = 99999999999999999999", "2**62"),
+        ("low = 0\nhigh = 9", "low = 0\nhigh = 9\nwhen = 3", "'when'"),
+        ("low = 0\nhigh = 9", 'low = 0\nhigh = 9\ndefault = "a"', "'a' is not a number"),
     ],
 )
 def test_mistakes_are_named(folder, capsys, old, new, named):
@@ -182,3 +193,29 @@ def test_mistakes_are_named(folder, capsys, old, new, named):
     assert "problem.toml" in str(error.value)
     assert main(command(folder)) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("budget = 18", "budget = 0", "budget = 0"),
+        ('"x + y <= 12"', '"x + w <= 12"', "x + w"),
+        ("timeout = 0.5", "timeout = -1", "timeout = -1"),
+        ('type = "permutation"', 'type = "order"', 'name = "order"'),
+        ("x = 7\n", "x = 99\n", "[[start]]"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(folder, old, new, at):
+    text = (folder / "problem.toml").read_text().replace(old, new, 1)
+    (folder / "problem.toml").write_text(text)
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if at in line)
+    with pytest.raises(TilewrightError, match=rf"problem\.toml, line {number}: "):
+        load(folder / "problem.toml")
+
+
+def test_a_start_that_breaks_a_constraint_is_told_which(folder):
+    path = folder / "problem.toml"
+    text = path.read_text().replace("x = 7\ny = 0", "x = 7\ny = 9", 1)
+    path.write_text(text)
+    with pytest.raises(TilewrightError, match=r"breaks the constraint 'x \+ y <= 12'"):
+        load(path)

@@ -40,6 +40,14 @@ def test_a_conversation():
     assert not session.open
 
 
+def test_a_value_that_is_no_number_is_refused_and_may_be_told_again():
+    session = opened()
+    session.answer('{"ask": 1}')
+    assert "'fast'" in session.answer('{"tell": {"index": 0, "value": "fast"}}')["error"]
+    assert session.answer('{"tell": {"index": 0, "value": 2}}') == {"ok": True}
+    assert session.answer('{"best": true}')["best"]["values"] == [2.0]
+
+
 def test_everything_asked_is_an_empty_list():
     session = opened()
     assert len(session.answer('{"ask": 40}')["ask"]) == 30
@@ -54,7 +62,8 @@ def test_everything_asked_is_an_empty_list():
         ('{"ask": 0}', "from 1"),
         ('{"tell": {"index": 7, "value": 1}}', "7"),
         ('{"tell": {"value": 1}}', "index"),
-        ('{"tell": 3}', "malformed"),
+        ('{"tell": 3}', "index"),
+        ('{"tell": {"index": [0], "value": 1}}', "index"),
         ('{"hello": 3}', "ask, tell, best, quit"),
     ],
 )
@@ -69,6 +78,15 @@ def test_a_wrong_space_is_named_and_may_be_given_again():
     assert "first line" in session.answer('{"ask": 1}')["error"]
     bad = json.dumps({"space": {"parameters": [{"name": "x", "type": "whole"}]}})
     assert "whole" in session.answer(bad)["error"]
+    for change, named in (
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": "one"}, "seed is 'one'"),
+        ({"sede": 1}, "did you mean 'seed'"),
+        ({"space": 3}, "object"),
+        ({"queue": {"x": 1}}, "list"),
+        ({"objectives": 0}, "objectives is 0"),
+    ):
+        assert named in session.answer(json.dumps(OPENING | change))["error"]
     assert session.answer(json.dumps(OPENING))["ok"]
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tilewright.errors import TilewrightError
 from tilewright.tuning import (
     Categorical,
     ConfigurationError,
@@ -12,6 +13,7 @@ from tilewright.tuning import (
     OptimumPrior,
     Ordinal,
     Permutation,
+    Real,
     Settings,
     Space,
     Trial,
@@ -28,6 +30,9 @@ SPACE = Space(
     ],
     ["unroll <= tile"],
 )
+
+
+INFEASIBLE = {"tile": 1, "unroll": 2, "schedule": "static", "order": (0, 1, 2)}
 
 
 def cost(c):
@@ -115,7 +120,7 @@ def test_the_queue_is_asked_first():
     asked = [tuner.ask() for _ in range(3)]
     assert [a.configuration for a in asked[:2]] == queue
     assert [a.origin for a in asked] == ["queue", "queue", "random"]
-    with pytest.raises(ConfigurationError, match="breaks a known constraint"):
+    with pytest.raises(ConfigurationError, match="breaks the known constraint 'unroll <= tile'"):
         Tuner(SPACE, queue=[{**queue[0], "tile": 1}])
 
 
@@ -218,3 +223,35 @@ def test_the_stopping_rule_waits_until_nothing_is_expected():
 )
 def test_every_piece_can_be_switched(settings):
     assert drive(Tuner(SPACE, seed=0, settings=settings), 40).best.value < 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"objectives": 0}, "objectives is 0"),
+        ({"settings": Settings(surrogate="gpp")}, "did you mean 'gp'"),
+        ({"settings": Settings(metric="kendal")}, "did you mean 'kendall'"),
+        ({"prior": OptimumPrior({"tle": {8: 2.0}})}, "did you mean 'tile'"),
+        ({"prior": OptimumPrior({"tile": {7: 2.0}})}, "7 is not one of its values"),
+        ({"prior": OptimumPrior({"tile": {8: 0.0}})}, "above 0"),
+        ({"prior": OptimumPrior({"tile": (8.0, 2.0)})}, "dictionary of values"),
+        ({"queue": [INFEASIBLE]}, "unroll <= tile"),
+        ({"queue": [{"tle": 1}]}, "did you mean 'tile'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once(arguments, named):
+    with pytest.raises(TilewrightError, match=named):
+        Tuner(SPACE, **arguments)
+
+
+def test_a_prior_on_a_real_parameter_draws_the_search_to_its_centre():
+    space = Space([Real("x", 0.0, 10.0)])
+    prior = OptimumPrior({"x": (8.0, 0.3)}, strength=30.0)
+    tuner = Tuner(space, seed=0, prior=prior, settings=Settings(initial=2))
+    for _ in range(5):
+        asked = tuner.ask()
+        tuner.tell(asked, 5 + math.sin(5 * asked.configuration["x"]))
+    asked = [t.configuration["x"] for t in tuner.trials if t.suggestion.origin == "model"]
+    assert all(6.5 < x < 9.5 for x in asked)

@@ -1,6 +1,6 @@
 """Black-box tuning (BaCO): parameters, constraints, feasible sets, surrogates, the tuner."""
 
-from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError
+from tilewright.tuning.errors import ConfigurationError, ConstraintError, SettingsError, SpaceError
 from tilewright.tuning.isolated import Isolated
 from tilewright.tuning.parameters import Categorical, Integer, Ordinal, Permutation, Real
 from tilewright.tuning.prior import OptimumPrior
@@ -27,6 +27,7 @@ __all__ = [
     "Real",
     "Result",
     "Settings",
+    "SettingsError",
     "Space",
     "SpaceError",
     "Suggestion",

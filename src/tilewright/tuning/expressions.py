@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.tuning.errors import ConstraintError
+from tilewright.tuning.errors import ConstraintError, nearest
 
 Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
@@ -76,8 +76,10 @@ def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constr
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        where = f" (at column {error.offset})" if isinstance(error, SyntaxError) else ""
-        raise ConstraintError(f"constraint {text!r} is not an expression{where}: {error}") from None
+        where, why = "", str(error)
+        if isinstance(error, SyntaxError):
+            where, why = f" (at column {error.offset})", error.msg
+        raise ConstraintError(f"constraint {text!r} is not an expression{where}: {why}") from None
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     return [_constraint(part, text, known) for part in parts]
 
@@ -157,7 +159,8 @@ class _Compiler:
         name = tree.id
         if name not in self.known:
             raise self.fail(
-                f"the name {name!r} is unknown", f"the parameters are {', '.join(self.known)}"
+                f"the name {name!r} is unknown{nearest(name, self.known)}",
+                f"the parameters are {', '.join(self.known)}",
             )
         if self.known[name] is not None:
             raise self.fail(
@@ -280,7 +283,8 @@ class _Compiler:
         items = self.known.get(tree.id)
         if tree.id not in self.known:
             raise self.fail(
-                f"the name {tree.id!r} is unknown", f"the parameters are {', '.join(self.known)}"
+                f"the name {tree.id!r} is unknown{nearest(tree.id, self.known)}",
+                f"the parameters are {', '.join(self.known)}",
             )
         if items is None:
             raise self.fail(f"{tree.id!r} is not a permutation", "only permutations have elements")

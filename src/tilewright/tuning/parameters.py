@@ -17,6 +17,7 @@ Scalar: TypeAlias = bool | int | float | str
 Value: TypeAlias = Scalar | tuple[Scalar, ...]
 Scale: TypeAlias = Literal["linear", "log"]
 Metric: TypeAlias = Literal["spearman", "kendall", "hamming", "naive"]
+_LARGEST = 1 << 62
 
 
 def _check_name(name: str) -> None:
@@ -24,6 +25,15 @@ def _check_name(name: str) -> None:
         raise SpaceError(
             f"parameter name {name!r} is not an identifier: use letters, digits and underscores"
         )
+
+
+def _check_default(name: str, default: object, low: float, high: float) -> None:
+    if default is None:
+        return
+    if isinstance(default, bool) or not isinstance(default, int | float):
+        raise SpaceError(f"parameter {name}: default {default!r} is not a number")
+    if not low <= default <= high:
+        raise SpaceError(f"parameter {name}: default {default} is out of range")
 
 
 def _check_range(name: str, low: float, high: float, scale: str) -> None:
@@ -49,8 +59,7 @@ class Real:
     def __post_init__(self) -> None:
         _check_name(self.name)
         _check_range(self.name, self.low, self.high, self.scale)
-        if self.default is not None and not self.low <= self.default <= self.high:
-            raise SpaceError(f"parameter {self.name}: default {self.default} is out of range")
+        _check_default(self.name, self.default, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -69,9 +78,12 @@ class Integer:
         for bound in (self.low, self.high):
             if isinstance(bound, bool) or not isinstance(bound, int):
                 raise SpaceError(f"parameter {self.name}: bound {bound!r} is not a whole number")
+            if abs(bound) > _LARGEST:
+                raise SpaceError(
+                    f"parameter {self.name}: bound {bound} is beyond 2**62: use a real parameter"
+                )
         _check_range(self.name, self.low, self.high, self.scale)
-        if self.default is not None and not self.low <= self.default <= self.high:
-            raise SpaceError(f"parameter {self.name}: default {self.default} is out of range")
+        _check_default(self.name, self.default, self.low, self.high)
 
     def __len__(self) -> int:
         return self.high - self.low + 1
@@ -138,6 +150,8 @@ class Permutation:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if isinstance(self.items, bool) or (isinstance(self.items, int) and self.items < 1):
+            raise SpaceError(f"parameter {self.name}: a permutation needs at least one item")
         if not isinstance(self.items, int):
             object.__setattr__(self, "items", tuple(self.items))
             if len(set(self.item_names)) != len(self.item_names):
@@ -176,6 +190,11 @@ Parameter: TypeAlias = Real | Integer | Ordinal | Categorical | Permutation
 def _check_values(name: str, values: Sequence[Scalar], default: Scalar | None) -> None:
     if not values:
         raise SpaceError(f"parameter {name} has no values: give it at least one")
+    for value in values:
+        if not isinstance(value, bool | int | float | str):
+            raise SpaceError(
+                f"parameter {name}: {value!r} cannot be a value; use numbers, texts or booleans"
+            )
     if len(set(values)) != len(values):
         raise SpaceError(f"parameter {name}: a value is repeated in {list(values)!r}")
     if default is not None and default not in values:

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.tuning.errors import ConfigurationError
-from tilewright.tuning.parameters import Permutation, Real
+from tilewright.tuning.errors import SettingsError, nearest
+from tilewright.tuning.parameters import Integer, Permutation, Real
 from tilewright.tuning.space import Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -30,26 +30,46 @@ class OptimumPrior:
     weights: Mapping[str, Mapping[Any, float] | tuple[float, float]]
     strength: float = 10.0
 
-    def log(self, space: Space, codes: Array) -> Array:
-        """Logarithm of the prior at codes, up to a constant, shape (count,).
+    def check(self, space: Space) -> None:
+        """Refuse a prior that the space cannot have.
 
         Raises:
-            ConfigurationError: an unknown name, or a weight that is not above zero.
+            SettingsError: an unknown name or value, or a weight that is not above zero.
         """
+        for name, weights in self.weights.items():
+            if name not in space.index:
+                raise SettingsError(
+                    f"the prior names {name!r}, which is no parameter{nearest(name, space.index)}; "
+                    f"the parameters are {', '.join(space.index)}"
+                )
+            p = space[name]
+            if isinstance(p, Permutation):
+                raise SettingsError(f"the prior names {name}: a permutation has no prior")
+            if isinstance(p, Real) or not isinstance(weights, Mapping):
+                right = isinstance(p, Real) and isinstance(weights, tuple) and len(weights) == 2
+                if not right or not weights[1] > 0:
+                    raise SettingsError(
+                        f"the prior of {name} is {weights!r}; a real parameter takes (centre, "
+                        "spread above 0), any other a dictionary of values and weights"
+                    )
+                continue
+            for value, weight in weights.items():
+                known = p.low <= value <= p.high if isinstance(p, Integer) else value in p.values
+                if not known:
+                    raise SettingsError(f"the prior of {name}: {value!r} is not one of its values")
+                if not weight > 0:
+                    raise SettingsError(f"the prior of {name}: weight {weight} is not above 0")
+
+    def log(self, space: Space, codes: Array) -> Array:
+        """Logarithm of the prior at codes, up to a constant, shape (count,)."""
         columns = space.value_columns(codes)
         result = np.zeros(len(codes))
         for name, weights in self.weights.items():
-            if name not in space.index or isinstance(space[name], Permutation):
-                raise ConfigurationError(f"the prior names {name!r}: not a parameter with values")
             column = columns[name]
             if isinstance(weights, tuple):
-                if not isinstance(space[name], Real) or weights[1] <= 0:
-                    raise ConfigurationError(f"the prior of {name} is not (centre, spread > 0)")
                 result -= 0.5 * ((column - weights[0]) / weights[1]) ** 2
                 continue
             for value, weight in weights.items():
-                if not weight > 0:
-                    raise ConfigurationError(f"the prior of {name}: weight {weight} is not above 0")
                 result[column == value] += np.log(weight)
         return result
 

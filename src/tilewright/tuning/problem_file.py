@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,25 +13,20 @@ from typing import Any
 
 from tilewright.measure import Limits, Measurement, Timing, command, measure_one
 from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.problem_checks import (
+    OBJECTIVE,
+    PLACE,
+    SEARCH,
+    TOP,
+    check_objective,
+    check_search,
+    known,
+    line_of,
+    words_of,
+)
 from tilewright.tuning.space import Configuration, Space
 from tilewright.tuning.space_json import space_from_dict
 
-_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_TOP = {"name", "parameters", "constraints", "objective", "search", "start"}
-_OBJECTIVE = {
-    "command",
-    "build",
-    "directory",
-    "value",
-    "json",
-    "regex",
-    "maximise",
-    "timeout",
-    "build_timeout",
-    "memory_mb",
-    "repeat",
-}
-_SEARCH = {"budget", "seed", "jobs", "time_limit", "converge", "confirm", "cutoff"}
 _CUTOFF = 5.0
 _CONFIRM = 2
 
@@ -174,14 +168,11 @@ class Problem:
         return self._read(str(found.details.get("stdout", "")))
 
     def _words(self, key: str, configuration: Configuration) -> list[str]:
-        words = self.objective[key]
-        words = shlex.split(words) if isinstance(words, str) else words
-
         def text(match: re.Match[str]) -> str:
             value = configuration.get(match.group(1), "")
             return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
-        return [_PLACE.sub(text, word) for word in words]
+        return [PLACE.sub(text, word) for word in words_of(self.objective, key)]
 
     def _read(self, output: str) -> dict[str, Any]:
         """The objective in what the command printed."""
@@ -220,7 +211,8 @@ def load(path: str | Path) -> Problem:
     """
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        data = tomllib.loads(text)
     except OSError as error:
         raise SpaceError(f"{path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -228,68 +220,45 @@ def load(path: str | Path) -> Problem:
     try:
         return _problem(data, path)
     except (SpaceError, ConfigurationError) as error:
-        raise type(error)(f"{path}: {error}") from None
+        line = line_of(text, str(error))
+        where = f"{path}, line {line}" if line else str(path)
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _problem(data: Mapping[str, Any], path: Path) -> Problem:
-    _known("", data, _TOP)
-    objective = data.get("objective")
-    if not isinstance(objective, dict) or not objective.get("command"):
-        raise SpaceError("[objective] needs a 'command', a list of words")
-    _known("objective.", objective, _OBJECTIVE)
-    search = data.get("search", {})
-    _known("search.", search, _SEARCH)
-    value = objective.get("value", "time")
-    if value not in ("time", "json", "regex"):
-        raise SpaceError(f"objective.value is {value!r}; use time, json or regex")
-    if value == "regex":
-        try:
-            groups = re.compile(objective["regex"]).groups
-        except KeyError:
-            raise SpaceError("objective.value = 'regex' needs objective.regex") from None
-        except (re.error, TypeError) as error:
-            raise SpaceError(f"objective.regex is not a regular expression: {error}") from None
-        if groups != 1:
-            raise SpaceError("objective.regex needs one group in parentheses: the number")
-    for key in ("timeout", "build_timeout", "memory_mb", "repeat"):
-        number = objective.get(key, 1)
-        if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
-            raise SpaceError(f"objective.{key} is {number!r}; give a number above zero")
-    for key in ("budget", "jobs", "time_limit", "converge", "confirm", "cutoff"):
-        number = search.get(key, 1)
-        whole = key in ("budget", "jobs", "confirm")
-        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
-            number = 0
-        if not (number > 0 or (key == "confirm" and search.get(key) == 0)):
-            kind = "a whole number" if whole else "a number"
-            raise SpaceError(f"search.{key} is {search[key]!r}; give {kind} above zero")
+    known("", data, TOP)
+    objective, search = data.get("objective"), data.get("search", {})
+    if objective is not None:
+        known("objective.", objective, OBJECTIVE)
+    known("search.", search, SEARCH)
+    check_search(search)
     space = space_from_dict(data)
-    for key in ("command", "build"):
-        words = objective.get(key, [])
-        if not isinstance(words, str) and not all(isinstance(w, str) for w in words):
-            raise SpaceError(f"objective.{key} must be a list of words in quotes")
-        for name in _PLACE.findall(words if isinstance(words, str) else " ".join(words)):
-            if name not in space.index:
-                raise SpaceError(
-                    f"objective.{key} names {{{name}}}, which is no parameter; the parameters "
-                    f"are {', '.join(space.index)}"
-                )
-    start = [
-        {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
-        for entry in data.get("start", [])
-    ]
-    for configuration in start:
-        space.encode(configuration)
     folder = path.resolve().parent
-    return Problem(str(data.get("name", path.stem)), space, objective, search, start, folder)
+    check_objective(objective, space.index, folder)
+    assert isinstance(objective, dict)
+    name = data.get("name", path.stem)
+    if not isinstance(name, str) or not name:
+        raise SpaceError(f"'name' is {name!r}; give a name in quotes")
+    return Problem(name, space, objective, search, _start(data.get("start", []), space), folder)
 
 
-def _known(where: str, entries: Mapping[str, Any], known: set[str]) -> None:
-    if not isinstance(entries, Mapping):
-        raise SpaceError(f"'{where.rstrip('.')}' must be a table")
-    for key in entries:
-        if key not in known:
-            raise SpaceError(f"'{where}{key}' is unknown; use {', '.join(sorted(known))}")
+def _start(entries: Any, space: Space) -> list[Configuration]:
+    """The configurations to try first."""
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise SpaceError("start must be a list of tables: write [[start]], in double brackets")
+    found = []
+    for entry in entries:
+        configuration = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+        try:
+            code = space.encode(configuration)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"start: {error}") from None
+        if not space.contains(code[None])[0]:
+            raise ConfigurationError(
+                f"start: {entry} breaks the constraint {space.broken(configuration)!r}; change it"
+            )
+        found.append(configuration)
+    return found
 
 
 def _under(data: Any, key: str) -> float:

@@ -28,11 +28,13 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from tilewright.errors import TilewrightError
+from tilewright.tuning.errors import nearest
 from tilewright.tuning.space_json import space_from_dict
 from tilewright.tuning.trial import plain, unplain
 from tilewright.tuning.tuner import Tuner
 
 _VERSION = 1
+_FIRST = ("space", "seed", "queue", "objectives")
 
 
 class Session:
@@ -79,12 +81,20 @@ class Session:
     def _begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if "space" not in request:
             return {"error": 'the first line must give the space: {"space": {...}, "seed": 0}'}
-        space = space_from_dict(request["space"])
+        for key in request:
+            if key not in _FIRST:
+                known = ", ".join(_FIRST)
+                return {"error": f"{key!r} is unknown{nearest(key, _FIRST)}; use {known}"}
+        if not isinstance(request["space"], dict):
+            return {"error": '"space" must be an object: {"parameters": [...]}'}
+        space, queue = space_from_dict(request["space"]), request.get("queue", [])
+        if not isinstance(queue, list) or not all(isinstance(c, dict) for c in queue):
+            return {"error": '"queue" must be a list of configurations'}
         self.tuner = Tuner(
             space,
-            seed=int(request.get("seed", 0)),
-            queue=[unplain(c) for c in request.get("queue", [])],
-            objectives=int(request.get("objectives", 1)),
+            seed=request.get("seed", 0),
+            queue=[unplain(c) for c in queue],
+            objectives=request.get("objectives", 1),
         )
         return {"ok": True, "protocol": _VERSION, "count": space.count}
 
@@ -101,11 +111,18 @@ class Session:
             )
         return asked
 
-    def _tell(self, tuner: Tuner, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _tell(self, tuner: Tuner, told: Any) -> dict[str, Any]:
+        if not isinstance(told, dict) or not isinstance(told.get("index"), int):
+            raise ValueError(
+                '"tell" takes {"index": 0, "value": 1.5}, with an index that was asked'
+            )
         index = told["index"]
         if index not in tuner.pending:
             raise ValueError(f"index {index!r} is not one that was asked and not told yet")
         value = told.get("value")
+        numbers = value if isinstance(value, list) else [value]
+        if value is not None and not all(isinstance(v, int | float) for v in numbers):
+            raise ValueError(f"the value {value!r} is not a number")
         status = told.get("status", "ok" if value is not None else "run_failed")
         tuner.tell(
             tuner.pending[index],

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError
+from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError, nearest
 from tilewright.tuning.expressions import Constraint, Rows, from_callable, parse
 from tilewright.tuning.feasible import FeasibleSet, Variable
 from tilewright.tuning.parameters import (
@@ -76,6 +76,7 @@ class Space:
         self._choices = {p.name: _choices(p) for p in self.parameters}
         self.conditions = self._conditions()
         discrete, self.continuous = self._constraints(constraints)
+        self._discrete_constraints = tuple(discrete)
         variables: list[Variable] = []
         self.columns: dict[str, slice] = {}
         for p in self.parameters:
@@ -240,7 +241,8 @@ class Space:
         unknown = [name for name in configuration if name not in self.index]
         if unknown:
             raise ConfigurationError(
-                f"parameter {unknown[0]!r} is unknown; the parameters are {', '.join(self.index)}"
+                f"parameter {unknown[0]!r} is unknown{nearest(unknown[0], self.index)}; "
+                f"the parameters are {', '.join(self.index)}"
             )
         code = np.zeros(self.width)
         for p in self.parameters:
@@ -355,6 +357,14 @@ class Space:
         except ConfigurationError:
             return False
         return bool(self.contains(code[None])[0])
+
+    def broken(self, configuration: Mapping[str, Any]) -> str | None:
+        """The text of the first known constraint that a configuration breaks, or None."""
+        columns = self.value_columns(self.encode(configuration)[None])
+        for constraint in (*self._discrete_constraints, *self.continuous):
+            if not constraint(columns, 1)[0]:
+                return constraint.text
+        return None
 
     def contains(self, codes: Array) -> Array:
         """Which codes, shape (count, width), are feasible."""

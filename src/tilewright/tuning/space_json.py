@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.tuning.errors import SpaceError
+from tilewright.tuning.errors import SpaceError, nearest
 from tilewright.tuning.parameters import (
     Categorical,
     Integer,
@@ -50,14 +50,23 @@ def parameter_from_dict(entry: Any) -> Parameter:
         raise SpaceError(f"the parameter {entry!r} needs a 'name'")
     name = entry["name"]
     kind = entry.get("type")
-    if kind not in _KEYS:
-        raise SpaceError(f"parameter {name}: type {kind!r} is unknown; use {', '.join(_KEYS)}")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        what = "needs a 'type'" if kind is None else f"type {kind!r} is unknown"
+        raise SpaceError(f"parameter {name}: {what}{nearest(kind, _KEYS)}; use {', '.join(_KEYS)}")
     for key in entry:
         if key not in {"name", "type", "default", "when"} | _KEYS[kind]:
             raise SpaceError(
-                f"parameter {name}: {key!r} is not an entry of a {kind} parameter; "
-                f"use {', '.join(sorted(_KEYS[kind]))}, default, when"
+                f"parameter {name}: {key!r} is not an entry of a parameter of type {kind}"
+                f"{nearest(key, _KEYS[kind])}; use {', '.join(sorted(_KEYS[kind]))}, default, when"
             )
+    if not isinstance(entry.get("when", ""), str):
+        raise SpaceError(f"parameter {name}: 'when' must be an expression in quotes")
+    if not isinstance(entry.get("values", []), list):
+        raise SpaceError(f"parameter {name}: 'values' must be a list, such as [1, 2, 4]")
+    for key in ("low", "high"):
+        number = entry.get(key, 0)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise SpaceError(f"parameter {name}: {key!r} is {number!r}, which is not a number")
     common: dict[str, Any] = {"when": entry.get("when"), "default": entry.get("default")}
     if isinstance(common["default"], list):
         common["default"] = tuple(common["default"])
@@ -77,7 +86,7 @@ def parameter_from_dict(entry: Any) -> Parameter:
         items = tuple(items) if isinstance(items, list) else items
         return Permutation(name, items, metric=entry.get("metric", "spearman"), **common)
     except KeyError as missing:
-        raise SpaceError(f"parameter {name}: a {kind} parameter needs {missing}") from None
+        raise SpaceError(f"parameter {name}: a parameter of type {kind} needs {missing}") from None
     except (TypeError, ValueError) as error:
         raise SpaceError(f"parameter {name}: {error}") from None
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilewright.measure import STATUSES, Measurement, end_servers
+from tilewright.tuning.errors import whole
 from tilewright.tuning.prior import OptimumPrior
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space import Configuration, Space
@@ -122,7 +123,13 @@ def tune(
         on_trial: called after each trial, with the trial and the tuner.
 
     Ctrl-C ends the run and returns what was found; a second one is not caught.
+
+    Raises:
+        SettingsError, ConfigurationError: an argument cannot be used (see `Tuner`).
     """
+    whole("budget", budget, 1)
+    whole("jobs", jobs, 1)
+    whole("confirm", confirm, 0)
     tuner = Tuner(
         space,
         seed=seed,

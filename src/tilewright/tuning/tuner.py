@@ -6,14 +6,14 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tilewright.measure.candidate import STATUSES
 from tilewright.tuning.encoding import encoder
-from tilewright.tuning.errors import ConfigurationError
+from tilewright.tuning.errors import ConfigurationError, SettingsError, nearest, whole
 from tilewright.tuning.pareto import front, scalarise
 from tilewright.tuning.prior import OptimumPrior
 from tilewright.tuning.proposal import (
@@ -48,6 +48,7 @@ class Tuner:
 
     Raises:
         ConfigurationError: a queued configuration is not feasible.
+        SettingsError: a seed, setting or prior cannot be used.
 
     Example:
         >>> from tilewright.tuning import Integer, Space, Tuner
@@ -71,10 +72,13 @@ class Tuner:
         warm: WarmStart | None = None,
     ) -> None:
         self.space = space
-        self.seed = seed
+        self.seed = whole("seed", seed, 0)
         self.settings = settings or Settings()
-        self.objectives = objectives
+        _check(self.settings)
+        self.objectives = whole("objectives", objectives, 1)
         self.prior = prior
+        if prior is not None:
+            prior.check(space)
         self.warm = warm
         self.trials: list[Trial] = []
         self.pending: dict[int, Suggestion] = {}
@@ -96,7 +100,8 @@ class Tuner:
         code = self.space.encode(configuration)
         if not self.space.contains(code[None])[0]:
             raise ConfigurationError(
-                f"the queued configuration {dict(configuration)} breaks a known constraint"
+                f"the queued configuration {dict(configuration)} breaks the known constraint "
+                f"{self.space.broken(configuration)!r}"
             )
         return code
 
@@ -301,6 +306,22 @@ class Tuner:
         expected = [t.suggestion.expected for t in self.trials if t.suggestion.origin == "model"]
         recent = expected[-patience:]
         return len(recent) == patience and all(e is not None and e < tolerance for e in recent)
+
+
+def _check(settings: Settings) -> None:
+    """Refuse a setting that is not one of its choices."""
+    for name, hint in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        choices = [c for part in (hint, *get_args(hint)) for c in _literals(part)]
+        if choices and value not in choices and value is not None:
+            raise SettingsError(
+                f"settings: {name} is {value!r}{nearest(value, choices)}; "
+                f"use {', '.join(map(str, choices))}"
+            )
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 @functools.cache

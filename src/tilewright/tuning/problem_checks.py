@@ -1,0 +1,167 @@
+"""What can be wrong with a problem file, answered with the line and the cure."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.tuning.errors import SpaceError, nearest
+
+TOP = {"name", "parameters", "constraints", "objective", "search", "start"}
+OBJECTIVE = {
+    "command",
+    "build",
+    "directory",
+    "value",
+    "json",
+    "regex",
+    "maximise",
+    "timeout",
+    "build_timeout",
+    "memory_mb",
+    "repeat",
+}
+SEARCH = {"budget", "seed", "jobs", "time_limit", "converge", "confirm", "cutoff"}
+PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def known(where: str, entries: Any, names: Collection[str]) -> None:
+    """Refuse entries of a table that are not among ``names``."""
+    if not isinstance(entries, Mapping):
+        raise SpaceError(f"'{where.rstrip('.')}' must be a table")
+    for key in entries:
+        if key not in names:
+            raise SpaceError(
+                f"'{where}{key}' is unknown{nearest(key, names)}; use {', '.join(sorted(names))}"
+            )
+
+
+def check_objective(objective: Any, parameters: Collection[str], folder: Path) -> None:
+    """Refuse an ``[objective]`` that cannot be run.
+
+    Args:
+        objective: the table.
+        parameters: the names that commands may have in braces.
+        folder: where relative directories begin.
+
+    Raises:
+        SpaceError: naming the entry.
+    """
+    if not isinstance(objective, dict) or not objective.get("command"):
+        raise SpaceError("[objective] needs a 'command', a list of words")
+    for key in ("command", "build"):
+        for name in PLACE.findall(" ".join(words_of(objective, key))):
+            if name not in parameters:
+                raise SpaceError(
+                    f"objective.{key} names {{{name}}}, which is no parameter"
+                    f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
+                )
+    value = objective.get("value", "time")
+    if value not in ("time", "json", "regex"):
+        raise SpaceError(f"objective.value is {value!r}; use time, json or regex")
+    if value == "regex":
+        _check_regex(objective)
+    keys = objective.get("json", "time")
+    keys = keys if isinstance(keys, list) else [keys]
+    if not keys or not all(isinstance(key, str) and key for key in keys):
+        raise SpaceError(
+            f"objective.json is {objective['json']!r}; give a key in quotes, such as "
+            '"result.seconds", or a list of keys'
+        )
+    if not isinstance(objective.get("maximise", False), bool):
+        raise SpaceError(f"objective.maximise is {objective['maximise']!r}; use true or false")
+    for key in ("timeout", "build_timeout", "memory_mb", "repeat"):
+        _check_number("objective", key, objective, whole=key == "repeat")
+    directory = objective.get("directory", ".")
+    if not isinstance(directory, str) or not (folder / directory).is_dir():
+        raise SpaceError(
+            f"objective.directory is {directory!r}, which is no directory in {folder}: make it, or "
+            "leave the entry out"
+        )
+
+
+def words_of(objective: Mapping[str, Any], key: str) -> list[str]:
+    """The words of a command: a list, or a text that is split as a shell would."""
+    words = objective.get(key, [])
+    if isinstance(words, str):
+        try:
+            return shlex.split(words)
+        except ValueError as error:
+            raise SpaceError(f"objective.{key}: {error}; close it, or give a list") from None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise SpaceError(f"objective.{key} must be a list of words in quotes")
+    return words
+
+
+def _check_regex(objective: Mapping[str, Any]) -> None:
+    try:
+        groups = re.compile(objective["regex"]).groups
+    except KeyError:
+        raise SpaceError("objective.value = 'regex' needs objective.regex") from None
+    except (re.error, TypeError) as error:
+        raise SpaceError(f"objective.regex is not a regular expression: {error}") from None
+    if groups != 1:
+        raise SpaceError("objective.regex needs one group in parentheses: the number")
+
+
+def check_search(search: Mapping[str, Any]) -> None:
+    """Refuse a ``[search]`` whose numbers make no sense.
+
+    Raises:
+        SpaceError: naming the entry.
+    """
+    for key in ("budget", "jobs", "time_limit", "converge"):
+        _check_number("search", key, search, whole=key in ("budget", "jobs"))
+    for key in ("seed", "confirm"):
+        number = search.get(key, 0)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise SpaceError(f"search.{key} is {number!r}; give a whole number from 0")
+    _check_number("search", "cutoff", search, whole=False, above=1)
+
+
+def _check_number(
+    table: str, key: str, entries: Mapping[str, Any], *, whole: bool, above: int = 0
+) -> None:
+    number = entries.get(key, above + 1)
+    right = isinstance(number, int if whole else int | float) and not isinstance(number, bool)
+    if not right or not math.isfinite(number) or number <= above:
+        kind = "a whole number" if whole else "a number"
+        limit = "zero" if above == 0 else str(above)
+        raise SpaceError(f"{table}.{key} is {number!r}; give {kind} above {limit}")
+
+
+def line_of(text: str, message: str) -> int | None:
+    """The line, from 1, of a problem file's text that an error's message is about, if found."""
+    lines = text.splitlines()
+    found = re.search(r"constraint '(.+?)'(?: |:)|constraint \"(.+?)\"(?: |:)", message)
+    if found:
+        wanted = found.group(1) or found.group(2)
+        for number, line in enumerate(lines, 1):
+            if wanted in line:
+                return number
+    found = re.match(r"parameter '?(\w+)", message)
+    if found:
+        return _line_after(lines, None, rf"\s*name\s*=\s*[\"']{found.group(1)}[\"']")
+    found = re.match(r"'?\[?(objective|search|start)(?:\.(\w+))?", message)
+    if found:
+        table, key = found.groups()
+        head = rf"\s*\[+\s*{table}\s*\]"
+        return _line_after(lines, head, rf"\s*{key}\s*=") if key else _line_after(lines, None, head)
+    found = re.match(r"'(\w+)' ", message)
+    if found:
+        return _line_after(lines, None, rf"\s*(\[+\s*)?{found.group(1)}\s*[\]=]")
+    return None
+
+
+def _line_after(lines: list[str], head: str | None, wanted: str) -> int | None:
+    """The first line that begins as ``wanted``, after one that begins as ``head``."""
+    begun = head is None
+    for number, line in enumerate(lines, 1):
+        if begun and re.match(wanted, line):
+            return number
+        begun = begun or (head is not None and re.match(head, line) is not None)
+    return None
