@@ -4,7 +4,7 @@ Of each size there are over 100 measured schedules with factors drawn as in the 
 the data sets ``halide_blur-cpu`` and ``halide_fft-cpu``. A model is trained on 250 of them, the
 same number of each size, and the schedule that it predicts to be the fastest is the pick: of all
 of a size's schedules, and (keys ending in ``held_out``) of those alone that it was not trained
-on. ``verified`` is the fastest of the four that are predicted to be the fastest, by the first
+on. ``verified`` is the fastest of the three that are predicted to be the fastest, by the first
 half of the rounds.
 
 In one run the picks are timed again, in turns, with the schedules that were the fastest in the
@@ -46,7 +46,7 @@ CANDIDATES, SEED = 104, 2020  # of a data set that is measured here
 VERIFIED = 1 << 12
 SIZES = {"halide_blur": tuple(1 << b for b in range(10, 15)), "halide_fft": (16, 32, 64, 128)}
 # Of each kind that are timed again; rounds; a visit.
-FINALISTS, ROUNDS = 4, 6
+FINALISTS, ROUNDS = 3, 8
 VISIT = Timing(min_samples=4, max_samples=10, seconds=0.1, sample_seconds=0.005, precision=0.01)
 
 
@@ -142,6 +142,8 @@ def final(chosen: Family, runs: Runs, size: int) -> dict[str, Any]:
         "mullapudi_seconds": medians.get("Mullapudi2016"),
         "paper_factors_seconds": medians.get("paper's"),
         "rounds": rounds,
+        "measured": np.column_stack([runs.table[own], seconds[own]]).tolist(),
+        "trained_on": [bool(i in taken) for i in own],
         "failed": {
             name: m.message
             for name, m in zip(variants, finals.measurements, strict=True)
@@ -211,7 +213,7 @@ def finals(
                 break
             path.write_text(json.dumps(final(chosen, runs, size)))
         done.append({"family": chosen.name, **json.loads(path.read_text())})
-        shown = {k: v for k, v in done[-1].items() if k not in ("rounds", "failed")}
+        shown = {k: v for k, v in done[-1].items() if not isinstance(v, list | dict)}
         print({k: common.shown(v) for k, v in shown.items()}, flush=True)
     return done
 
