@@ -18,10 +18,12 @@ from tilewright.halide.cpu.planner import CpuPlan, Planner, Policy
 from tilewright.halide.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.inlining import TooLarge, View
 from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.schedule import INLINE, ROOT, FuncSchedule, Schedule
+from tilewright.halide.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
 from tilewright.machines.cpu import CpuMachine
 
-EFFORT = 3000
+# So many members of groups are costed before revising ends, and so many for another storage.
+EFFORT = 2000
+TRANSPOSED_EFFORT = 300
 
 
 class Search:
@@ -34,12 +36,14 @@ class Search:
         boxes: Mapping[str, Box],
         scalars: Mapping[str, float],
         policy: Policy,
+        base: Analysis | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
         self.policy = policy
         self.model = weighted(model_of(machine), policy.memory_weight)
-        self.base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.base = base or Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.orders: tuple[bool, ...] = (False, True)
         self._known: dict[object, CpuPlan] = {}
         self.spent = 0
 
@@ -55,7 +59,7 @@ class Search:
         )
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
-        """Groups what is not inlined."""
+        """Groups what is not inlined, in the order of merging that was the better one at first."""
         planner = Planner(costs, self.policy, self._known)
         guests = {nest.host: guest for guest, nest in costs.nested.items()}
         initial = [
@@ -67,10 +71,13 @@ class Search:
             greedy_grouping(
                 costs.analysis.view, planner.plan, initial=initial, producers_first=first
             )
-            for first in (False, True)
+            for first in self.orders
         ]
         self.spent += planner.spent
-        return min(found, key=lambda grouping: self.total(costs, grouping))
+        totals = [self.total(costs, grouping) for grouping in found]
+        best = totals.index(min(totals))
+        self.orders = (self.orders[best],)
+        return found[best]
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
         """The cost of a whole grouping, with the page faults of all its buffers together.
@@ -179,9 +186,10 @@ def schedule_with(
     scalars: Mapping[str, float],
     policy: Policy,
     effort: int = EFFORT,
+    base: Analysis | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
-    """One search under one policy."""
-    costs, grouping = Search(algorithm, machine, boxes, scalars, policy).run(effort)
+    """One search under one policy; `base` is the analysis with nothing inlined, if known."""
+    costs, grouping = Search(algorithm, machine, boxes, scalars, policy, base).run(effort)
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -237,8 +245,18 @@ def schedule_cpu(
     found: dict[Schedule, PlannedSchedule] = {}
     chosen = algorithm
 
+    bases: dict[tuple[Clone, ...], Analysis] = {}
+
     def search(policy: Policy) -> CpuCosts:
-        schedule, grouping, costs = schedule_with(chosen, machine, boxes, scalars, policy)
+        # What a stage computes and touches does not depend on the policy.
+        base = bases.get(clones_of(chosen))
+        if base is None:
+            base = Analysis(View(chosen), boxes, scalars, specialize=True)
+            bases[clones_of(chosen)] = base
+        effort = TRANSPOSED_EFFORT if policy.transposed else EFFORT
+        schedule, grouping, costs = schedule_with(
+            chosen, machine, boxes, scalars, policy, effort, base
+        )
         if schedule not in found:
             found[schedule] = _planned(schedule, grouping, costs)
         return costs
