@@ -113,6 +113,7 @@ def figures(method: str, data: dict[str, Any], seed: int) -> dict[str, Any]:
     if method == OURS:
         assert model.parameter_count_ <= 75
         found |= intervals(model, X[test], predicted, measured)
+        found["mape_agreeing"] = agreeing(predicted, measured, data["again"][test])
         found["chosen"] = {k: model.chosen_[k] for k in ("inputs", "terms", "hidden")}
     return found
 
@@ -147,6 +148,19 @@ def intervals(model: Any, queries: Any, predicted: Any, measured: Any) -> dict[s
         "score_log": interval_score(np.log(low), np.log(high), np.log(measured))
         / interval_score(logs - factor, logs + factor, np.log(measured)),
     }
+
+
+def agreeing(predicted: Any, measured: Any, again: Any) -> float | None:
+    """The error on those instances that both measurements agree about: what noise has no part in.
+
+    They agree if they differ by no more than three times the median difference.
+    """
+    difference = np.abs(measured - again) / (measured + again)
+    with np.errstate(invalid="ignore"):
+        agreed = difference <= 3 * np.nanmedian(difference) if len(difference) else difference > 0
+    long = measured >= np.quantile(measured, 0.3)
+    kept = agreed & long
+    return float(np.mean(np.abs(predicted / measured - 1)[kept])) if kept.any() else None
 
 
 class Figures:

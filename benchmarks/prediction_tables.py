@@ -24,7 +24,7 @@ import numpy as np
 import common
 from prediction_common import DATA, OURS, SCALED, UNCONSTRAINED, Figures, data_sets
 
-SPLITS = 3
+SPLITS = 2
 METHODS = ("nnc", "nlrc", "nn", "lrc", "c")  # in the paper's order, the best on average first
 SHOWN = {"nnc": "NN+C", "nn": "NN", "c": "C", "lrc": "LR+C", "nlrc": "NLR+C"}
 MORE = {OURS: "ours", SCALED: "NN+C, scaled"}

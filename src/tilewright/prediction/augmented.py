@@ -25,6 +25,10 @@ from tilewright.prediction.surface import Shape, value
 
 _MOST = 600  # instances of the cross-validation
 _TRAINED = 5000  # instances that few numbers are fitted to
+_PROBES = 1000
+# A model that is far from those of the folds for a larger share of made-up queries is taken only
+# if no other is about as good.
+_UNSTEADY, _AS_GOOD = 0.02, 1.15
 _THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -84,24 +88,30 @@ class Augmented(Estimator):
             until=np.inf if self.max_seconds is None else began + 0.55 * self.max_seconds,
         )
         choices = choose(problem)
-        for choice in choices[:3]:
-            theta = train(
-                choice.inputs,
-                choice.shape,
+        probes = self._probes(data)
+        fits: list[tuple[float, Choice, Array]] = []
+        for choice in choices[:4]:
+            if choice.error > _AS_GOOD * choices[0].error:
+                break
+            theta, far = train(
+                choice,
                 columns[rows],
                 logs[rows] - self.centre_,
                 problem.threads,
                 self.seed,
-                choice.stiffness,
+                probes,
             )
             fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
             # A fit to all that is much worse than those to the folds has diverged.
             before = score(choice.held_out, problem.targets)
-            if score(fitted, logs - self.centre_) <= 1.5 * before + 1e-3:
+            if score(fitted, logs - self.centre_) > 1.5 * before + 1e-3:
+                continue
+            fits.append((far, choice, theta))
+            if far <= _UNSTEADY:
                 break
-        else:
-            choice = choices[0]
-            theta = choice.models[0]
+        _, choice, theta = min(
+            fits, key=lambda fit: fit[0], default=(1.0, choices[0], choices[0].models[0])
+        )
         self._keep(choice, theta)
         if self.folds > 1:
             self.calibration_ = Calibration.fit(
@@ -113,6 +123,15 @@ class Augmented(Estimator):
             **choice.report(problem.names),
             "tried": [other.report(problem.names) for other in choices],
         }
+
+    def _probes(self, data: Array) -> Array:
+        """Columns of made-up queries, each of which mixes the features of two instances."""
+        random = np.random.default_rng([self.seed, 4])
+        one, other = random.integers(0, len(data), (2, _PROBES))
+        mixed = np.where(random.random((_PROBES, data.shape[1])) < 0.5, data[one], data[other])
+        columns = np.column_stack([mixed, *(expression(mixed) for expression in self._parsed)])
+        sound = np.isfinite(columns).all(axis=1)
+        return np.vstack([columns[sound], self._columns(data[:_PROBES])])
 
     def _keep(self, choice: Choice, theta: Array) -> None:
         """Store the chosen model, with those expressions only that it uses."""

@@ -27,6 +27,8 @@ _CLEARLY = 0.98  # an addition must cut the error to this share
 _CERTAIN = 1.5  # and by so many standard errors
 _PROMISING, _TRAINED, _ROUNDS = 0.98, 2, 3  # additions: judged so good, so many a round
 _STIFFNESS = (0.25, 4.0)
+_EXPONENTS = 3e-3
+_FAR, _FARTHEST, _DISTRUST = 1.5, 2.0, 10.0  # in log time: see `train`
 _CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would drown differences
 
 
@@ -181,7 +183,10 @@ def candidates(inputs: Inputs, problem: Problem) -> list[Shape]:
 
 def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
     """How strongly each parameter is held near zero, in units of the noise."""
-    terms = np.full(shape.terms * (shape.inputs + 1), 1e-3)
+    terms = np.full((shape.terms, shape.inputs + 1), 1e-3)
+    if shape.terms > 1:  # one alone is the linear path; others may take absurd exponents
+        terms[:, :-1] = _EXPONENTS
+    terms = terms.ravel()
     units = np.full(shape.hidden * (shape.inputs + 2), 2e-2)
     return stiffness * np.concatenate([terms, units])
 
@@ -211,24 +216,40 @@ def with_ones(inputs: Array) -> Array:
 
 
 def train(
-    inputs: Inputs,
-    shape: Shape,
+    choice: Choice,
     columns: Array,
     targets: Array,
     threads: frozenset[int],
     seed: int,
-    stiffness: float = 1.0,
-) -> Array:
-    """The parameters (count,) fitted to all instances, the best of some restarts."""
+    probes: Array,
+) -> tuple[Array, float]:
+    """The parameters (count,) fitted to all instances, and the share of probes far from the folds.
+
+    They are the best of some restarts.
+
+    A sum of monomials may fit every instance and be absurd between them. The models of the folds
+    are not absurd in the same places, so the loss grows by the distance from their median.
+
+    Args:
+        choice: the configuration, with the folds' models.
+        columns, targets, threads, seed: as in `Problem`, of all instances.
+        probes: columns of made-up queries, shape (probes, columns).
+    """
+    inputs, shape = choice.inputs, choice.shape
     scaled = with_ones(inputs(columns))
     found = monomials(inputs, scaled, targets, threads)
     restarts = 6 if len(targets) <= 1000 else 3
     theta = starts(shape, scaled, targets, found, restarts, seed)
     weights = np.ones((restarts, len(targets)))
-    held = ridge(shape, stiffness)
+    held = ridge(shape, choice.stiffness)
     fitted = minimise(shape, theta, scaled, targets, weights, ridge=held, steps=60)
-    loss = np.where(np.isfinite(fitted.loss), fitted.loss, np.inf)
-    return np.asarray(fitted.theta[int(loss.argmin())])
+    asked = with_ones(inputs(probes))
+    middle = np.median(value(shape, np.stack(choice.models), asked), axis=0)
+    away = np.minimum(np.abs(value(shape, fitted.theta, asked) - middle), _FARTHEST)
+    loss = fitted.loss * (1 + _DISTRUST * np.nan_to_num(away, nan=_FARTHEST) ** 2).mean(axis=1)
+    loss = np.where(np.isfinite(loss), loss, np.inf)
+    best = int(loss.argmin())
+    return np.asarray(fitted.theta[best]), float(np.mean(away[best] > _FAR))
 
 
 def _validated(problem: Problem, inputs: Inputs, shape: Shape, stiffness: float = 1.0) -> Choice:
