@@ -177,16 +177,26 @@ class View:
         """
         key = (name, self.absorbed(name))
         if key not in self.shared.stages:
-            func = self.algorithm.by_name[name]
-            try:
-                rewritten = tuple(self._rewrite_stage(s) for s in func.stages)
-            except TooLarge:
-                rewritten = None
-            self.shared.stages[key] = rewritten if key[1] else func.stages
+            # Producers first: long chains would need as deep a recursion.
+            for callee in sorted(key[1], key=self.algorithm.order.__getitem__):
+                self._rewrite(callee)
+            self._rewrite(name)
         known = self.shared.stages[key]
         if known is None:
             raise TooLarge
         return known
+
+    def _rewrite(self, name: str) -> None:
+        """Keep the stages of a Func with what is inlined replaced, or that they are too large."""
+        key = (name, self.absorbed(name))
+        if key in self.shared.stages:
+            return
+        func = self.algorithm.by_name[name]
+        try:
+            rewritten = tuple(self._rewrite_stage(s) for s in func.stages)
+        except TooLarge:
+            rewritten = None
+        self.shared.stages[key] = rewritten if key[1] else func.stages
 
     def _body(self, name: str) -> tuple[tuple[str, ...], Stage] | None:
         if name not in self.inlined:

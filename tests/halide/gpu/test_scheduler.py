@@ -166,3 +166,17 @@ def test_missing_estimates_are_named():
     blank = replace(algorithm, funcs=tuple(replace(g, estimates={}) for g in algorithm.funcs))
     with pytest.raises(TilewrightError, match=r"f(\$\d+)?\.x"):
         schedule_gpu(blank, gpu("a100"))
+
+
+def test_a_chain_of_hundreds_of_funcs():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    x, y = hl.vars("x y")
+    value = image
+    for i in range(400):
+        f = hl.Func(f"f_{i}")
+        f[x, y] = value[x, y] * hl.f32(1.5) + hl.f32(i)
+        value = f
+    value.set_estimates([(0, 64), (0, 64)])
+    algorithm = load(value)
+    (planned,) = schedule_gpu(algorithm, gpu("a100"))
+    assert not check(planned.schedule, algorithm, LIMITS)
