@@ -23,20 +23,21 @@ from typing import Any
 
 import tuning_common  # noqa: F401 (sets the number of threads)
 from tilewright.measure import machine_id
-from tilewright.tuning.problems import c_programs, halide_templates, opencl_matmul
+from tilewright.tuning import problems
+from tilewright.tuning.problems.c_programs import CProgram
 from tilewright.tuning.problems.measured import Measured
 from tilewright.tuning.problems.recordings import FOLDER, configurations, write_recording
 from tilewright.tuning.trial import plain
 from tilewright.tuning.tune import FailedError
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    "cc_flags": c_programs.cc_flags,
-    "c_loop_nest": c_programs.c_loop_nest,
-    "halide_blur": halide_templates.halide_blur,
-    "halide_matmul": halide_templates.halide_matmul,
-    "halide_harris": halide_templates.halide_harris,
-    "halide_laplacian": halide_templates.halide_laplacian,
-    "opencl_matmul": opencl_matmul.opencl_matmul,
+    "cc_flags": problems.cc_flags,
+    "c_loop_nest": problems.c_loop_nest,
+    "halide_blur": problems.halide_blur,
+    "halide_matmul": problems.halide_matmul,
+    "halide_harris": problems.halide_harris,
+    "halide_laplacian": problems.halide_laplacian,
+    "opencl_matmul": problems.opencl_matmul,
 }
 Outcomes = Iterator[tuple[dict[str, Any], float | str]]
 
@@ -47,7 +48,7 @@ def measured(problem: Measured, missing: list[dict[str, Any]]) -> Outcomes:
         yield configuration, found.minimum if found.ok else found.status
 
 
-def compiled(problem: c_programs.CProgram, missing: list[dict[str, Any]]) -> Outcomes:
+def compiled(problem: CProgram, missing: list[dict[str, Any]]) -> Outcomes:
     """The outcomes of C programs; those of the same flags are built once."""
     built: dict[tuple[str, ...], Path] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -85,6 +86,8 @@ def main() -> None:
     with closing(run(problem, missing)) as outcomes:
         for configuration, outcome in outcomes:
             known[name_of(configuration)] = outcome
+            if len(known) % 50 == 0:
+                path.write_text(json.dumps(known))
             if time.monotonic() > end:
                 break
     path.write_text(json.dumps(known))

@@ -150,6 +150,12 @@ def test_init_writes_a_problem_that_loads(tmp_path, capsys):
     assert "exists" in capsys.readouterr().err
 
 
+def test_an_export_of_no_known_format_is_refused_before_anything_runs(folder, capsys):
+    assert main(command(folder, "--export", str(folder / "found.txt"))) == 2
+    assert ".json" in capsys.readouterr().err
+    assert not (folder / "asked.log").exists()
+
+
 def test_nothing_that_works_is_said(folder, capsys):
     (folder / "kernel.py").write_text("import sys\nprint('no device found')\nsys.exit(4)\n")
     assert main(command(folder, "--budget", "3")) == 1

@@ -90,6 +90,11 @@ def run(args: argparse.Namespace) -> int:
         raise TilewrightError("give a problem file, or --init to write one")
     for path in (args.report, *args.export):
         arguments.writable(path)
+    if args.export:
+        from tilewright.tuning.export import check_name
+
+        for path in args.export:
+            check_name(path)
     if args.problem.endswith(".json"):
         return _serve(args)
     problem = load(args.problem)

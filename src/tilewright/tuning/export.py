@@ -31,10 +31,24 @@ def export(path: str | Path, trials: Sequence[Trial], space: Space, name: str) -
     Raises:
         TilewrightError: the file cannot be written, or the space has no such form.
     """
+    check_name(path)
     if Path(path).name.removesuffix(".gz").endswith(".cache.json"):
         write_cache(path, trials, space, name=name)
     else:
         write_t4(path, trials)
+
+
+def check_name(path: str | Path) -> None:
+    """Refuse a name that says neither format.
+
+    Raises:
+        TilewrightError: it does not end in .json or .json.gz.
+    """
+    if not str(path).endswith((".json", ".json.gz")):
+        raise TilewrightError(
+            f"cannot export to {path}: give a name that ends in .cache.json (Kernel Tuner) or "
+            "in .json or .json.gz (T4)"
+        )
 
 
 def write_t4(path: str | Path, trials: Sequence[Trial], objective: str = "time") -> None:

@@ -15,7 +15,7 @@ from tilewright.tuning.problems.halide_templates import (
     halide_matmul,
 )
 from tilewright.tuning.problems.measured import Measured
-from tilewright.tuning.problems.opencl_matmul import opencl_matmul
+from tilewright.tuning.problems.opencl_programs import opencl_matmul
 from tilewright.tuning.problems.recordings import recorded, write_recording
 from tilewright.tuning.problems.standins import paper_space, paper_spaces, standin
 
