@@ -182,3 +182,8 @@ def test_every_short_of_a_small_file_may_be_extreme(value):
     file = bytes(hl.serialize_pipeline(hl.Pipeline(define("f", (), image(hl.Int(8), dims=1)[0]))))
     results = [outcome(file[:i] + value + file[i + 2 :]) for i in range(0, len(file), 2)]
     assert any(isinstance(result, MalformedError) for result in results)
+
+
+def test_an_empty_file_is_called_empty():
+    with pytest.raises(MalformedError, match="empty"):
+        import_pipeline(b"")

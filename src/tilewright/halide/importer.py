@@ -47,6 +47,8 @@ def import_pipeline(serialized: bytes) -> Algorithm:
     Raises `MalformedError` where the bytes are no pipeline or a damaged one, `VersionError`
     where another version of Halide wrote them.
     """
+    if not serialized:
+        raise MalformedError("the file is empty")
     root = read(serialized, "Pipeline", _check_version)
     validate(root)
     expressions = Expressions()

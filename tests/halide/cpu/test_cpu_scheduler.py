@@ -255,3 +255,4 @@ def test_extern_stages_and_what_only_they_read_are_left_at_root() -> None:
         assert placed[algorithm.order[before.name()]].compute.kind == "root"
         entry = placed.get(algorithm.order[extern.name()])
         assert entry is None or (entry.compute.kind == "root" and not entry.stages)
+        assert "an extern stage, left as it is" in planned.groups[0].notes

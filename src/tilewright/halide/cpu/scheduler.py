@@ -281,7 +281,12 @@ def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
     reports = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = costs.analysis.view.by_name[group.output]
-        block = costs.block(group.output, len(func.stages) - 1) if func.extern is None else None
+        if func.fixed or func.scheduled:
+            why = "an extern stage" if func.extern is not None else "memoised"
+            note = f"{why}, left as it is" if func.fixed else "kept as it was scheduled"
+            reports.append(GroupReport(group.members, group.output, notes=(note,), seconds=0.0))
+            continue
+        block = costs.block(group.output, len(func.stages) - 1)
         reports.append(
             GroupReport(
                 funcs=group.members,
