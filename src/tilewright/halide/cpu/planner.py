@@ -39,7 +39,8 @@ class Policy:
 
     `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
     windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
-    them over inputs that are not clamped (Halide may then ask for a few more rows of input).
+    them over inputs that are not clamped (Halide may then ask for a few more rows of input),
+    `stepped` allows those that advance several rows at a time.
     `memory_weight` makes traffic dearer, `block` takes the so-many-th best register block of
     reductions, `transposed` stores intermediate Funcs with their second dimension innermost.
     """
@@ -49,6 +50,7 @@ class Policy:
     slide: bool = True
     always_slide: bool = False
     unprotected: bool = False
+    stepped: bool = False
     memory_weight: float = 1.0
     block: int = 0
     transposed: bool = False
@@ -131,7 +133,7 @@ class Planner:
         ):
             # Halide does not always see that a window over halved rows slides, and computes it
             # anew then: that is left to measuring.
-            slidable = windows(costs, group, LARGEST_STEP if self.policy.always_slide else 1)
+            slidable = windows(costs, group, LARGEST_STEP if self.policy.stepped else 1)
         options: list[tuple[Regions, tuple[int, ...], Window | None, bool]] = []
         for order in orders:
             regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())

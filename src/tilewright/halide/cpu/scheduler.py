@@ -212,7 +212,8 @@ def schedule_with(
 
 POLICIES = (
     Policy(),
-    Policy(unprotected=True, always_slide=True),
+    Policy(unprotected=True, always_slide=True, stepped=True),
+    Policy(stepped=True),
     Policy(memory_weight=3.0),
     Policy(block=1),
     Policy(inline_bias=2.0),
