@@ -42,6 +42,6 @@ def gathers(costs: CpuCosts) -> bool:
             loop = costs.pure_loops(func.name, summary.index).get(block.vector)
             for load in summary.loads:
                 steps = load.strides.get(loop or "", ())
-                if not load.indirect and (steps is None or any(steps[1:])):
+                if not load.indirect and steps is not None and any(steps[1:]):
                     return True
     return False
