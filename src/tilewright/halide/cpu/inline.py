@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from tilewright.halide.cpu.model import CpuModel
 from tilewright.halide.inlining import TooLarge
 
 LARGEST_EXPRESSION = 1500
+# A Func of more operations that is read at more points is computed once.
+HOPELESS_OPERATIONS = 16
+HOPELESS_READS = 8
 
 
 def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
@@ -44,6 +47,8 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
         readers = current.analysis.view.consumers[func.name]
         if not readers or any(algorithm.by_name[r].fixed for r in readers):
             continue
+        if hopeless(current, func.name, readers):
+            continue
         proposal = costs_with(inlined | {func.name})
         try:
             together = sum(_root_cycles(proposal, r, regions) for r in readers)
@@ -66,6 +71,16 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
             inlined.add(func.name)
             current = proposal
     return frozenset(inlined)
+
+
+def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
+    """Whether a stencil is read by a stencil: not worth the time to write it out."""
+    operations = max(sum(op.count for op in s.ops) for s in costs.analysis.summaries(name))
+    return operations > HOPELESS_OPERATIONS and any(
+        sum(access.count for access in summary.reads(name)) > HOPELESS_READS
+        for reader in readers
+        for summary in costs.analysis.summaries(reader)
+    )
 
 
 def _root_cycles(costs: CpuCosts, name: str, regions: Mapping[str, Box]) -> float:

@@ -11,7 +11,7 @@ from tilewright.halide.clones import clones_of, with_clones
 from tilewright.halide.cpu.alternatives import gathers, worth_cloning
 from tilewright.halide.cpu.assemble import group_schedules
 from tilewright.halide.cpu.cost import CpuCosts
-from tilewright.halide.cpu.inline import LARGEST_EXPRESSION, inline_trivial
+from tilewright.halide.cpu.inline import LARGEST_EXPRESSION, hopeless, inline_trivial
 from tilewright.halide.cpu.model import model_of, weighted
 from tilewright.halide.cpu.nesting import nest_reductions
 from tilewright.halide.cpu.planner import CpuPlan, Planner, Policy
@@ -128,6 +128,9 @@ class Search:
                 if proposal in tried or self.spent >= effort:
                     continue
                 tried.add(proposal)
+                readers = costs.analysis.view.consumers.get(name, ())
+                if name not in inlined and hopeless(costs, name, readers):
+                    continue
                 try:
                     new_costs = self.costs(proposal)
                     new = self.group(new_costs)
