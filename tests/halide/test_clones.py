@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_schedules import schedules, some_clones
-from schedule_cases import all_cases
+from schedule_cases import all_cases, place
 from scheduled_pipelines import PIPELINES, imported, lowered, normalised, run, with_image
 
 from tilewright.halide.apply import apply, fresh_pipeline
@@ -49,7 +49,7 @@ def equalised():
     """Brightness, its histogram a row, and both of them in the output."""
     x, y = hl.vars("x y")
     image = hl.ImageParam(hl.UInt(8), 3, "image")
-    bright, rows, out = hl.Func("bright"), hl.Func("rows"), hl.Func("out")
+    bright, rows, out = (hl.Func(name) for name in ("bright", "tallies", "equalised"))
     bright[x, y] = hl.u8((hl.u16(image[x, y, 0]) + image[x, y, 1] * hl.u16(3)) / 4)
     r = hl.RDom([(0, image.width())], "r")
     rows[x, y] = 0
@@ -61,7 +61,7 @@ def equalised():
 
 
 ALGORITHM = load(equalised()[0])
-BRIGHT, ROWS, OUT = (ALGORITHM.order[name] for name in ("bright", "rows", "out"))
+BRIGHT, ROWS, OUT = (ALGORITHM.order[name] for name in ("bright", "tallies", "equalised"))
 CLONES = (Clone(BRIGHT, (ROWS,)),)
 
 
@@ -69,7 +69,7 @@ def by_row():
     """Brightness once a row, in vectors, for the histogram; anew at every point of the output."""
     order = with_clones(ALGORITHM, CLONES).order
     bright, copy, rows, out = (
-        order[name] for name in ("bright", "bright (for rows)", "rows", "out")
+        order[name] for name in ("bright", "bright (for tallies)", "tallies", "equalised")
     )
     level = Level("at", rows, 1, "v1")
     vectors = (Split("v0", "xo", "xi", 16, "guard_with_if"),)
@@ -89,44 +89,44 @@ SCHEDULE = by_row()
 def test_the_copy_comes_after_the_original_and_its_readers_call_it():
     extended = with_clones(ALGORITHM, CLONES)
     names = [func.name for func in extended.funcs]
-    assert names[names.index("bright") + 1] == "bright (for rows)"
-    assert extended.producers["rows"] == ("bright (for rows)",)
-    assert extended.producers["bright (for rows)"] == extended.producers["bright"]
-    assert extended.consumers["bright"] == ("out",)
+    assert names[names.index("bright") + 1] == "bright (for tallies)"
+    assert extended.producers["tallies"] == ("bright (for tallies)",)
+    assert extended.producers["bright (for tallies)"] == extended.producers["bright"]
+    assert extended.consumers["bright"] == ("equalised",)
     assert extended.digest == ALGORITHM.digest
     assert with_clones(extended, CLONES) is extended
     assert with_clones(extended, ()) is ALGORITHM
-    assert "bright (for rows)" not in ALGORITHM.by_name
+    assert "bright (for tallies)" not in ALGORITHM.by_name
 
 
 def test_a_copy_with_updates_reads_itself():
     algorithm = ALGORITHMS["reductions"]
-    convolved, scan = algorithm.order["scan"], algorithm.order["result"]
+    scan, result = (place(algorithm, name) for name in ("scan", "result"))
     with pytest.raises(ScheduleError, match="every reader"):
-        with_clones(algorithm, (Clone(convolved, (scan,)),))
+        with_clones(algorithm, (Clone(scan, (result,)),))
     x = hl.Var("x")
-    total, a, b = hl.Func("total"), hl.Func("a"), hl.Func("b")
+    total, a, b = hl.Func("summed"), hl.Func("early"), hl.Func("late")
     total[x] = x
     total[x] += total[x] * 2
     a[x] = total[x] + total[x + 1]
     b[x] = total[x] * a[x]
     algorithm = imported(hl.Pipeline(b))
-    extended = with_clones(algorithm, (Clone(0, (algorithm.order["a"],)),))
-    copy = extended.by_name["total (for a)"]
-    assert {call.name for stage in copy.stages for call in stage.calls} == {"total (for a)"}
-    assert {stage.func for stage in copy.stages} == {"total (for a)"}
-    assert extended.producers["a"] == ("total (for a)",)
-    assert extended.producers["b"] == ("total", "a")
+    extended = with_clones(algorithm, (Clone(0, (algorithm.order["early"],)),))
+    copy = extended.by_name["summed (for early)"]
+    assert {call.name for stage in copy.stages for call in stage.calls} == {"summed (for early)"}
+    assert {stage.func for stage in copy.stages} == {"summed (for early)"}
+    assert extended.producers["early"] == ("summed (for early)",)
+    assert extended.producers["late"] == ("summed", "early")
 
 
 def test_the_names_are_those_of_halide():
     algorithm = ALGORITHMS["reductions"]
-    order = algorithm.order
-    wide = order[algorithm.producers["convolved"][0]]
+    convolved, histogram = (place(algorithm, name) for name in ("convolved", "histogram"))
+    wide = algorithm.order[algorithm.producers[algorithm.funcs[convolved].name][0]]
     clones = (
-        Clone(wide, (order["histogram"],)),
-        Clone(0, (len(order), wide)),
-        Clone(wide, (order["convolved"],)),
+        Clone(wide, (histogram,)),
+        Clone(0, (len(algorithm.funcs), wide)),
+        Clone(wide, (convolved,)),
     )
     funcs = live_funcs(algorithm, fresh_pipeline(algorithm))
     extended = with_clones(algorithm, clones)
@@ -182,8 +182,8 @@ N = len(ALGORITHM.funcs)
         ((Clone(BRIGHT, ()),), "for no reader"),
         ((Clone(ROWS, (BRIGHT,)),), "for bright, which does not read it"),
         ((Clone(BRIGHT, (BRIGHT,)),), "for itself"),
-        ((Clone(BRIGHT, (OUT, OUT)),), "twice for out"),
-        ((Clone(BRIGHT, (OUT,)), Clone(BRIGHT, (OUT,))), "twice for out"),
+        ((Clone(BRIGHT, (OUT, OUT)),), "twice for equalised"),
+        ((Clone(BRIGHT, (OUT,)), Clone(BRIGHT, (OUT,))), "twice for equalised"),
         ((Clone(BRIGHT, (OUT,)), Clone(BRIGHT, (N,))), "for itself or for another clone"),
         ((Clone(BRIGHT, (OUT,)), Clone(N, (OUT,))), "a clone cannot be cloned"),
         ((Clone(BRIGHT, (ROWS, OUT)),), "every reader"),
@@ -224,13 +224,13 @@ def test_what_cannot_be_cloned():
 
 def test_an_entry_for_the_copy_is_judged_as_any_other():
     copy = next(i for i, entry in enumerate(SCHEDULE.funcs) if entry.compute.kind == "at")
-    out = with_clones(ALGORITHM, CLONES).order["out"]
+    out = with_clones(ALGORITHM, CLONES).order["equalised"]
     level = Level("at", out, 0, "v1")
     moved = replace(SCHEDULE.funcs[copy], compute=level, store=level)
     funcs = tuple(moved if i == copy else entry for i, entry in enumerate(SCHEDULE.funcs))
     (problem,) = check(replace(SCHEDULE, funcs=funcs), ALGORITHM)
-    assert problem.func == "bright (for rows)"
-    assert "not around stage 1 of rows" in problem.message
+    assert problem.func == "bright (for tallies)"
+    assert "not around stage 1 of tallies" in problem.message
 
 
 @pytest.mark.parametrize(("width", "height"), [(96, 40), (37, 5), (3, 1)])
@@ -253,7 +253,7 @@ def test_a_row_is_computed_once_for_the_histogram_and_nothing_is_kept_for_the_ou
         tmp_path / "stmt",
     )
     produced = [line.strip() for line in text.splitlines() if "produce bright" in line]
-    assert produced == ["produce bright_clone_in_rows$0 {"]
+    assert produced == ["produce bright_clone_in_tallies$0 {"]
 
 
 def test_bytes_keep_the_clones(tmp_path):
@@ -270,13 +270,13 @@ def test_bytes_keep_the_clones(tmp_path):
     texts = [lowered(make, lambda p: None, tmp_path / "stmt") for make in (scheduled, reread)]
     assert normalised(texts[0]) == normalised(texts[1])
     read = import_pipeline(bytes(hl.serialize_pipeline(scheduled())))
-    assert read.producers["rows"] == ("bright_clone_in_rows$0",)
+    assert read.producers["tallies"] == ("bright_clone_in_tallies$0",)
 
 
 def test_printed_python_tells_of_the_clone():
     text = to_python(SCHEDULE, ALGORITHM)
-    assert "    bright_for_rows = bright.clone_in(rows)\n" in text
-    assert "# bright (for rows): computed at loop y of rows" in text
+    assert "    bright_for_tallies = bright.clone_in(tallies)\n" in text
+    assert "# bright (for tallies): computed at loop y of tallies" in text
     space = {}
     exec(text, space)
     pipeline, _ = equalised()
@@ -286,18 +286,21 @@ def test_printed_python_tells_of_the_clone():
 
 def test_reports_show_the_copy_and_its_group():
     groups = (
-        GroupReport(("bright (for rows)", "rows"), "rows", 1),
-        GroupReport(("out",), "out"),
+        GroupReport(("bright (for tallies)", "tallies"), "tallies", 1),
+        GroupReport(("equalised",), "equalised"),
     )
     planned = PlannedSchedule(SCHEDULE, groups, 0.0)
     report = schedule_report(ALGORITHM, planned, pipeline="equalised")
-    assert report.groups[0].funcs == ("bright (for rows)", "rows")
+    assert report.groups[0].funcs == ("bright (for tallies)", "tallies")
     nodes = {node.name: node for node in report.dag.nodes}
-    assert (nodes["bright (for rows)"].group, nodes["bright (for rows)"].inlined) == (0, False)
+    assert (nodes["bright (for tallies)"].group, nodes["bright (for tallies)"].inlined) == (
+        0,
+        False,
+    )
     assert (nodes["bright"].group, nodes["bright"].inlined) == (1, True)
-    assert ("bright (for rows)", "rows") in report.dag.edges
-    assert ("bright", "rows") not in report.dag.edges
-    assert "bright (for rows)" in {line.name for line in report.nest if line.kind == "produce"}
+    assert ("bright (for tallies)", "tallies") in report.dag.edges
+    assert ("bright", "tallies") not in report.dag.edges
+    assert "bright (for tallies)" in {line.name for line in report.nest if line.kind == "produce"}
     (knob,) = find_knobs([planned], ALGORITHM).knobs
     assert (knob.kind, knob.planned) == ("vector", 16)
 
