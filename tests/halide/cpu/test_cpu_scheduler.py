@@ -200,6 +200,35 @@ def test_what_a_scatter_reads_may_be_a_copy_computed_in_its_rows() -> None:
     assert extended.funcs[by_name[copy.name].compute.func].name == copy.readers[0]
 
 
+def test_what_halide_cannot_copy_is_left_alone() -> None:
+    """A Func that is wrapped already, and one that scatters alone read."""
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    image.set_estimates([(0, 256), (0, 64)])
+    x, y, i = hl.vars("x y i")
+    r = hl.RDom([(0, 256)], "r")
+    bright, counts, output = hl.Func("bright"), hl.Func("counts"), hl.Func("output")
+    bright[x, y] = image[x, y] // 2
+    counts[i, y] = 0
+    counts[hl.i32(bright[r.x, y]), y] += 1
+    counts[hl.i32(bright[255 - r.x, y]), y] += 1
+    output[x, y] = counts[hl.i32(bright[x, y]), y]
+    bright.in_(output)
+    output.set_estimates([(0, 256), (0, 64)])
+    algorithm = load(output)
+    for planned in schedule_cpu(algorithm, MACHINE, k=3):
+        assert check(planned.schedule, algorithm) == []
+    lonely = hl.Func("lonely")
+    lonely[x, y] = image[x, y] // 3
+    both = [hl.Func("one"), hl.Func("two")]
+    for f in both:
+        f[i, y] = 0
+        f[hl.i32(lonely[r.x, y]), y] += 1
+        f.set_estimates([(0, 256), (0, 64)])
+    algorithm = load(both)
+    for planned in schedule_cpu(algorithm, MACHINE, k=3):
+        assert check(planned.schedule, algorithm) == []
+
+
 def test_a_reduction_read_also_across_a_short_dimension_stays_in_registers() -> None:
     image = hl.ImageParam(hl.Float(32), 3, "image")
     image.set_estimates([(0, 1536 + 8), (0, 1024), (0, 4)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.halide.clones import clone_problems
 from tilewright.halide.cpu.cost import CpuCosts
 from tilewright.halide.schedule import Clone
 
@@ -14,7 +15,7 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
     """
     view = costs.analysis.view
     base = view.algorithm
-    clones = []
+    clones: list[Clone] = []
     for func in base.funcs:
         name = func.name
         readers = [f for f in base.funcs if name in base.producers[f.name]]
@@ -25,7 +26,9 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
                 continue
             stages = costs.analysis.summaries(reader.name)
             if len(stages) > 1 and stages[-1].scatter:
-                clones.append(Clone(base.order[name], (base.order[reader.name],)))
+                clone = Clone(base.order[name], (base.order[reader.name],))
+                if not list(clone_problems(base, (*clones, clone))):
+                    clones.append(clone)
     return tuple(sorted(clones, key=lambda clone: (clone.func, clone.readers)))
 
 
