@@ -183,7 +183,7 @@ def candidates(inputs: Inputs, problem: Problem) -> list[Shape]:
 
 def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
     """How strongly each parameter is held near zero, in units of the noise."""
-    terms = np.full((shape.terms, shape.inputs + 1), 1e-3)
+    terms: Array = np.full((shape.terms, shape.inputs + 1), 1e-3)
     if shape.terms > 1:  # one alone is the linear path; others may take absurd exponents
         terms[:, :-1] = _EXPONENTS
     terms = terms.ravel()
@@ -203,7 +203,7 @@ def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
 def _errors(predicted: Array, logs: Array, cap: float) -> Array:
     """The relative errors, at most ``cap``, of the instances that do not run shortest."""
     with np.errstate(over="ignore"):
-        return np.minimum(np.abs(np.expm1(predicted - logs)[_long(logs)]), cap)
+        return np.asarray(np.minimum(np.abs(np.expm1(predicted - logs)[_long(logs)]), cap))
 
 
 def _long(logs: Array) -> Array:
