@@ -75,7 +75,7 @@ def single_threaded(product: Kernel) -> Kernel:
     variants = {}
     for name in VARIANTS:
         variant = product.variant(name)
-        settings = {key: (1,) for key in variant.settings}
+        settings = dict.fromkeys(variant.settings, (1,))
         variants[name] = dataclasses.replace(variant, settings=settings)
     return dataclasses.replace(product, variants=variants)
 
