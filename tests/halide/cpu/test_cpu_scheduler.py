@@ -83,11 +83,10 @@ def transposing(width: int, height: int) -> hl.Func:
 def vertical(width: int, height: int) -> hl.Func:
     """A stencil down the columns over an expression that does not inline for nothing."""
     image = hl.ImageParam(hl.Float(32), 2, "image")
-    image.set_estimates([(0, width), (0, height)])
-    clamped = hl.BoundaryConditions.repeat_edge(image)
+    image.set_estimates([(0, width), (0, height + 6)])
     x, y = hl.vars("x y")
     root, output = hl.Func("root"), hl.Func("output")
-    root[x, y] = hl.sqrt(hl.exp(clamped[x, y]) + hl.exp(-clamped[x, y]))
+    root[x, y] = hl.sqrt(hl.exp(image[x, y + 3]) + hl.exp(-image[x, y + 3]))
     output[x, y] = root[x, y - 1] + root[x, y] * 2.0 + root[x, y + 1]
     output.set_estimates([(0, width), (0, height)])
     return output
@@ -167,7 +166,8 @@ def test_the_same_pipeline_always_gets_the_same_schedule() -> None:
 
 def test_a_stencil_down_the_columns_slides_block_by_block() -> None:
     algorithm = load(vertical(1536, 2560))
-    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    # What is not clamped may be read beyond: such a window is left to measuring.
+    schedule = schedule_cpu(algorithm, MACHINE, k=2)[1].schedule
     by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
     output, root = by_name["output"], by_name["root"]
     assert root.store.kind == root.compute.kind == "at"

@@ -141,7 +141,9 @@ def _shift_of(expr: Expr, variable: str) -> int | None:
 def blockwise(costs: CpuCosts, group: Group) -> bool:
     """Whether a block of the output's vectors needs as wide a block of every member, no more.
 
-    Members can then be computed block by block along a row without redundant work.
+    Members can then be computed block by block along a row without redundant work. Not where
+    they read through clamped indices: a single block has no clean middle part without clamps,
+    and its vectors would be gathered.
     """
     block = costs.block(group.output, 0)
     if block.vector is None or block.row is not None or costs.innermost(group.output) != 0:
@@ -153,6 +155,15 @@ def blockwise(costs: CpuCosts, group: Group) -> bool:
     inside, _ = costs.member_boxes(group, tuple(box))
     if costs.nested or any(name not in inside for name in group.members):
         return False
+    members = set(group.members)
+    for name in group.members[:-1]:
+        for summary in costs.analysis.summaries(name):
+            for access in summary.accesses:
+                if access.callee in members or not access.forms:
+                    continue
+                box = touched(access, {}, costs.analysis.bounder, {})
+                if np.all(np.isfinite(box[costs.innermost(access.callee)].extent)):
+                    return False
     return all(
         sum(float(np.max(i.extent)) == block.width for i in inside[name]) == 1
         and float(np.max(inside[name][0].extent)) == block.width
