@@ -257,13 +257,20 @@ def best_block(
                     continue
                 blocks.append(Block(d, width, vectors))
                 if not reducing:
-                    # Unrolling a short dimension shares what does not depend on it.
+                    # Unrolling a short dimension shares what does not depend on it, and settles
+                    # choices by it; vectors across rows would only touch more lines at a time.
                     blocks += [
                         Block(d, width, vectors, row, int(extents[row]))
                         for row in loops
                         if row != d
                         and 1 < extents[row] <= SHORT
-                        and _shared(summary, loops[d], loops[row])
+                        and (
+                            _shared(summary, loops[d], loops[row])
+                            or (
+                                d == innermost(summary.func)
+                                and not crossings(summary, loops[d], innermost)
+                            )
+                        )
                     ]
                 if accumulating:
                     blocks += [

@@ -161,8 +161,8 @@ def blockwise(costs: CpuCosts, group: Group) -> bool:
             for access in summary.accesses:
                 if access.callee in members or not access.forms:
                     continue
-                box = touched(access, {}, costs.analysis.bounder, {})
-                if np.all(np.isfinite(box[costs.innermost(access.callee)].extent)):
+                reach = touched(access, {}, costs.analysis.bounder, {})
+                if np.all(np.isfinite(reach[costs.innermost(access.callee)].extent)):
                     return False
     return all(
         sum(float(np.max(i.extent)) == block.width for i in inside[name]) == 1
