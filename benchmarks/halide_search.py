@@ -156,9 +156,11 @@ def tilings(name: str) -> list[dict[str, Any]]:
         tiles = np.unique(np.stack(drawn, axis=1), axis=0)
         tiles = random.permutation(tiles)[:TILINGS].astype(np.float64)
         order = plan.tiling.order
-        costs.costs(group, tiles[:16], order, plan.tiling.sliding)
+        sliding = plan.tiling.sliding
+        windows = () if sliding is None else (sliding,)
+        costs.costs(group, costs.regions(group, tiles[:16], order, windows), sliding)
         began = time.process_time()
-        costs.costs(group, tiles, order, plan.tiling.sliding)
+        costs.costs(group, costs.regions(group, tiles, order, windows), sliding)
         seconds = time.process_time() - began
         rows.append(
             {
