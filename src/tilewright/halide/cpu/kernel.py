@@ -242,6 +242,8 @@ def best_block(
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
+    # Several gathers at a time gain nothing, and take compilers minutes.
+    gathered = any(load.indirect for load in summary.loads)
     blocks = [SCALAR]
     if summary.scatter and reducing:
         # Points of several rows in turn: each row's chain of updates hides the others'.
@@ -252,7 +254,7 @@ def best_block(
         for width in (lanes, lanes // 2):
             if extents[d] < max(2, width // 2):
                 continue
-            for vectors in (1, 2, 3, 4) if accumulating else (1,):
+            for vectors in (1, 2, 3, 4) if accumulating and not gathered else (1,):
                 if vectors > 1 and width * vectors > extents[d]:
                     continue
                 blocks.append(Block(d, width, vectors))
