@@ -160,7 +160,21 @@ def known(param, field, dimension, value):
     return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
 """
 
-_CPP_KNOWN = """#ifndef TILEWRIGHT_FIND_PARAMS
+# In a loop of both finders: the name that was given and the number that Halide has added.
+_CPP_NUMBERED = """\
+        const size_t digits = name.find_last_not_of("0123456789") + 1;
+        const bool dollar = digits > 0 && name[digits - 1] == '$';
+        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
+        std::string base = name;
+        long number = 0;
+        if (digits < name.size() && (dollar || letter)) {
+            base = name.substr(0, dollar ? digits - 1 : digits);
+            number = std::stol(name.substr(digits));
+        }
+"""
+
+_CPP_KNOWN = (
+    """#ifndef TILEWRIGHT_FIND_PARAMS
 #define TILEWRIGHT_FIND_PARAMS
 // The pipeline's inputs and scalars by the name each was given, the older first.
 inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
@@ -171,16 +185,9 @@ inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
     std::map<std::string, std::map<std::pair<long, std::string>, Halide::Parameter>> found;
     for (const auto &item : params) {
         const std::string &name = item.first;
-        const size_t digits = name.find_last_not_of("0123456789") + 1;
-        const bool dollar = digits > 0 && name[digits - 1] == '$';
-        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
-        std::string base = name;
-        long number = 0;
-        if (digits < name.size() && (dollar || letter)) {
-            base = name.substr(0, dollar ? digits - 1 : digits);
-            number = std::stol(name.substr(digits));
-        }
-        found[base].emplace(std::make_pair(number, name), item.second);
+"""
+    + _CPP_NUMBERED
+    + """        found[base].emplace(std::make_pair(number, name), item.second);
     }
     std::map<std::string, std::vector<Halide::Parameter>> result;
     for (const auto &group : found) {
@@ -198,8 +205,10 @@ inline Halide::Expr known(const Halide::Parameter &param, const std::string &fie
 }
 #endif
 """
+)
 
-_CPP_FINDER = """#ifndef TILEWRIGHT_FIND_FUNCS
+_CPP_FINDER = (
+    """#ifndef TILEWRIGHT_FIND_FUNCS
 #define TILEWRIGHT_FIND_FUNCS
 // The pipeline's Funcs by the name each was given, the older first.
 inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipeline &pipeline,
@@ -208,16 +217,9 @@ inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipel
     for (size_t i = 0; i < count; i++) {
         Halide::Func func = pipeline.get_func(i);
         const std::string name = func.name();
-        const size_t digits = name.find_last_not_of("0123456789") + 1;
-        const bool dollar = digits > 0 && name[digits - 1] == '$';
-        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
-        std::string base = name;
-        long number = 0;
-        if (digits < name.size() && (dollar || letter)) {
-            base = name.substr(0, dollar ? digits - 1 : digits);
-            number = std::stol(name.substr(digits));
-        }
-        found[base].emplace(std::make_pair(number, name), func);
+"""
+    + _CPP_NUMBERED
+    + """        found[base].emplace(std::make_pair(number, name), func);
     }
     std::map<std::string, std::vector<Halide::Func>> funcs;
     for (const auto &group : found) {
@@ -229,6 +231,7 @@ inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipel
 }
 #endif
 """
+)
 
 
 @dataclass

@@ -92,10 +92,10 @@ class Nest(NamedTuple):
 class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
-    `nested` maps a reduction to the one Func that reads it point by point and in whose
-    innermost block it is computed (nested fusion, Sioutas 2020, Section 4.3). `block_rank`
-    takes that many blocks worse than the best for reductions; `transposed` stores what is
-    inside the pipeline with its second dimension innermost.
+    `nested` has the reductions that are computed in the innermost block of their one reader
+    (nested fusion, Sioutas 2020, Section 4.3). `block_rank` takes that many blocks worse than
+    the best for reductions; `transposed` stores what is inside the pipeline with its second
+    dimension innermost.
     """
 
     def __init__(

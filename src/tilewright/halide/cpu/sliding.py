@@ -63,8 +63,7 @@ def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
                 period = math.lcm(period, (rate / hit.period).denominator)
     if not set(along) >= members:
         return None
-    step = math.lcm(period, *(rate.denominator for _, rate in along.values()))
-    return step
+    return math.lcm(period, *(rate.denominator for _, rate in along.values()))
 
 
 class Advance(NamedTuple):
