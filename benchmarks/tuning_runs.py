@@ -7,6 +7,7 @@ failures. A file holds the runs of one tool with one budget on one problem, by s
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -120,7 +121,8 @@ class Store:
         script = Path(__file__).parent / "peers" / "tuning_peer.py"
         command = [str(self.python), str(script), tool, f"{problem.name}.problem.json"]
         command += [str(budget), *map(str, seeds)]
-        seconds = max(1.0, self.deadline - time.monotonic())
+        left = self.deadline - time.monotonic()
+        seconds = None if math.isinf(left) else max(1.0, left)
         # a peer's chatter goes to a file of its own; what it printed before the end counts
         with (self.folder / f"{tool}.log").open("w") as log:
             try:

@@ -15,7 +15,18 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.halide.algorithm import Call, Const, Expr, Func, Loop, Op, Stage, Type, Variable
+from tilewright.halide.algorithm import (
+    Call,
+    Const,
+    Expr,
+    Func,
+    Loop,
+    Op,
+    Stage,
+    Type,
+    Variable,
+    walk,
+)
 from tilewright.halide.bounds import (
     EVERYTHING,
     Access,
@@ -47,7 +58,8 @@ class Load:
 
     `strides` gives, for every loop of the stage that the load's address depends on, the step
     per iteration in each storage dimension (innermost first), or None where the dependence
-    is not affine away from the borders. `indirect` says the address depends on loaded data.
+    is not affine away from the borders. `indirect` says the address depends on loaded data,
+    `clamped` that it is kept within bounds or chosen, so that vectors near a border are gathered.
     """
 
     callee: str
@@ -55,6 +67,7 @@ class Load:
     type: Type
     strides: Mapping[str, tuple[float, ...] | None]
     indirect: bool
+    clamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +146,6 @@ class _Slopes(Linearizer):
 
 def _dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
     """For each node: the loop variables it depends on, and whether it depends on a load."""
-    from tilewright.halide.algorithm import walk
-
     result: dict[int, tuple[frozenset[str], bool]] = {}
     for node in walk(*roots):
         if isinstance(node, Variable):
@@ -215,8 +226,11 @@ def _note_load(
             steps.append(step)
         strides[loop] = None if steps is None else tuple(steps)
     indirect = any(depends[id(a)][1] for a in call.args)
+    clamped = any(
+        isinstance(node, Op) and node.name in ("min", "max", "select") for node in walk(*call.args)
+    )
     key = (call.name, call.value_index, *(id(a) for a in call.args))
-    loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect))
+    loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect, clamped))
 
 
 def _free(expr: Expr) -> frozenset[str]:

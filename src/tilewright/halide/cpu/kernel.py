@@ -19,6 +19,8 @@ from tilewright.halide.cpu.model import CpuModel
 _CHEAP = 0.6
 # The longest dimension that is unrolled whole.
 SHORT = 4
+# Elements gathered by an unrolled block, near borders at least. LLVM takes 5 s for 300.
+MOST_GATHERED = 600
 _LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
 # Cycles a register of 32-bit lanes takes; narrower lanes do more work for the same cycles.
 _COSTS = {
@@ -242,7 +244,7 @@ def best_block(
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
-    # Several gathers at a time gain nothing, and take compilers minutes.
+    # Several vectors gathered at a time gain nothing, and take compilers minutes.
     gathered = any(load.indirect for load in summary.loads)
     blocks = [SCALAR]
     if summary.scatter and reducing:
@@ -282,6 +284,12 @@ def best_block(
                         if row != d and rows <= extents[row]
                     ]
 
+    if accumulating:
+        blocks = [
+            b
+            for b in blocks
+            if b.vectors * b.rows == 1 or gathered_elements(summary, loops, b) <= MOST_GATHERED
+        ]
     if whole is not None:
         rows = int(extents[whole])
         blocks = [Block(row=whole, rows=rows)] + [
@@ -305,6 +313,20 @@ def best_block(
     ordered = sorted(blocks, key=per_point)
     close = [b for b in ordered if per_point(b) <= 1.25 * per_point(ordered[0])]
     return close[min(rank, len(close) - 1)]
+
+
+def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
+    """Elements that a block loads one by one, at the borders of the image at least."""
+    if block.vector is None:
+        return 0
+    vector = loops.get(block.vector)
+    row = None if block.row is None else loops.get(block.row)
+    total = 0
+    for load in summary.loads:
+        if vector in load.strides and (load.indirect or load.clamped):
+            copies = block.vectors * (block.rows if row in load.strides else 1)
+            total += block.lanes * copies
+    return total
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
