@@ -202,6 +202,28 @@ def test_mistakes_are_named(folder, capsys, old, new, named):
 
 
 @pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        ('["no-such-program", "{x}"]', "in PATH"),
+        ('["./kernel.py", "{x}"]', "make it executable"),
+        ("[]", "command"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told_before_the_budget_is_spent(
+    folder, capsys, words, cure
+):
+    path = folder / "problem.toml"
+    lines = path.read_text().splitlines()
+    lines = [f"command = {words}" if line.startswith("command") else line for line in lines]
+    path.write_text("\n".join(lines))
+    assert main(command(folder)) == 2
+    said = capsys.readouterr().err
+    assert cure in said
+    assert "line" in said
+    assert not (folder / "asked.log").exists()
+
+
+@pytest.mark.parametrize(
     ("old", "new", "at"),
     [
         ("budget = 18", "budget = 0", "budget = 0"),

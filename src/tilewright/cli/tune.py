@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             check_name(path)
     if args.problem.endswith(".json"):
         return _serve(args)
-    problem = load(args.problem)
+    problem = load(args.problem, runnable=True)
     result = _tune(args, problem)
     if args.report:
         from tilewright.tuning.report import write_page

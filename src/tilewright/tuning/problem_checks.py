@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,36 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
         raise SpaceError(
             f"objective.directory is {directory!r}, which is no directory in {folder}: make it, or "
             "leave the entry out"
+        )
+
+
+def check_program(objective: Mapping[str, Any], folder: Path) -> None:
+    """Refuse an ``[objective]`` whose program is not there to run.
+
+    Args:
+        objective: the table, checked by `check_objective`.
+        folder: where relative directories begin.
+
+    Raises:
+        SpaceError: naming the entry.
+    """
+    directory = folder / objective.get("directory", ".")
+    # what is built is not there before
+    key = "build" if "build" in objective else "command"
+    words = words_of(objective, key)
+    if not words:
+        raise SpaceError(f"objective.{key} is empty; give a list of words in quotes")
+    program = words[0]
+    if PLACE.search(program):
+        return
+    # a path is one from the directory in which it is run; other words are looked up in PATH
+    place = directory / program if "/" in program else program
+    if shutil.which(place) is None:
+        where = f"from {directory}" if "/" in program else "in PATH"
+        raise SpaceError(
+            f"objective.{key}: there is no program {program!r} {where}; install it, or give its "
+            f"path from {directory} (a file there is './{Path(program).name}') and make it "
+            "executable"
         )
 
 

@@ -19,6 +19,7 @@ from tilewright.tuning.problem_checks import (
     SEARCH,
     TOP,
     check_objective,
+    check_program,
     check_search,
     known,
     line_of,
@@ -201,8 +202,12 @@ class Problem:
         return {"value": values if len(values) > 1 else values[0]}
 
 
-def load(path: str | Path) -> Problem:
+def load(path: str | Path, *, runnable: bool = False) -> Problem:
     """Read a problem file.
+
+    Args:
+        path: the file.
+        runnable: whether the program that it names has to be there.
 
     Raises:
         SpaceError: the file cannot be read, or an entry is missing or wrong, with its line
@@ -218,7 +223,10 @@ def load(path: str | Path) -> Problem:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpaceError(f"{path} is not TOML: {error}") from None
     try:
-        return _problem(data, path)
+        problem = _problem(data, path)
+        if runnable:
+            check_program(problem.objective, problem.folder)
+        return problem
     except (SpaceError, ConfigurationError) as error:
         line = line_of(text, str(error))
         where = f"{path}, line {line}" if line else str(path)

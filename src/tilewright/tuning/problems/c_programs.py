@@ -1,19 +1,18 @@
 """Two real problems of ``cc``: its flags for a small program, and a tiled loop nest.
 
-Each evaluation compiles and runs a program of its own in a child process with a time limit; an
-answer that differs from the plain build's is told as wrong.
+Each evaluation compiles and runs a program of its own in a worker with limits of time and memory;
+an answer that differs from the plain build's is told as wrong.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright.measure import Limits, Measurement, command, measure_one
 from tilewright.tuning.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.space import Space
 from tilewright.tuning.tune import FailedError
@@ -21,6 +20,7 @@ from tilewright.tuning.tune import FailedError
 SOURCES = Path(__file__).parent / "sources"
 _ORDERS = ("ijk", "ikj", "jik", "jki", "kij", "kji")
 _TILES = (8, 24, 60, 240)
+_MEMORY = 2 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,11 @@ class CProgram:
             FailedError: the compiler refused or took too long.
         """
         program = Path(folder) / "program"
-        command = [self.compiler, *flags, str(self.source), "-o", str(program), "-lm"]
-        done = _run(command, self.timeout, {}, "build_failed")
-        if done.returncode:
-            raise FailedError("build_failed", done.stderr[-400:])
+        words = [self.compiler, *flags, str(self.source), "-o", str(program), "-lm"]
+        done = _run(words, self.timeout, {})
+        if not done.ok:
+            said = str(done.details.get("stderr") or done.message)
+            raise FailedError("build_failed", said[-400:])
         return program
 
     def run(self, program: Path, configuration: Mapping[str, Any]) -> float:
@@ -85,11 +86,11 @@ class CProgram:
         return seconds
 
     def _answer(self, program: Path, configuration: Mapping[str, Any]) -> tuple[float, float]:
-        command = [str(program), *self.arguments(configuration)]
-        done = _run(command, self.timeout, self.environment(configuration), "timeout")
-        if done.returncode:
-            raise FailedError("run_failed", f"exit status {done.returncode}")
-        seconds, answer = map(float, done.stdout.split())
+        words = [str(program), *self.arguments(configuration)]
+        done = _run(words, self.timeout, self.environment(configuration))
+        if not done.ok:
+            raise FailedError(done.status, done.message)
+        seconds, answer = map(float, str(done.details["stdout"]).split())
         return seconds, answer
 
     def _expected(self, configuration: Mapping[str, Any]) -> float:
@@ -161,19 +162,7 @@ def c_loop_nest(compiler: str = "cc") -> CProgram:
     return CProgram("c_loop_nest", space, source, flags, environment, arguments, plain, compiler)
 
 
-def _run(
-    command: Sequence[str], timeout: float, environment: Mapping[str, str], late: str
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, **environment},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise FailedError(late, f"it took more than {timeout} s") from None
-    except OSError as error:
-        raise FailedError("build_failed", f"{command[0]}: {error.strerror}") from None
+def _run(words: Sequence[str], seconds: float, environment: Mapping[str, str]) -> Measurement:
+    """Run a command in a worker, with its children, within limits of time and memory."""
+    limits = Limits(build_seconds=seconds, run_seconds=seconds, memory_bytes=_MEMORY)
+    return measure_one(command(words, env=environment), limits)
