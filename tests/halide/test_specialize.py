@@ -169,3 +169,36 @@ def test_nothing_is_known_where_every_size_is_in_the_program():
         algorithm = imported(hl.Pipeline(out))
     schedule = schedule_cpu(algorithm, detect_cpu())[0].schedule
     assert conditions(schedule) == set()
+
+
+def scaled():
+    """A gain for each channel, from an input whose first dimension has a single element."""
+    values = hl.ImageParam(hl.Float(32), 2, "values")
+    gains = hl.ImageParam(hl.Float(32), 2, "gains")
+    c, x = hl.vars("c x")
+    out = hl.Func("scaled")
+    out[c, x] = gains[0, c] * values[c, x]
+    values.set_estimates([(0, 64), (0, 512)])
+    gains.set_estimates([(0, 1), (0, 64)])
+    out.set_estimates([(0, 64), (0, 512)])
+    return hl.Pipeline(out), {"values": values, "gains": gains}
+
+
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_dimension_after_one_of_a_single_element_is_known_to_be_dense(sets, tmp_path):
+    algorithm = load(scaled()[0])
+    schedule = schedule_cpu(algorithm, detect_cpu())[0].schedule
+    place = next(i for i, p in enumerate(algorithm.parameters) if p.name == "gains")
+    assert conditions(schedule) == {KnownValue(place, "stride", 1, 1)}
+    path = tmp_path / "stmt"
+    live = lowered(lambda: scaled()[0], lambda p: apply(schedule, algorithm, p), path)
+    assert "gains.stride.1 == 1" in live
+    pipeline, params = scaled()
+    apply(schedule, algorithm, pipeline)
+    rng = np.random.default_rng(sets)
+    values = rng.random((512, 64), dtype=np.float32)
+    gains = rng.random((64, sets), dtype=np.float32)
+    params["values"].set(hl.Buffer(values))
+    params["gains"].set(hl.Buffer(gains))
+    found = np.asarray(pipeline.realize([64, 512]))
+    np.testing.assert_allclose(found, values * gains[:, 0], rtol=1e-6)

@@ -267,3 +267,5 @@ def test_bad_settings_are_named():
         LRC(features=("m", "m")).fit(X[:, :2], y)
     with pytest.raises(PredictionError, match="max_parameters"):
         Augmented(features=FEATURES, max_parameters=3).fit(X, y)
+    with pytest.raises(PredictionError, match="give a whole number"):
+        Augmented(features=FEATURES, max_parameters=None).fit(X, y)

@@ -275,6 +275,16 @@ class Analysis:
         return other
 
     @cached_property
+    def contiguous(self) -> dict[str, int]:
+        """The dimension that is contiguous, of inputs of which another than the first is."""
+        parameters = self.view.algorithm.parameters
+        return {
+            parameters[known.parameter].name: known.dimension
+            for known in self.known.values()
+            if known.field == "stride"
+        }
+
+    @cached_property
     def parameter_names(self) -> frozenset[str]:
         """Names of the pipeline's buffer inputs."""
         return frozenset(p.name for p in self.view.algorithm.parameters if p.is_buffer)

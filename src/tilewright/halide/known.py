@@ -1,8 +1,9 @@
 """Numbers given by the caller that are worth compiling for: see `StageSchedule.specialize`.
 
-These are the ones that a short reduction's length depends on (the taps of a filter, say), and
-the ones that multiply or divide an index (the step of a pooling). Knowing them, the compiler
-unrolls the loops, keeps sums in registers, and turns gathers into dense loads.
+These are the ones that a short reduction's length depends on (the taps of a filter, say), the
+ones that multiply or divide an index (the step of a pooling), and the strides of dimensions that
+are contiguous because those before them have a single element. Knowing them, the compiler unrolls
+the loops, keeps sums in registers, and turns gathers into dense loads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValu
         symbol
         for func in algorithm.funcs
         for stage in func.stages
-        for symbol in (*_short_lengths(stage, bounder), *_factors(stage))
+        for symbol in (*_short_lengths(stage, bounder), *_factors(stage), *_strides(stage))
         if symbol in conditions
     }
     return {symbol: conditions[symbol] for symbol in sorted(found)}
@@ -40,7 +41,8 @@ def known_values(
     for stage in stages:
         roots = [*stage.args, *stage.values, *stage.predicates]
         roots += [bound for rvar in stage.rvars for bound in (rvar.min, rvar.extent)]
-        found.update(symbol for symbol in _symbols(*roots) if symbol in worth)
+        symbols = (*_symbols(*roots), *_strides(stage))
+        found.update(symbol for symbol in symbols if symbol in worth)
     return tuple(worth[symbol] for symbol in sorted(found)) if len(found) <= _MOST else ()
 
 
@@ -66,13 +68,23 @@ def _factors(stage: Stage) -> Iterator[str]:
                     yield from _symbols(factor)
 
 
+def _strides(stage: Stage) -> Iterator[str]:
+    """Strides of the inputs' dimensions along which a stage runs."""
+    for call in stage.calls:
+        if call.kind == "image":
+            yield from (f"{call.name}.stride.{d}" for d, a in enumerate(call.args) if _runs(a))
+
+
 def _runs(expr: Expr) -> bool:
     """Whether an expression changes from one iteration of a loop to the next."""
     return any(isinstance(n, Variable) and n.kind != "param" for n in walk(expr))
 
 
 def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
-    """Every condition that a parameter is as estimated, by the symbol expressions use."""
+    """Every condition that a parameter is as estimated, by the symbol expressions use.
+
+    Inputs are taken to be stored densely, the first dimension innermost.
+    """
     values = algorithm.symbols
     found: dict[str, KnownValue] = {}
     for index, parameter in enumerate(algorithm.parameters):
@@ -85,4 +97,8 @@ def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
             extent = values.get(f"{parameter.name}.extent.{d}")
             if isinstance(extent, int):
                 found[f"{parameter.name}.extent.{d}"] = KnownValue(index, "extent", d, extent)
+        extents = [values.get(f"{parameter.name}.extent.{d}") for d in range(parameter.dimensions)]
+        long = next((d for d, extent in enumerate(extents) if extent != 1), 0)
+        if long > 0:
+            found[f"{parameter.name}.stride.{long}"] = KnownValue(index, "stride", long, 1)
     return found

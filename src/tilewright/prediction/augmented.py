@@ -55,6 +55,11 @@ class Augmented(Estimator):
     max_seconds: float | None = 2.0
 
     def _fit(self, data: Array, seconds: Array) -> None:
+        if isinstance(self.max_parameters, bool) or not isinstance(self.max_parameters, int):
+            raise PredictionError(
+                f"max_parameters is {self.max_parameters!r}; give a whole number (for no limit "
+                "use Boosted, GaussianProcess, or Auto, which chooses)"
+            )
         with threadpool_limits(1):
             self._choose(data, seconds)
 

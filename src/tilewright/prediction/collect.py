@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +31,8 @@ TIMING = Timing(
 )
 # Above this, wall over CPU time, another process had the CPU.
 DIRTY = 1.1
+# Instances that a worker is asked for.
+AT_ONCE = 32
 # Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
 # less CPU time for waiting. The kernel counts in ticks, of which a few are nobody's.
 OTHERS = 0.1
@@ -122,10 +124,11 @@ def collect(
         for repeat in range(repeats):
             # Another order the second time: what drifts does not repeat.
             order = np.random.default_rng([seed, repeat]).permutation(count)
-            for index in order.tolist():
+            queue = order.tolist()
+            for place in range(count):
                 if deadline is not None and time.monotonic() >= deadline:
                     return work.runs(count)
-                work.measure(index, repeat, token)
+                work.measure(queue[place : place + AT_ONCE], repeat, token)
                 if on_progress is not None:
                     on_progress(work.progress(count * repeats))
     return work.runs(count)
@@ -226,28 +229,47 @@ class _Collection:
         self.machine = machine()
         self.versions = variant.versions()
         self.found: dict[tuple[int, int], Measurement] = {}
+        self._ahead: dict[tuple[int, int], Measurement] = {}
 
-    def measure(self, index: int, repeat: int, token: TimingToken) -> None:
-        """Measure one instance, or look it up."""
-        configuration = {"seed": self.seed, "index": index, "repeat": repeat}
-        if self._records is not None:
-            known = self._records.lookup(self.problem, configuration, self.machine, self.versions)
-            if known is not None and self._settled(known):
-                self.found[index, repeat] = known.measurement
-                return
+    def measure(self, queue: Sequence[int], repeat: int, token: TimingToken) -> None:
+        """Measure the first instance of a queue, or look it up.
+
+        A worker measures those after it as well, while it is at it.
+        """
+        index = queue[0]
+        if self._known(index, repeat):
+            return
         if self._told is None:
             measurement = self._here(index, token)
         else:
-            measurement = measure_isolated(
-                self._told,
-                index,
-                self.seed,
-                verify=self._verify,
-                timing=self._timing,
-                limits=self._limits,
-            )
-        measurement = replace(measurement, machine=machine_id())
+            if (index, repeat) not in self._ahead:
+                wanted = [i for i in queue if i == index or not self._known(i, repeat)]
+                made = measure_isolated(
+                    self._told,
+                    wanted,
+                    self.seed,
+                    verify=self._verify,
+                    timing=self._timing,
+                    limits=self._limits,
+                )
+                self._ahead = {(i, repeat): m for i, m in zip(wanted, made, strict=False)}
+            measurement = self._ahead.pop((index, repeat))
+        self._keep(index, repeat, replace(measurement, machine=machine_id()))
+
+    def _known(self, index: int, repeat: int) -> bool:
+        """Whether the records have an instance's measurement, which is then taken up."""
+        if self._records is None:
+            return False
+        configuration = {"seed": self.seed, "index": index, "repeat": repeat}
+        known = self._records.lookup(self.problem, configuration, self.machine, self.versions)
+        if known is None or not self._settled(known):
+            return False
+        self.found[index, repeat] = known.measurement
+        return True
+
+    def _keep(self, index: int, repeat: int, measurement: Measurement) -> None:
         if self._records is not None:
+            configuration = {"seed": self.seed, "index": index, "repeat": repeat}
             context = {"timing": asdict(self._timing)}
             if self._told is not None:
                 context["limits"] = asdict(self._limits)

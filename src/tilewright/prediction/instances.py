@@ -82,11 +82,14 @@ def nonzeros(entries: int, share: float) -> int:
 
 
 def blur_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
-    """Split factors of blur on a CPU: s1, s2 in 2 to 1024, s3 to s2, s4 to s3, powers of two."""
+    """Split factors of blur on a CPU: s1, s2 in 2 to 1024, s3 to s2, s4 to s3, powers of two.
+
+    `slide`, 0 or 1, is not of the paper.
+    """
     s1, s2 = power(rng, 1, 10), power(rng, 1, 10)
     s3 = power(rng, 1, s2.bit_length() - 1)
     s4 = power(rng, 1, s3.bit_length() - 1)
-    return {"n": n, "s1": s1, "s2": s2, "s3": s3, "s4": s4}
+    return {"n": n, "s1": s1, "s2": s2, "s3": s3, "s4": s4, "slide": int(rng.integers(2))}
 
 
 def blur_gpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:

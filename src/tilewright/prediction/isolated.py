@@ -7,10 +7,13 @@ collection goes on with the next instance.
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ from tilewright.prediction.kernels.registry import Kernel, Variant
 
 # A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
 LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
+# Seconds after which a worker takes no further instance.
+TOGETHER = 2.0
 _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_seconds=0.0)
 _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.isolated")
 
@@ -62,56 +67,87 @@ def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
 
 def measure_isolated(
     kernel_origin: Mapping[str, Any],
-    index: int,
+    indices: Sequence[int],
     seed: int,
     *,
     verify: bool,
     timing: Timing,
     limits: Limits = LIMITS,
-) -> Measurement:
-    """The measurement of an instance, as `collect` makes it, by a worker process."""
-    payload = {
-        "origin": dict(kernel_origin),
-        "index": index,
-        "seed": seed,
-        "verify": verify,
-        "timing": asdict(timing),
-    }
-    candidate = Candidate("tilewright.prediction.isolated:Instance", payload, f"instance {index}")
-    found = measure_one(candidate, limits, _ONCE, _PRELOAD)
-    if not found.ok:
-        return replace(found, times=(), cpu_times=(), runs=0)
-    made = Measurement.from_json(found.details["measurement"])
-    details = {**made.details, "features": found.details["features"]}
-    return replace(made, details=details, peak_memory=found.peak_memory)
+) -> list[Measurement]:
+    """The measurements of some instances, the first ones of those asked for, by a worker process.
+
+    A process of a few milliseconds has neither warm memory nor its threads where they stay, so
+    one worker measures several instances, as many as `TOGETHER` seconds allow. One that breaks
+    its worker is measured again alone, so that its outcome is its own.
+
+    Returns:
+        At least one measurement.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "measurements"
+        payload = {
+            "origin": dict(kernel_origin),
+            "indices": list(indices),
+            "seed": seed,
+            "verify": verify,
+            "timing": asdict(timing),
+            "path": str(path),
+        }
+        name = f"instance {indices[0]}"
+        candidate = Candidate("tilewright.prediction.isolated:Instances", payload, name)
+        room = limits
+        if len(indices) > 1:
+            room = replace(limits, run_seconds=limits.run_seconds + TOGETHER)
+        worker = measure_one(candidate, room, _ONCE, _PRELOAD)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = [Measurement.from_json(json.loads(line)) for line in lines]
+    if worker.ok or worker.details.get("lost"):
+        return found or [replace(worker, times=(), cpu_times=(), runs=0)]
+    if len(indices) == 1:
+        return [replace(worker, times=(), cpu_times=(), runs=0)]
+    culprit = indices[len(found)] if len(found) < len(indices) else indices[-1]
+    found = found[: len(indices) - 1]
+    return found + measure_isolated(
+        kernel_origin, [culprit], seed, verify=verify, timing=timing, limits=limits
+    )
 
 
-class Instance:
-    """The worker's side: an instance prepared, verified, and timed with its repetitions."""
+class Instances:
+    """The worker's side: instances prepared, verified, and timed with their repetitions.
+
+    What is measured is written to a file at once, so that it is not lost with the worker.
+    """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Take the payload that `measure_isolated` makes."""
+        """Take the payload that `measure_isolated` makes, and prepare the first instance."""
         from tilewright.prediction.collect import Work, quiet_blas
+
+        self._kernel, self._variant = _made(payload["origin"])
+        self._indices, self._seed = payload["indices"], payload["seed"]
+        self._path = Path(payload["path"])
+        self._blas = quiet_blas()
+        timing = Timing(**payload["timing"])
+        self._work = Work(self._kernel, self._variant, payload["verify"], timing)
+        self._first = self._begun(self._indices[0])
+
+    def _begun(self, index: int) -> tuple[Any, dict[str, Any]]:
         from tilewright.prediction.instances import drawn_at
 
-        kernel, variant = _made(payload["origin"])
-        timing = Timing(**payload["timing"])
-        instance, settings, operands = drawn_at(kernel, variant, payload["index"], payload["seed"])
-        self._features = {**instance, **settings}
-        self._blas = quiet_blas()
-        self._work = Work(kernel, variant, payload["verify"], timing)
-        self._begun = self._work.begin(operands, settings)
-        self._found: Measurement | None = None
+        instance, settings, operands = drawn_at(self._kernel, self._variant, index, self._seed)
+        return self._work.begin(operands, settings), {**instance, **settings}
 
     def run(self) -> None:
-        """Time it, with all its samples."""
-        self._found = self._work.end(self._begun)
-
-    def details(self) -> dict[str, Any]:
-        """The measurement."""
-        if self._found is None:
-            return {}
-        return {"measurement": self._found.to_json(), "features": self._features}
+        """Time the first with all its samples, and more while there is time."""
+        end = time.monotonic() + TOGETHER
+        begun, features = self._first
+        for following in (*self._indices[1:], None):
+            made = self._work.end(begun)
+            made = replace(made, details={**made.details, "features": features})
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(made.to_json()) + "\n")
+            if following is None or time.monotonic() > end:
+                return
+            begun, features = self._begun(following)
 
 
 def _made(told: Mapping[str, Any]) -> tuple[Kernel, Variant]:

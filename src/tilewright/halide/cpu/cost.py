@@ -120,6 +120,8 @@ class CpuCosts:
 
     def innermost(self, name: str) -> int:
         """The dimension of a Func or input that is contiguous in memory."""
+        if name in self.analysis.contiguous:
+            return self.analysis.contiguous[name]
         if not self.transposed:
             return 0
         func = self.analysis.view.by_name.get(name)
