@@ -68,6 +68,9 @@ class Regions:
     `held` has the members' boxes that are there at a time, without a window (the whole tile's)
     and with each. `outside` has what one tile touches outside the group, then what each longer
     sweep of consecutive tiles does; `swept` lists the dimensions along which the sweeps go.
+    `strips` has what shorter sweeps touch, of the blocks inside a tile, and how many of each a
+    tile has, the shortest first; they are only told apart where a block sums up a reduction,
+    and so reads much again that the block before it has read.
     """
 
     full: Array
@@ -77,6 +80,7 @@ class Regions:
     compute: Bound
     held: Mapping[Window | None, Mapping[str, Box]]
     outside: tuple[Mapping[str, Box], ...]
+    strips: tuple[tuple[Array, Mapping[str, Box]], ...] = ()
 
 
 class Nest(NamedTuple):
@@ -288,6 +292,9 @@ class CpuCosts:
             shape = tiles.copy()
             shape[:, window.dimension] = np.minimum(window.step, shape[:, window.dimension])
             shapes.append(shape)
+        strips = self._strips(output, tiles)
+        first_strip = len(shapes)
+        shapes += [shape for shape, _ in strips]
         stacked = np.concatenate(shapes)
         start = low + stacked * np.floor(np.ceil(full / stacked) / 2.0)
         start = np.where(stacked < full, start, low)
@@ -313,7 +320,36 @@ class CpuCosts:
             {None: whole}
             | {w: _rows_of(inside, (sweeps + i) * n, n) for i, w in enumerate(windows)},
             tuple(_rows_of(outside, step * n, n) for step in range(sweeps)),
+            tuple(
+                (count, _rows_of(outside, (first_strip + i) * n, n))
+                for i, (_, count) in enumerate(strips)
+            ),
         )
+
+    def _strips(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
+        """The shapes of sweeps of blocks inside tiles, the shortest first, and their numbers."""
+        guest = self._hosts.get(output)
+        # Where the data decide what is read, the bounds are not what a sweep touches.
+        if guest is None or any(
+            load.indirect for s in self.analysis.summaries(guest) for load in s.loads
+        ):
+            return []
+        block = self.block(output, 0)
+        one = np.ones(tiles.shape[1])
+        if block.vector is not None:
+            one[block.vector] = block.width
+        if block.row is not None:
+            one[block.row] = block.rows
+        shape = np.minimum(one, tiles)
+        found = []
+        inner = self.innermost(output)
+        for d in sorted(range(tiles.shape[1]), key=lambda d: (d != inner, d))[:-1]:
+            if np.all(shape[:, d] == tiles[:, d]):
+                continue
+            shape = shape.copy()
+            shape[:, d] = tiles[:, d]
+            found.append((shape, np.ceil(tiles / shape).prod(axis=1)))
+        return found
 
     def costs(
         self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False
@@ -419,9 +455,14 @@ class CpuCosts:
         repeats = counts.prod(axis=1)
         limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
         into: list[Array] = []
+        sweeps = [
+            (repeats * count, outside, np.zeros(len(counts))) for count, outside in regions.strips
+        ]
         for step, outside in enumerate(regions.outside):
             if step > 0:
                 repeats = repeats / counts[:, regions.swept[step - 1]]
+            sweeps.append((repeats, outside, held if step == 0 else np.zeros(len(counts))))
+        for repeats, outside, beside in sweeps:
             fetched = np.zeros(len(counts))
             cold = np.zeros(len(counts))
             for name, part in outside.items():
@@ -430,10 +471,10 @@ class CpuCosts:
                 fetched = fetched + size
                 if whole > model.l3_bytes / 2:
                     cold = cold + size
-            working = fetched + held if step == 0 else fetched
+            working = fetched + beside
             for level, limit in enumerate(limits):
                 moved = (cold if level == 2 else fetched) * repeats
-                if step == 0:
+                if len(into) < len(limits):
                     into.append(moved)
                 else:
                     into[level] = np.where(working <= limit, moved, into[level])

@@ -23,7 +23,7 @@ class CpuModel:
     l2_bytes: float
     l3_bytes: float
     l2_rate: float = 32.0
-    l3_rate: float = 16.0
+    l3_rate: float = 8.0
     memory_rate: float = 8.0
     fault_cycles_per_byte: float = 1.5
     fault_threshold: float = 32.0 * 2**20
