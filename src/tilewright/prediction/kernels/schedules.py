@@ -28,7 +28,7 @@ from tilewright.records import Records
 Factors: TypeAlias = Mapping[str, int]
 
 # Long enough for a first run on fresh memory, which takes several times as long as others.
-TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=1.0, precision=0.01)
+TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=0.5, precision=0.01)
 LIMITS = Limits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
 
 
