@@ -180,3 +180,19 @@ def test_a_chain_of_hundreds_of_funcs():
     algorithm = load(value)
     (planned,) = schedule_gpu(algorithm, gpu("a100"))
     assert not check(planned.schedule, algorithm, LIMITS)
+
+
+@pytest.mark.parametrize(("stages", "together"), [(4, True), (60, False)])
+def test_an_opencl_kernel_does_not_take_on_a_hundred_stages(stages, together):
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    x, y = hl.vars("x y")
+    steps, out = hl.Func("steps"), hl.Func("out")
+    steps[x, y] = image[x, y]
+    for step in range(stages):
+        steps[x, y] = 0.5 * steps[x, y] + float(step)
+    out[x, y] = steps[x, y] + steps[x + 1, y]
+    image.set_estimates([(0, 513), (0, 512)])
+    out.set_estimates([(0, 512), (0, 512)])
+    planned = schedule_gpu(load(hl.Pipeline(out)), gpu("pocl"))[0]
+    (last,) = (g for g in planned.groups if g.output.startswith("out"))
+    assert any(name.startswith("steps") for name in last.funcs) == together

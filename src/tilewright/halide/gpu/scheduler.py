@@ -49,6 +49,9 @@ REGISTER_TILES = (1, 2, 4, 8)
 MAX_REGISTER_TILE = 32
 # So many tilings may turn out to need too much in some block before a kernel is given up.
 MAX_REFUSALS = 30
+# Stages that an OpenCL kernel computes for its output. Each waits for the ones before: of a
+# hundred, a driver for CPUs made code for over five minutes.
+MOST_STAGES = 48
 
 
 def schedule_gpu(
@@ -238,6 +241,9 @@ class Search:
 
     def _unfusable(self, group: Group) -> str:
         """Why the members of a group cannot be computed in the blocks of its output."""
+        stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
+        if self.machine.api == "opencl" and stages > MOST_STAGES:
+            return f"{stages} stages of other Funcs in one kernel"
         for name in group.members[:-1]:
             for stage in self.view.stages(name):
                 if self.why_host(name, stage.index):
