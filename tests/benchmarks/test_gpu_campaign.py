@@ -200,8 +200,8 @@ def test_a_dry_campaign_runs_and_is_resumed(tmp_path):
     (found,) = data["rows"]
     assert found["entries"]["one shot"]["status"] == "ok"
     assert found["entries"]["hand-written"]["seconds"] > 0
-    assert found["launches"]["one shot"]["mismatches"] == 0
     assert found["launches"]["one shot"]["failure"] == ""
+    assert found["launches"]["one shot"]["mismatches"] == 0
     assert data["summary"]["launch_mismatches"] == 0
     assert found["of_roofline"] > 0
     listed = campaign(tmp_path, *options, "--list").stdout.splitlines()
