@@ -193,7 +193,7 @@ def test_a_dry_campaign_runs_and_is_resumed(tmp_path):
     # As after a go that ended before the comparison: without peers they count as absent.
     first = campaign(tmp_path, *options, "--piece", "device", "--seconds", "120")
     assert "device: ok" in first.stdout, first.stdout + first.stderr
-    second = campaign(tmp_path, *options, "--piece", "halide blur", "--seconds", "120")
+    second = campaign(tmp_path, *options, "--piece", "halide blur", "--seconds", "400")
     assert "halide blur: ok" in second.stdout, second.stdout + second.stderr
     (path,) = tmp_path.glob("gpu_halide-dry-*.json")
     data = json.loads(path.read_text())
