@@ -24,7 +24,7 @@ def benchmarks_on_the_path():
 def campaign(out, *options):
     argv = [sys.executable, str(CAMPAIGN), "--out", str(out), "--only", "blur", *options]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env=env)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False, env=env)
 
 
 def setting(tmp_path, **more):
