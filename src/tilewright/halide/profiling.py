@@ -62,6 +62,9 @@ def printed(lines: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
+            # Halide prints through Python, which holds back what does not go to a terminal.
+            sys.stdout.flush()
+            sys.stderr.flush()
             for number, saved in zip((1, 2), kept, strict=True):
                 os.dup2(saved, number)
                 os.close(saved)
