@@ -1,5 +1,9 @@
 """Where a schedule's time goes."""
 
+import os
+import subprocess
+import sys
+
 import halide as hl
 import pytest
 
@@ -37,3 +41,19 @@ def test_groups_have_the_time_of_their_funcs_once():
     plan = planned(("a", "b"), ("c",), ("c",))
     assert group_seconds(plan, {"a": 0.25, "b": 0.25, "c": 0.5}, 8.0) == (4.0, 4.0, None)
     assert group_seconds(plan, {}, 8.0) == (None, None, None)
+
+
+PRINTING = """
+from tilewright.halide.profiling import printed
+lines = []
+with printed(lines):
+    print("by Halide")
+assert lines == ["by Halide"], lines
+"""
+
+
+def test_what_python_holds_back_is_read():
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", PRINTING]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
