@@ -86,7 +86,7 @@ def scheduled(build: Any, small: bool, target: str, machine: str | None, name: s
 def run_here(task: Task, schedule: Any) -> dict[str, Any]:
     """Compile, run, compare."""
     with Session(
-        task.algorithm, targets=[task.target], limits=limits(900.0), timing=ONCE
+        task.algorithm, targets=[task.target], limits=limits(300.0), timing=ONCE
     ) as session:
         (done,) = session.measure([Variant(schedule, target=task.target)])
     measurement = done.measurement

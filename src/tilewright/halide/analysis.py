@@ -67,7 +67,7 @@ class Load:
     type: Type
     strides: Mapping[str, tuple[float, ...] | None]
     indirect: bool
-    clamped: bool = False
+    clamped: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,11 @@ def measure_isolated(
         worker = measure_one(candidate, room, _ONCE, _PRELOAD)
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = [Measurement.from_json(json.loads(line)) for line in lines]
+    failed = [replace(worker, times=(), cpu_times=(), runs=0)]
     if worker.ok or worker.details.get("lost"):
-        return found or [replace(worker, times=(), cpu_times=(), runs=0)]
+        return found or failed
     if len(indices) == 1:
-        return [replace(worker, times=(), cpu_times=(), runs=0)]
+        return failed
     culprit = indices[len(found)] if len(found) < len(indices) else indices[-1]
     found = found[: len(indices) - 1]
     return found + measure_isolated(

@@ -129,7 +129,7 @@ def stage_nest(
         ScheduledLoop(f"r{rvar_index[loop.name]}") for loop in stage.loops if loop.kind != "pure"
     ]
     innermost = costs.innermost(func.name)
-    sequence = sorted(inner, key=lambda d: (d != innermost, d))
+    sequence = costs.loop_order(func.name, inner)
     slides = tiling.sliding if tiling is not None else None
     if slides is not None and slides.dimension in inner:
         sequence.remove(slides.dimension)

@@ -11,7 +11,7 @@ others in part.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -139,6 +139,11 @@ class CpuCosts:
         ):
             return 0
         return 1
+
+    def loop_order(self, name: str, dimensions: Iterable[int]) -> list[int]:
+        """Dimensions of a Func in the order of the loops inside a tile, the innermost first."""
+        inner = self.innermost(name)
+        return sorted(dimensions, key=lambda d: (d != inner, d))
 
     def pure_loops(self, name: str, index: int) -> dict[int, str]:
         """The pure loop of each dimension of a Func over which a stage runs."""
@@ -342,8 +347,7 @@ class CpuCosts:
             one[block.row] = block.rows
         shape = np.minimum(one, tiles)
         found = []
-        inner = self.innermost(output)
-        for d in sorted(range(tiles.shape[1]), key=lambda d: (d != inner, d))[:-1]:
+        for d in self.loop_order(output, range(tiles.shape[1]))[:-1]:
             if np.all(shape[:, d] == tiles[:, d]):
                 continue
             shape = shape.copy()
@@ -455,14 +459,14 @@ class CpuCosts:
         repeats = counts.prod(axis=1)
         limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
         into: list[Array] = []
-        sweeps = [
-            (repeats * count, outside, np.zeros(len(counts))) for count, outside in regions.strips
-        ]
-        for step, outside in enumerate(regions.outside):
-            if step > 0:
-                repeats = repeats / counts[:, regions.swept[step - 1]]
-            sweeps.append((repeats, outside, held if step == 0 else np.zeros(len(counts))))
-        for repeats, outside, beside in sweeps:
+        # How often each sweep is made, what it touches, and what else lives meanwhile.
+        nothing = np.zeros(len(counts))
+        sweeps = [(repeats * count, outside, nothing) for count, outside in regions.strips]
+        sweeps.append((repeats, regions.outside[0], held))
+        for d, outside in zip(regions.swept, regions.outside[1:], strict=True):
+            repeats = repeats / counts[:, d]
+            sweeps.append((repeats, outside, nothing))
+        for place, (times, outside, beside) in enumerate(sweeps):
             fetched = np.zeros(len(counts))
             cold = np.zeros(len(counts))
             for name, part in outside.items():
@@ -473,8 +477,8 @@ class CpuCosts:
                     cold = cold + size
             working = fetched + beside
             for level, limit in enumerate(limits):
-                moved = (cold if level == 2 else fetched) * repeats
-                if len(into) < len(limits):
+                moved = (cold if level == 2 else fetched) * times
+                if place == 0:
                     into.append(moved)
                 else:
                     into[level] = np.where(working <= limit, moved, into[level])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.measure import Limits, Measurement, command, measure_one
+from tilewright.measure import Candidate, Limits, Measurement, command, measure_one
 from tilewright.tuning.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.space import Space
 from tilewright.tuning.tune import FailedError
@@ -67,7 +67,7 @@ class CProgram:
         """
         program = Path(folder) / "program"
         words = [self.compiler, *flags, str(self.source), "-o", str(program), "-lm"]
-        done = _run(words, self.timeout, {})
+        done = _run(command(words, exclusive=False), self.timeout)
         if not done.ok:
             said = str(done.details.get("stderr") or done.message)
             raise FailedError("build_failed", said[-400:])
@@ -87,7 +87,7 @@ class CProgram:
 
     def _answer(self, program: Path, configuration: Mapping[str, Any]) -> tuple[float, float]:
         words = [str(program), *self.arguments(configuration)]
-        done = _run(words, self.timeout, self.environment(configuration))
+        done = _run(command(words, env=self.environment(configuration)), self.timeout)
         if not done.ok:
             raise FailedError(done.status, done.message)
         seconds, answer = map(float, str(done.details["stdout"]).split())
@@ -162,7 +162,7 @@ def c_loop_nest(compiler: str = "cc") -> CProgram:
     return CProgram("c_loop_nest", space, source, flags, environment, arguments, plain, compiler)
 
 
-def _run(words: Sequence[str], seconds: float, environment: Mapping[str, str]) -> Measurement:
+def _run(candidate: Candidate, seconds: float) -> Measurement:
     """Run a command in a worker, with its children, within limits of time and memory."""
     limits = Limits(build_seconds=seconds, run_seconds=seconds, memory_bytes=_MEMORY)
-    return measure_one(command(words, env=environment), limits)
+    return measure_one(candidate, limits)
