@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 
@@ -38,13 +40,16 @@ def test_an_interrupted_collection_goes_on_where_it_was(tmp_path):
                 0,
                 records,
                 retime=False,
+                rounds=1,
                 timing=QUICK,
                 verify=False,
                 on_progress=stop,
             )
         assert len(records) == 3
         seen = set(calls)
-        runs = collect(kernel, "work", 6, 0, records, retime=False, timing=QUICK, verify=False)
+        runs = collect(
+            kernel, "work", 6, 0, records, retime=False, rounds=1, timing=QUICK, verify=False
+        )
     assert len(runs) == 6
     assert seen <= set(runs.table[:, 0])
 
@@ -56,7 +61,7 @@ def test_failures_and_wrong_answers_are_left_out_with_their_reason():
         return n + (n % 3 == 1)
 
     kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work", reference=lambda n: n)
-    runs = collect(kernel, "work", 30, 0, retime=False, timing=QUICK)
+    runs = collect(kernel, "work", 30, 0, retime=False, rounds=1, timing=QUICK)
     assert set(runs.table[:, 0] % 3) == {2}
     assert len(runs) + len(runs.dropped) == 30
     assert {text.split(": ")[1] for text in runs.dropped} == {"run_failed", "wrong_answer"}
@@ -79,4 +84,42 @@ def test_a_second_measurement_gives_a_noise_floor():
     runs = collect(counting([]), "work", 5, 0, timing=QUICK, verify=False)
     assert np.isfinite(runs.retimes).all()
     assert runs.floor == pytest.approx(np.median(abs(runs.times - runs.retimes) / runs.times))
-    assert runs.facts["noise"]["measurements"] == 10
+    assert runs.facts["noise"]["measurements"] == 30
+
+
+def test_the_quickest_of_several_rounds_counts():
+    made = {}
+
+    def work(n):
+        made[n] = made.get(n, 0) + 1
+        if made[n] <= 6:  # three calls a measurement: the first round of both
+            time.sleep(0.02)
+        return n
+
+    kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work")
+    how = {"timing": QUICK, "verify": False}
+    slow = collect(kernel, "work", 4, 0, rounds=1, **how)
+    made.clear()
+    runs = collect(kernel, "work", 4, 0, rounds=3, **how)
+    assert slow.times.min() > 0.02 > runs.times.max()
+    assert runs.retimes.max() < 0.02
+    assert runs.facts["noise"]["measurements"] == 24
+    with pytest.raises(PredictionError, match="at least 1"):
+        collect(kernel, "work", 4, 0, rounds=0)
+
+
+def test_what_fails_in_one_round_is_left_out_and_not_tried_again():
+    tried = []
+
+    def work(n):
+        tried.append(n)
+        if n % 2:
+            raise ValueError("odd")
+        return n
+
+    kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work")
+    runs = collect(kernel, "work", 12, 0, rounds=3, retime=False, timing=QUICK, verify=False)
+    odd = [n for n in tried if n % 2]
+    assert odd
+    assert len(odd) == len(runs.dropped)
+    assert len(runs) == 12 - len(odd)

@@ -36,7 +36,7 @@ def unruly(values, **how):
 def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_path):
     broken = unruly([*range(8), 14, 15])
     with Records(tmp_path / "r.sqlite") as records:
-        how = {"retime": False, "timing": QUICK, "limits": LIMITS}
+        how = {"retime": False, "rounds": 1, "timing": QUICK, "limits": LIMITS}
         # These ten draws have every kind among them.
         runs = collect(broken, "breaks", 10, 68, records, **how)
         again = collect(broken, "breaks", 10, 68, records, **how)
@@ -53,7 +53,7 @@ def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_
 def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
     slow = unruly([1, 6])
     with Records(tmp_path / "r.sqlite") as records:
-        how = {"retime": False, "timing": QUICK}
+        how = {"retime": False, "rounds": 1, "timing": QUICK}
         first = collect(slow, "breaks", 2, 1, records, limits=LIMITS, **how)
         before = len(records)
         assert any("timeout" in text for text in first.dropped)
@@ -65,7 +65,7 @@ def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
 def test_a_worker_makes_the_same_instances_as_this_process():
     matmul = kernel("matmul")
     here, there = (
-        collect(matmul, "numpy", 3, 5, retime=False, timing=QUICK, isolate=isolate)
+        collect(matmul, "numpy", 3, 5, retime=False, rounds=1, timing=QUICK, isolate=isolate)
         for isolate in (False, True)
     )
     assert np.array_equal(here.table, there.table)
@@ -74,7 +74,7 @@ def test_a_worker_makes_the_same_instances_as_this_process():
 
 def test_what_another_process_cannot_make_is_measured_here_or_refused():
     local = from_callable(lambda n: n, {"n": (1, 9)}, "n", name="local")
-    assert len(collect(local, "lambda", 2, 0, retime=False, timing=QUICK)) == 2
+    assert len(collect(local, "lambda", 2, 0, retime=False, rounds=1, timing=QUICK)) == 2
     with pytest.raises(PredictionError, match="top level of a module"):
         collect(local, "lambda", 2, 0, timing=QUICK, isolate=True)
     with pytest.raises(PredictionError, match="top level of a module"):
@@ -94,7 +94,7 @@ def test_origins_name_what_can_be_made_again():
 
 def test_commands_are_measured_in_workers():
     command = from_command(["sh", "-c", "exit {n}"], {"n": [0, 1, 3]}, "n + 1")
-    runs = collect(command, "command", 3, 2, retime=False, timing=QUICK)
+    runs = collect(command, "command", 3, 2, retime=False, rounds=1, timing=QUICK)
     assert set(runs.table[:, 0]) == {0}
     assert all("exit code" in text for text in runs.dropped)
 
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     kernel = from_callable(unruly_kernels.quick, {"n": (1, 1000)}, "n", name="quick")
     with Records(sys.argv[1]) as records:
         told = lambda progress: print(progress.done, flush=True)
-        how = {"retime": False, "timing": QUICK}
+        how = {"retime": False, "rounds": 1, "timing": QUICK}
         collect(kernel, "quick", 40, 0, records, **how, on_progress=told)
 """
 
@@ -146,7 +146,7 @@ def test_a_collection_that_is_killed_goes_on_and_loses_nothing(tmp_path):
     with Records(path) as records:
         kept = {str(r.configuration): r.measurement.times for r in records.query()}
         assert len(kept) >= 5
-        how = {"retime": False, "timing": QUICK}
+        how = {"retime": False, "rounds": 1, "timing": QUICK}
         first = list(collect(own, "quick", 40, 0, records, **how).times)
         found = {str(r.configuration): r.measurement.times for r in records.query()}
         assert {key: found[key] for key in kept} == kept

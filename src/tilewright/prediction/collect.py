@@ -27,12 +27,15 @@ from tilewright.records import Record, Records
 
 # Short samples many times over: data sets have hundreds of instances, most below a millisecond.
 TIMING = Timing(
-    warmup=2, min_samples=5, max_samples=15, seconds=0.06, sample_seconds=0.002, precision=0.006
+    warmup=2, min_samples=5, max_samples=10, seconds=0.04, sample_seconds=0.002, precision=0.006
 )
+# Passes over all instances for one measurement. A neighbour of a virtual machine slows a processor
+# for seconds by up to two times and takes no CPU time from it: only another moment tells.
+ROUNDS = 3
 # Above this, wall over CPU time, another process had the CPU.
 DIRTY = 1.1
 # Instances that a worker is asked for.
-AT_ONCE = 32
+AT_ONCE = 64
 # Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
 # less CPU time for waiting. The kernel counts in ticks, of which a few are nobody's.
 OTHERS = 0.1
@@ -48,7 +51,10 @@ _BY_LIMITS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a collection is: `done` of `total` measurements, `dirty` ones repeated so far."""
+    """How far a collection is.
+
+    `done` of `total` measurements, of which `dirty` were repeated; `failed` instances so far.
+    """
 
     kernel: str
     variant: str
@@ -66,6 +72,7 @@ def collect(
     records: Records | None = None,
     *,
     retime: bool = True,
+    rounds: int = ROUNDS,
     verify: bool = True,
     timing: Timing = TIMING,
     isolate: bool | None = None,
@@ -77,10 +84,12 @@ def collect(
 
     Every instance is drawn from the seed and its index, its answer is compared with the
     kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
-    Tilewright processes are concerned. Where the wall time is far above the CPU time, or other
-    processes used the CPUs meanwhile, it is timed again, up to three times, and if none of them
-    was undisturbed once more in the next collection that meets it. Each measurement is in the
-    records before the next begins, so an interrupted collection goes on where it was.
+    Tilewright processes are concerned: in several rounds, of which the quickest counts, each
+    over all instances and with operands made anew. Where the wall time is far above the CPU
+    time, or other processes used the CPUs meanwhile, it is timed again, up to three times, and
+    if none of them was undisturbed once more in the next collection that meets it. What fails is
+    not tried again. Each measurement is in the records before the next begins, so an interrupted
+    collection goes on where it was.
 
     Args:
         kernel: what is measured.
@@ -88,8 +97,9 @@ def collect(
         count: instances.
         seed: what the instances are drawn from.
         records: where measurements are kept; None keeps none.
-        retime: whether every instance is measured a second time, later and with its operands
-            made anew: the noise floor is the difference.
+        retime: whether every instance is measured a second time, in rounds of its own between
+            those of the first: the noise floor is the difference.
+        rounds: how often an instance is timed for one measurement.
         verify: whether answers are compared with the reference.
         timing: how an instance is timed.
         isolate: whether each instance is measured in a worker process, whose crash, hanging or
@@ -105,24 +115,28 @@ def collect(
         `Runs.dropped`. The facts have the machine, versions and ``noise``.
 
     Raises:
-        PredictionError: the variant cannot be used here, it is to be isolated and cannot, or no
-            instance went well.
+        PredictionError: the variant cannot be used here, it is to be isolated and cannot, there
+            are no rounds, or no instance went well.
     """
+    if rounds < 1:
+        raise PredictionError(f"{rounds} rounds measure nothing; at least 1 is needed")
     chosen = kernel.variant(variant) if isinstance(variant, str) else variant
     usable, why = chosen.available()
     if not usable:
         raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
-    repeats = REPEATS if retime else 1
+    repeats = rounds * (REPEATS if retime else 1)
     told = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
     if isolate and told is None:
         raise PredictionError(
             f"{kernel.name} by {chosen.name} cannot be measured in another process: its functions "
             "have to be at the top level of a module"
         )
-    work = _Collection(kernel, chosen, seed, records, verify, timing, told, limits or LIMITS)
+    work = _Collection(
+        kernel, chosen, seed, records, verify, timing, told, limits or LIMITS, retime
+    )
     with _token() as token, quiet_blas():
         for repeat in range(repeats):
-            # Another order the second time: what drifts does not repeat.
+            # Another order every time: what drifts does not repeat.
             order = np.random.default_rng([seed, repeat]).permutation(count)
             queue = order.tolist()
             for place in range(count):
@@ -221,8 +235,11 @@ class _Collection:
         timing: Timing,
         told: Mapping[str, Any] | None,
         limits: Limits,
+        retime: bool,
     ) -> None:
         self.kernel, self.variant, self.seed = kernel, variant, seed
+        # rounds of the first and of the second measurement take turns
+        self._stride = REPEATS if retime else 1
         self._records, self._verify, self._timing = records, verify, timing
         self._told, self._limits = told, limits
         self.problem = f"prediction/{kernel.name}/{variant.name}"
@@ -257,7 +274,11 @@ class _Collection:
         self._keep(index, repeat, replace(measurement, machine=machine_id()))
 
     def _known(self, index: int, repeat: int) -> bool:
-        """Whether the records have an instance's measurement, which is then taken up."""
+        """Whether an instance failed before or the records have it, which is then taken up."""
+        before = self.found.get((index, repeat - self._stride))
+        if before is not None and not before.ok:
+            self.found[index, repeat] = before
+            return True
         if self._records is None:
             return False
         configuration = {"seed": self.seed, "index": index, "repeat": repeat}
@@ -316,24 +337,28 @@ class _Collection:
         """How far it is."""
         found = self.found.values()
         repeated = sum(m.details.get("tries", 1) > 1 for m in found)
-        failed = sum(not m.ok for m in found)
+        failed = len({index for (index, _), m in self.found.items() if not m.ok})
         return Progress(self.kernel.name, self.variant.name, len(found), total, repeated, failed)
 
     def runs(self, count: int) -> Runs:
         """What there is, as a table."""
         features = self.kernel.features_of(self.variant)
         rows, times, retimes, dropped = [], [], [], []
+        measured: list[dict[int, list[Measurement]]] = [{} for _ in range(REPEATS)]
+        for (index, repeat), measurement in sorted(self.found.items(), key=lambda item: item[0]):
+            measured[repeat % self._stride].setdefault(index, []).append(measurement)
         for index in range(count):
-            first = self.found.get((index, 0))
+            first = measured[0].get(index)
             if first is None:
                 continue
-            if not first.ok:
-                dropped.append(f"instance {index}: {first.status}: {first.message}")
+            failed = next((m for m in first if not m.ok), None)
+            if failed is not None:
+                dropped.append(f"instance {index}: {failed.status}: {failed.message}")
                 continue
-            again = self.found.get((index, 1))
-            rows.append([float(first.details["features"][name]) for name in features])
-            times.append(first.median)
-            retimes.append(again.median if again is not None and again.ok else math.nan)
+            again = [m.median for m in measured[1].get(index, ()) if m.ok]
+            rows.append([float(first[0].details["features"][name]) for name in features])
+            times.append(min(m.median for m in first))
+            retimes.append(min(again, default=math.nan))
         if not rows:
             reason = dropped[0] if dropped else "there was no time for any"
             raise PredictionError(

@@ -71,6 +71,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--once", action="store_true", help="measure once; without it twice, for the noise floor"
     )
+    parser.add_argument(
+        "--rounds",
+        type=arguments.positive,
+        metavar="N",
+        help="times a run is timed, of which the quickest counts (default: 3, of schedules 1)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
@@ -126,8 +132,8 @@ def _collect(
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
     """The runs, and whether all were measured."""
+    from tilewright.prediction.collect import ROUNDS, collect
     from tilewright.prediction.collect import Progress as Collected
-    from tilewright.prediction.collect import collect
     from tilewright.report.model import Progress
 
     if args.what[0] in _FAMILIES and len(args.what) == 1:
@@ -149,6 +155,7 @@ def _collect(
         args.seed,
         records,
         retime=not args.once,
+        rounds=args.rounds or ROUNDS,
         deadline=deadline,
         on_progress=on_progress,
     )
@@ -176,6 +183,7 @@ def _collect_family(
         args.seed,
         records,
         retime=not args.once,
+        rounds=args.rounds or 1,
         deadline=deadline,
         on_progress=lambda done, total: show(Progress(f"measuring {found.name}", done, total)),
     )

@@ -139,6 +139,7 @@ def collect_schedules(
     also: Callable[[int], Sequence[Factors]] = lambda size: (),
     verify_up_to: int | None = None,
     retime: bool = True,
+    rounds: int = 1,
     deadline: float | None = None,
     on_progress: Callable[[int, int], object] | None = None,
     **how: Any,
@@ -155,6 +156,8 @@ def collect_schedules(
         verify_up_to: the largest size whose answers are compared with the reference's; by
             default all are.
         retime: whether everything is measured a second time.
+        rounds: how often a schedule is built and timed for one measurement, the quickest of
+            which counts.
         deadline: when to stop, of ``time.monotonic``.
         on_progress: told how many of how many measurements there are.
         how: `timing` and `limits` of `measure_candidates`.
@@ -165,8 +168,10 @@ def collect_schedules(
         drawn = [f for f in family.candidates(size, count, seed) if f not in given]
         wanted[size] = [*given, *drawn][: max(count, len(given))]
     found: dict[tuple[str, int], Measurement] = {}
-    total = sum(map(len, wanted.values())) * (REPEATS if retime else 1)
-    for repeat in range(REPEATS if retime else 1):
+    stride = REPEATS if retime else 1
+    repeats = rounds * stride
+    total = sum(map(len, wanted.values())) * repeats
+    for repeat in range(repeats):
         for size, candidates in wanted.items():
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -184,27 +189,36 @@ def collect_schedules(
                 found[_label(tried.factors), repeat] = tried.measurement
                 if on_progress is not None:
                     on_progress(len(found), total)
-    return _runs(family, wanted, found, seed), len(found) == total
+    # rounds of the first and of the second measurement take turns
+    firsts: dict[str, list[Measurement]] = {}
+    seconds: dict[str, list[Measurement]] = {}
+    for (label, repeat), measurement in found.items():
+        chosen = firsts if repeat % stride == 0 else seconds
+        chosen.setdefault(label, []).append(measurement)
+    runs = _runs(family, wanted, firsts, seconds, seed)
+    return runs, len(found) == total
 
 
 def _runs(
     family: Family,
     wanted: Mapping[int, Sequence[Factors]],
-    found: Mapping[tuple[str, int], Measurement],
+    firsts: Mapping[str, Sequence[Measurement]],
+    seconds: Mapping[str, Sequence[Measurement]],
     seed: int,
 ) -> Runs:
     rows, times, again, dropped = [], [], [], []
     for factors in (f for candidates in wanted.values() for f in candidates):
         label = _label(factors)
-        first, second = found.get((label, 0)), found.get((label, 1))
-        if first is None:
+        first = firsts.get(label)
+        if not first:
             continue
-        if not first.ok:
-            dropped.append(f"{label}: {first.status}: {first.message.splitlines()[0][:200]}")
+        failed = next((m for m in first if not m.ok), None)
+        if failed is not None:
+            dropped.append(f"{label}: {failed.status}: {failed.message.splitlines()[0][:200]}")
             continue
         rows.append([float(factors[name]) for name in family.features])
-        times.append(first.median)
-        again.append(second.median if second is not None and second.ok else np.nan)
+        times.append(min(m.median for m in first))
+        again.append(min((m.median for m in seconds.get(label, ()) if m.ok), default=np.nan))
     if not rows:
         raise PredictionError(f"{family.name}: no schedule was measured; {'; '.join(dropped[:1])}")
     retimes = np.array(again)
@@ -222,7 +236,8 @@ def _runs(
     }
     both = None if np.isnan(retimes).all() else retimes
     runs = Runs(family.features, np.array(rows), np.array(times), both, facts, tuple(dropped))
-    facts["noise"] = {"floor": runs.floor, "measurements": len(found)}
+    measurements = sum(map(len, (*firsts.values(), *seconds.values())))
+    facts["noise"] = {"floor": runs.floor, "measurements": measurements}
     return runs
 
 
