@@ -1,9 +1,8 @@
-import time
-
 import numpy as np
 import pytest
 
 from tilewright.measure import Measurement, Timing
+from tilewright.measure.timing import Samples
 from tilewright.prediction.collect import collect, dirty
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.own import from_callable
@@ -81,31 +80,44 @@ def test_wall_time_far_above_cpu_time_is_dirty():
 
 
 def test_a_second_measurement_gives_a_noise_floor():
-    runs = collect(counting([]), "work", 5, 0, timing=QUICK, verify=False)
+    runs = collect(counting([]), "work", 5, 0, rounds=1, timing=QUICK, verify=False)
     assert np.isfinite(runs.retimes).all()
     assert runs.floor == pytest.approx(np.median(abs(runs.times - runs.retimes) / runs.times))
-    assert runs.facts["noise"]["measurements"] == 30
+    assert runs.facts["noise"]["measurements"] == 10
 
 
-def test_the_quickest_of_several_rounds_counts():
-    made = {}
+def scripted(monkeypatch, seconds):
+    """Have the next timings take these seconds."""
+    left = iter(seconds)
+    monkeypatch.setattr(
+        "tilewright.prediction.collect.time_runs",
+        lambda run, timing: Samples(tuple(next(left)), (9.0, 9.0), 2, False),
+    )
+    return left
 
-    def work(n):
-        made[n] = made.get(n, 0) + 1
-        if made[n] <= 6:  # three calls a measurement: the first round of both
-            time.sleep(0.02)
-        return n
 
-    kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work")
-    how = {"timing": QUICK, "verify": False}
-    slow = collect(kernel, "work", 4, 0, rounds=1, **how)
-    made.clear()
-    runs = collect(kernel, "work", 4, 0, rounds=3, **how)
-    assert slow.times.min() > 0.02 > runs.times.max()
-    assert runs.retimes.max() < 0.02
-    assert runs.facts["noise"]["measurements"] == 24
+def test_the_quickest_sample_of_all_rounds_counts(monkeypatch):
+    kernel = counting([])
+    rounds = [(2.0, 1.9), (1.2, 1.0), (1.005, 1.3)]
+    left = scripted(monkeypatch, rounds)
+    told = []
+    runs = collect(
+        kernel, "work", 1, 0, retime=False, verify=False, timing=QUICK, on_progress=told.append
+    )
+    assert list(runs.times) == [1.0]  # the second and the third round agree
+    assert next(left, None) is None
+    assert told[-1].done == told[-1].total == 6
+    scripted(monkeypatch, rounds)
+    runs = collect(kernel, "work", 1, 0, rounds=1, verify=False, timing=QUICK)
+    assert (list(runs.times), list(runs.retimes)) == ([1.9], [1.0])
     with pytest.raises(PredictionError, match="at least 1"):
         collect(kernel, "work", 4, 0, rounds=0)
+
+
+def test_both_measurements_have_rounds_of_their_own(monkeypatch):
+    scripted(monkeypatch, [(3.0,), (4.0,), (1.0,), (4.0,), (1.0,)])
+    runs = collect(counting([]), "work", 1, 0, verify=False, timing=QUICK)
+    assert (list(runs.times), list(runs.retimes)) == ([1.0], [4.0])
 
 
 def test_what_fails_in_one_round_is_left_out_and_not_tried_again():

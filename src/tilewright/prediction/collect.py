@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,9 +29,11 @@ from tilewright.records import Record, Records
 TIMING = Timing(
     warmup=2, min_samples=5, max_samples=10, seconds=0.04, sample_seconds=0.002, precision=0.006
 )
-# Passes over all instances for one measurement. A neighbour of a virtual machine slows a processor
-# for seconds by up to two times and takes no CPU time from it: only another moment tells.
-ROUNDS = 3
+# Passes over all instances for one measurement, at most. A neighbour of a virtual machine slows a
+# processor for seconds by up to two times and takes no CPU time from it: only another moment tells.
+ROUNDS = 6
+# An instance is settled when the quickest samples of two rounds agree to so much.
+AGREE = 0.01
 # Above this, wall over CPU time, another process had the CPU.
 DIRTY = 1.1
 # Instances that a worker is asked for.
@@ -84,12 +86,14 @@ def collect(
 
     Every instance is drawn from the seed and its index, its answer is compared with the
     kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
-    Tilewright processes are concerned: in several rounds, of which the quickest counts, each
-    over all instances and with operands made anew. Where the wall time is far above the CPU
-    time, or other processes used the CPUs meanwhile, it is timed again, up to three times, and
-    if none of them was undisturbed once more in the next collection that meets it. What fails is
-    not tried again. Each measurement is in the records before the next begins, so an interrupted
-    collection goes on where it was.
+    Tilewright processes are concerned. All instances are timed in a first round, in a second,
+    and those whose quickest samples differ by more than a hundredth in further rounds, with
+    operands made anew; the quickest sample of all counts, which is the time of the undisturbed
+    kernel. Where the wall time is far above the CPU time, or other processes used the CPUs
+    meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
+    once more in the next collection that meets it. What fails is not tried again. Each
+    measurement is in the records before the next begins, so an interrupted collection goes on
+    where it was.
 
     Args:
         kernel: what is measured.
@@ -99,7 +103,7 @@ def collect(
         records: where measurements are kept; None keeps none.
         retime: whether every instance is measured a second time, in rounds of its own between
             those of the first: the noise floor is the difference.
-        rounds: how often an instance is timed for one measurement.
+        rounds: how many rounds there are at most.
         verify: whether answers are compared with the reference.
         timing: how an instance is timed.
         isolate: whether each instance is measured in a worker process, whose crash, hanging or
@@ -134,17 +138,21 @@ def collect(
     work = _Collection(
         kernel, chosen, seed, records, verify, timing, told, limits or LIMITS, retime
     )
+    settled = 0
     with _token() as token, quiet_blas():
         for repeat in range(repeats):
             # Another order every time: what drifts does not repeat.
             order = np.random.default_rng([seed, repeat]).permutation(count)
-            queue = order.tolist()
-            for place in range(count):
+            queue = [index for index in order.tolist() if not work.settled(index, repeat)]
+            settled += count - len(queue)
+            if on_progress is not None and not queue:
+                on_progress(work.progress(settled, count * repeats))
+            for place in range(len(queue)):
                 if deadline is not None and time.monotonic() >= deadline:
                     return work.runs(count)
                 work.measure(queue[place : place + AT_ONCE], repeat, token)
                 if on_progress is not None:
-                    on_progress(work.progress(count * repeats))
+                    on_progress(work.progress(settled, count * repeats))
     return work.runs(count)
 
 
@@ -248,6 +256,17 @@ class _Collection:
         self.found: dict[tuple[int, int], Measurement] = {}
         self._ahead: dict[tuple[int, int], Measurement] = {}
 
+    def settled(self, index: int, repeat: int) -> bool:
+        """Whether the rounds before this one have told enough of an instance."""
+        earlier = self._rounds(index, range(repeat % self._stride, repeat, self._stride))
+        if any(not m.ok for m in earlier):
+            return True
+        quickest = sorted(min(m.times) for m in earlier)[:2]
+        return len(quickest) == 2 and quickest[1] <= (1 + AGREE) * quickest[0]
+
+    def _rounds(self, index: int, repeats: Iterable[int]) -> list[Measurement]:
+        return [self.found[index, r] for r in repeats if (index, r) in self.found]
+
     def measure(self, queue: Sequence[int], repeat: int, token: TimingToken) -> None:
         """Measure the first instance of a queue, or look it up.
 
@@ -274,11 +293,7 @@ class _Collection:
         self._keep(index, repeat, replace(measurement, machine=machine_id()))
 
     def _known(self, index: int, repeat: int) -> bool:
-        """Whether an instance failed before or the records have it, which is then taken up."""
-        before = self.found.get((index, repeat - self._stride))
-        if before is not None and not before.ok:
-            self.found[index, repeat] = before
-            return True
+        """Whether the records have an instance's measurement, which is then taken up."""
         if self._records is None:
             return False
         configuration = {"seed": self.seed, "index": index, "repeat": repeat}
@@ -333,32 +348,32 @@ class _Collection:
             return True
         return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
 
-    def progress(self, total: int) -> Progress:
-        """How far it is."""
+    def progress(self, settled: int, total: int) -> Progress:
+        """How far it is, where so many measurements are not needed."""
         found = self.found.values()
         repeated = sum(m.details.get("tries", 1) > 1 for m in found)
         failed = len({index for (index, _), m in self.found.items() if not m.ok})
-        return Progress(self.kernel.name, self.variant.name, len(found), total, repeated, failed)
+        done = len(found) + settled
+        return Progress(self.kernel.name, self.variant.name, done, total, repeated, failed)
 
     def runs(self, count: int) -> Runs:
         """What there is, as a table."""
         features = self.kernel.features_of(self.variant)
         rows, times, retimes, dropped = [], [], [], []
-        measured: list[dict[int, list[Measurement]]] = [{} for _ in range(REPEATS)]
-        for (index, repeat), measurement in sorted(self.found.items(), key=lambda item: item[0]):
-            measured[repeat % self._stride].setdefault(index, []).append(measurement)
+        last = max((repeat for _, repeat in self.found), default=0)
+        firsts, seconds = (range(k, last + 1, self._stride) for k in range(REPEATS))
         for index in range(count):
-            first = measured[0].get(index)
-            if first is None:
+            first = self._rounds(index, firsts)
+            if not first:
                 continue
             failed = next((m for m in first if not m.ok), None)
             if failed is not None:
                 dropped.append(f"instance {index}: {failed.status}: {failed.message}")
                 continue
-            again = [m.median for m in measured[1].get(index, ()) if m.ok]
+            again = self._rounds(index, seconds) if self._stride == REPEATS else []
             rows.append([float(first[0].details["features"][name]) for name in features])
-            times.append(min(m.median for m in first))
-            retimes.append(min(again, default=math.nan))
+            times.append(min(min(m.times) for m in first))
+            retimes.append(min((min(m.times) for m in again if m.ok), default=math.nan))
         if not rows:
             reason = dropped[0] if dropped else "there was no time for any"
             raise PredictionError(
