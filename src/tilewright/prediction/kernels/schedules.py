@@ -156,8 +156,8 @@ def collect_schedules(
         verify_up_to: the largest size whose answers are compared with the reference's; by
             default all are.
         retime: whether everything is measured a second time.
-        rounds: how often a schedule is built and timed for one measurement, the quickest of
-            which counts.
+        rounds: how often a schedule is built and timed for one measurement, of which the
+            quickest sample counts.
         deadline: when to stop, of ``time.monotonic``.
         on_progress: told how many of how many measurements there are.
         how: `timing` and `limits` of `measure_candidates`.
@@ -217,8 +217,8 @@ def _runs(
             dropped.append(f"{label}: {failed.status}: {failed.message.splitlines()[0][:200]}")
             continue
         rows.append([float(factors[name]) for name in family.features])
-        times.append(min(m.median for m in first))
-        again.append(min((m.median for m in seconds.get(label, ()) if m.ok), default=np.nan))
+        times.append(min(min(m.times) for m in first))
+        again.append(min((min(m.times) for m in seconds.get(label, ()) if m.ok), default=np.nan))
     if not rows:
         raise PredictionError(f"{family.name}: no schedule was measured; {'; '.join(dropped[:1])}")
     retimes = np.array(again)
