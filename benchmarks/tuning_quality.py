@@ -6,8 +6,9 @@ configuration that a tool asks costs one evaluation, failing ones and ones that 
 constraint included; repeats are free, but asks in all are capped at ten times the budget.
 Peers run in an environment of their own (--peers PYTHON, see peers/tuning_requirements.txt).
 
-Runs are kept in --work and taken up by the next call; --seconds ends a call in time. Of a run
-that has reached 95% of the best known by evaluation 120, no more is asked.
+A peer's run that for four minutes of CPU time asks nothing new is ended, which only Optuna's
+Gaussian process needs. Runs are kept in --work and taken up by the next call; --seconds ends a
+call in time. Of a run that has reached 95% of the best known by evaluation 120, no more is asked.
 """
 
 from __future__ import annotations

@@ -142,6 +142,8 @@ class Store:
                 found = json.loads(line)
                 if found["error"]:
                     print(f"{tool} on {problem.name}, seed {found['seed']}: {found['error']}")
+                if found.get("impatient"):
+                    print(f"{tool} on {problem.name}, seed {found['seed']}: only repeats")
                 self._keep(tool, problem, budget, found["seed"], found["asked"])
 
 

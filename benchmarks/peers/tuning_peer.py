@@ -9,7 +9,8 @@ PROBLEM.json holds ``parameters`` (name -> values), ``constraints`` (Python expr
 printed a seed: ``{"seed": s, "asked": [objective or null, ...], "asks": n}``, an entry for
 every distinct configuration asked, in order. What breaks a known constraint or failed is null.
 With ``settled`` and ``target`` in the problem, a run ends after so many configurations once
-an objective as good as the target has been met.
+an objective as good as the target has been met. A run that asks nothing but what it has asked
+before ends after ``PATIENCE`` seconds of that; the line's ``impatient`` then says so.
 """
 
 import itertools
@@ -18,11 +19,14 @@ import os
 import random
 import sys
 import tempfile
+import time
 import warnings
 
 import numpy as np
 
 BAD = 1e30
+# CPU seconds. Optuna's Gaussian process takes longer the more it has asked, repeats included.
+PATIENCE = 240.0
 warnings.filterwarnings("ignore")
 
 
@@ -40,6 +44,8 @@ class Recorder:
         self.asks = 0
         self.seen = {}
         self.reached = False
+        self.impatient = False
+        self.newest = time.process_time()
 
     def __call__(self, values):
         """The objective, None where it failed; raises Done when the budget is used up."""
@@ -52,8 +58,12 @@ class Recorder:
                 raise Done
             found = self.problem["table"].get(key)
             self.seen[key] = found
+            self.newest = time.process_time()
             self.reached |= found is not None and found <= self.problem.get("target", -BAD)
         elif self.asks > 10 * self.budget:
+            raise Done
+        elif time.process_time() - self.newest > PATIENCE:
+            self.impatient = True
             raise Done
         return self.seen[key]
 
@@ -294,6 +304,7 @@ def main():
         except Exception as problem_error:
             error = f"{type(problem_error).__name__}: {problem_error}"
         line = {"seed": seed, "asked": list(ask.seen.values()), "asks": ask.asks, "error": error}
+        line["impatient"] = ask.impatient
         print(json.dumps(line), flush=True)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tilewright.prediction import Augmented
-from tilewright.prediction.choosing import ridge
+from tilewright.prediction.choosing import Problem, choose, ridge
 from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.extras import Folds, expressions, gains
 from tilewright.prediction.intervals import thresholded
@@ -60,3 +60,19 @@ def test_without_time_little_is_tried():
     patient = Augmented(features=("m", "n"), max_seconds=None).fit(X, seconds)
     assert len(hurried.chosen_["tried"]) < len(patient.chosen_["tried"])
     assert thresholded(hurried.predict(X), seconds) < 0.05
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_densities_are_kept_where_they_clearly_help(sparse):
+    random = np.random.default_rng(5)
+    n = 150
+    sizes = random.integers(16, 1025, n)
+    density = 2.0 ** -random.integers(0, 9, n)
+    work = np.log(100 + sizes * (density if sparse else 1))
+    noise = 0.02 * random.normal(size=n) * (1 + 5 * (random.random(n) < 0.1))
+    targets = work - np.median(work) + noise
+    columns = np.column_stack([sizes, density])
+    place = random.permutation(np.arange(n) % 5)
+    problem = Problem(columns, ("m", "d"), 2, targets, place, frozenset(), (), 75, 0)
+    best = choose(problem)[0]
+    assert (1 in best.inputs.columns) == sparse

@@ -106,6 +106,7 @@ def choose(problem: Problem) -> list[Choice]:
         fewer = every.only(kept)
         tried += [_validated(problem, fewer, shape) for shape in candidates(fewer, problem)]
         best = _best(tried)
+    best = _without_densities(problem, best, tried)
     best = _with_additions(problem, best, tried)
     for stiffness in _STIFFNESS:
         if problem.late():
@@ -115,6 +116,22 @@ def choose(problem: Problem) -> list[Choice]:
             best = tried[-1]
     rest = sorted((c for c in tried if c is not best), key=lambda choice: choice.error)
     return [best, *rest]
+
+
+def _without_densities(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+    """The best model that sees no densities, where those do not clearly help.
+
+    What sparse operands take follows their non-zeros, what dense ones take their shapes: which
+    further inputs are tried depends on it (see `_promising`), so chance must not decide.
+    """
+    columns = best.inputs.columns
+    kept = [i for i, j in enumerate(columns) if not extras.is_density(problem.columns[:, j])]
+    if not 0 < len(kept) < len(columns) or problem.late():
+        return best
+    dense = best.inputs.only(kept)
+    fresh = [_validated(problem, dense, shape) for shape in candidates(dense, problem)]
+    tried += fresh
+    return best if _clearly_better(problem, best, _best(fresh)) else _best(fresh)
 
 
 def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:
