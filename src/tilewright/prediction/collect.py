@@ -404,7 +404,7 @@ def describe(kernel: Kernel, variant: Variant) -> dict[str, Any]:
     return {
         "kernel": kernel.name,
         "variant": variant.name,
-        "complexity": kernel.complexity,
+        "complexity": kernel.complexity_of(variant),
         "features": kernel.features_of(variant),
         "dense": variant.storage == "dense",
         "threads": "threads" in variant.settings,

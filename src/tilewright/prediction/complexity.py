@@ -38,7 +38,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "sqrt": np.sqrt,
 }
 _MANY = {"min": np.minimum, "max": np.maximum}
-_LIMIT = 200  # nodes of the syntax tree
+_LIMIT = 1000  # nodes of the syntax tree
 
 
 @dataclass(frozen=True)

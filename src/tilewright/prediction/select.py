@@ -342,7 +342,7 @@ def train(
     def fitted(of: Kernel, name: str) -> Modelled:
         variant = of.variant(name)
         runs = collect(of, whole_call(variant) if calls else variant, **how)
-        made = _fresh(model, of.complexity, runs.features)
+        made = _fresh(model, of.complexity_of(variant), runs.features)
         made.fit(runs.table, runs.times)
         return Modelled(made, {k: tuple(map(float, v)) for k, v in variant.settings.items()})
 

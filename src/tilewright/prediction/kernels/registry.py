@@ -39,6 +39,8 @@ class Variant:
     of its run time, with the values it may take, smallest first. `device` is ``cpu`` or
     ``gpu``. `versions` names the software that its run time depends on.
     `isolate` says that it may crash or hang, so that it is measured in a process of its own.
+    `complexity` gives its own number of operations (`Complexity`), where it is not the kernel's
+    but what a schedule makes of it: whole tiles, in as many turns as the threads need.
     `whole` is the variant of which this one is the whole call
     (`tilewright.prediction.calls.whole_call`).
     """
@@ -51,6 +53,7 @@ class Variant:
     device: Literal["cpu", "gpu"] = "cpu"
     versions: Callable[[], dict[str, str]] = no_versions
     isolate: bool = False
+    complexity: Callable[[], str] | None = None
     whole: Variant | None = field(default=None, hash=False, repr=False)
 
     def prepare(self, operands: Operands, settings: Mapping[str, float] | None = None) -> Run:
@@ -119,6 +122,10 @@ class Kernel:
     def features_of(self, variant: Variant) -> dict[str, str]:
         """Names and units of what predicts the variant's time: the kernel's and its settings."""
         return {**self.features, **dict.fromkeys(variant.settings, "1")}
+
+    def complexity_of(self, variant: Variant) -> str:
+        """The number of operations of the variant, which is the kernel's unless it has its own."""
+        return self.complexity if variant.complexity is None else variant.complexity()
 
     def with_variant(self, variant: Variant) -> Kernel:
         """The same kernel with one more variant, or another of that name."""

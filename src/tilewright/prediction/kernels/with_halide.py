@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import math
+import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.halide.schedule import Fuse, Schedule, Split
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import Array, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import dense
+
+if TYPE_CHECKING:
+    from tilewright.halide.result import Result
 
 LEVELS = (256, 32, None)  # sizes that are scheduled for; None for no schedule
 _compiling = threading.Lock()  # Halide numbers names for the whole process
@@ -59,7 +65,51 @@ def variant(kernel: str) -> dict[str, Variant]:
             return _runner(function, [*buffers, *scalars], (rows, columns), given)
         raise PredictionError(f"{kernel} by Halide cannot take these operands: {failed}")
 
-    return {"halide": Variant("halide", build, available, versions=versions)}
+    return {
+        "halide": Variant(
+            "halide", build, available, versions=versions, complexity=partial(complexity, kernel)
+        )
+    }
+
+
+def complexity(kernel: str) -> str:
+    """The vector operations of a kernel's busiest thread, as its schedules have them.
+
+    Tiles are computed whole, also where they overlap those before them, and threads take them in
+    turns; what is smaller than a tile falls to the next schedule, and in the end to one number
+    after the other.
+    """
+    columns, rows, depth = _WORK[kernel]
+    text = f"({columns}) * ({rows}) * {depth}"
+    for level in reversed(LEVELS):
+        if level is not None:
+            fits, work = _work(_scheduled(kernel, level), (columns, rows))
+            text = f"{fits} * {work} * {depth} + (1 - {fits}) * ({text})"
+    return text
+
+
+def _work(schedule: Schedule, extents: tuple[str, str]) -> tuple[str, str]:
+    """Whether the extents suffice for the output's tiles, 1 or 0, and the vectors of a thread."""
+    stage = schedule.funcs[-1].stages[0]
+    fused = {s.fused: (s.inner, s.outer) for s in stage.splits if isinstance(s, Fuse)}
+    splits = {s.old: s for s in stage.splits if isinstance(s, Split)}
+    parallel = {loop.name for loop in stage.loops if loop.mapping == "parallel"}
+    for name in list(parallel):
+        parallel.update(fused.get(name, ()))
+    vectors = {loop.name for loop in stage.loops if loop.mapping == "vectorized"}
+    lanes = math.prod(s.factor for s in splits.values() if s.inner in vectors)
+    size = 1
+    fits: list[str] = []
+    shared: list[str] = []  # among the threads
+    alone: list[str] = []
+    for dimension, extent in enumerate(extents):
+        split = splits.get(f"v{dimension}")
+        tile, outer = (1, f"v{dimension}") if split is None else (split.factor, split.outer)
+        size *= tile
+        fits.append(f"min(1, max(0, {extent} - {tile - 1}))")
+        (shared if outer in parallel else alone).append(f"ceil(({extent}) / {tile})")
+    turns = f"ceil({' * '.join(shared or '1')} / {os.cpu_count() or 1})"
+    return " * ".join(fits), " * ".join([turns, *alone, f"{size / lanes:g}"])
 
 
 def _runner(
@@ -87,13 +137,25 @@ def _compile(kernel: str, level: int | None) -> Callable[..., Any]:
     output, parameters = _PROGRAMS[kernel][0](level or LEVELS[0])
     pipeline = hl.Pipeline(output)
     if level is not None:
-        from tilewright.halide.session import schedule
-
-        schedule(pipeline, target="host", name=kernel).apply(pipeline)
+        _schedule(pipeline, kernel).apply(pipeline)
     function: Callable[..., Any] = pipeline.compile_to_callable(
         parameters, hl.get_jit_target_from_environment()
     )
     return function
+
+
+@cache
+def _scheduled(kernel: str, level: int) -> Schedule:
+    import halide as hl
+
+    with _compiling:
+        return _schedule(hl.Pipeline(_PROGRAMS[kernel][0](level)[0]), kernel).schedule
+
+
+def _schedule(pipeline: Any, kernel: str) -> Result:
+    from tilewright.halide.session import schedule
+
+    return schedule(pipeline, target="host", name=kernel)
 
 
 def _images(*names: str) -> list[Any]:
@@ -170,4 +232,10 @@ _PROGRAMS: dict[str, tuple[Callable[[int], Any], tuple[str, ...], Callable[..., 
     "matmul": (_matmul, ("a", "b"), _product_shape),
     "convolution": (_convolution, ("a", "w"), _valid_shape),
     "pooling": (_pooling, ("a", "s"), _pooled_shape),
+}
+# Of the output: columns, rows, and the operations for each number, of the kernel's features.
+_WORK = {
+    "matmul": ("k", "m", "n"),
+    "convolution": ("n - r + 1", "m - r + 1", "r**2"),
+    "pooling": ("ceil(n/s)", "ceil(m/s)", "s**2"),
 }
