@@ -180,7 +180,8 @@ class Figures:
 
     def get(self, method: str, data: dict[str, Any], seed: int) -> dict[str, Any]:
         """See `figures`."""
-        seen = hashlib.sha256(data["X"].tobytes() + data["y"].tobytes()).hexdigest()
+        told = repr((data["features"], data["complexity"])).encode()
+        seen = hashlib.sha256(data["X"].tobytes() + data["y"].tobytes() + told).hexdigest()
         which = "ours" if method == OURS else "unlimited" if method in UNLIMITED else "paper"
         code = self._code[which].hexdigest()
         key = f"{data['name']}-{method}-{seed}-{seen[:8]}-{code[:8]}"
