@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.prediction import Augmented, PredictionError
+from tilewright.prediction.collect import ROUNDS
 from tilewright.prediction.kernels import Kernel, Variant
 from tilewright.prediction.regret import regret
 from tilewright.prediction.select import Modelled, Selector, select, train
@@ -138,7 +139,7 @@ def test_training_measures_fits_and_keeps(tmp_path):
             on_progress=told.append,
         )
     assert list(made.models) == ["whole"]
-    assert told[-1].done == told[-1].total == 12
+    assert told[-1].done == told[-1].total == 12 * ROUNDS
     found = select(toy_kernel(), {"n": 100}, tmp_path / "toy.json")
     assert 1e-8 < found.best.seconds < 1e-2
     with pytest.raises(PredictionError, match="it is not here"):
