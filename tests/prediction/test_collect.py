@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tilewright.measure import Measurement, Timing
 from tilewright.measure.timing import Samples
 from tilewright.prediction.collect import collect, dirty
 from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.instances import placed
 from tilewright.prediction.own import from_callable
 from tilewright.records import Records
 
@@ -135,3 +137,20 @@ def test_what_fails_in_one_round_is_left_out_and_not_tried_again():
     assert odd
     assert len(odd) == len(runs.dropped)
     assert len(runs) == 12 - len(odd)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (33, 5), (100, 1000)])
+def test_dense_operands_begin_with_a_cache_line_and_are_the_same(shape):
+    array = np.random.default_rng(0).random(shape)
+    own = placed(array)
+    assert own.shape == shape
+    assert np.array_equal(own, array)
+    assert own.ctypes.data % 64 == 0
+    assert not np.shares_memory(own, array)
+
+
+@pytest.mark.parametrize(
+    "thing", [3, "s", None, np.ones((4, 6)).T, np.array([{}]), csr_array((2, 3)), np.matrix("1 2")]
+)
+def test_operands_that_are_no_plain_dense_arrays_stay_as_they_are(thing):
+    assert placed(thing) is thing
