@@ -145,7 +145,7 @@ def test_dense_operands_begin_with_a_cache_line_and_are_the_same(shape):
     own = placed(array)
     assert own.shape == shape
     assert np.array_equal(own, array)
-    assert own.ctypes.data % 64 == 0
+    assert not array.size or own.ctypes.data % 64 == 0
     assert not np.shares_memory(own, array)
 
 
