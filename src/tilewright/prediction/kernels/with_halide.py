@@ -108,7 +108,7 @@ def _work(schedule: Schedule, extents: tuple[str, str]) -> tuple[str, str]:
         size *= tile
         fits.append(f"min(1, max(0, {extent} - {tile - 1}))")
         (shared if outer in parallel else alone).append(f"ceil(({extent}) / {tile})")
-    turns = f"ceil({' * '.join(shared or '1')} / {os.cpu_count() or 1})"
+    turns = f"ceil({' * '.join(shared or ['1'])} / {os.cpu_count() or 1})"
     return " * ".join(fits), " * ".join([turns, *alone, f"{size / lanes:g}"])
 
 
