@@ -131,17 +131,18 @@ def final(chosen: Family, runs: Runs, size: int) -> dict[str, Any]:
             finalists(candidates, 1 + ROUNDS, **how, workers=session.workers).measurements
             for _ in range(STARTS)
         ]
-    # In the first round outputs are fresh memory.
-    rounds = {
-        name: [m.times[1:] for m in own_starts if m.times[1:]]
-        for name, *own_starts in zip(variants, *starts, strict=True)
-    }
+    measured = dict(zip(variants, zip(*starts, strict=True), strict=True))
     failed = {
         name: next(m.message for m in own_starts if not m.ok)
-        for name, *own_starts in zip(variants, *starts, strict=True)
+        for name, own_starts in measured.items()
         if not all(m.ok for m in own_starts)
     }
-    rounds = {name: times for name, times in rounds.items() if name not in failed}
+    # In the first round outputs are fresh memory.
+    rounds = {
+        name: [m.times[1:] for m in own_starts]
+        for name, own_starts in measured.items()
+        if name not in failed
+    }
     medians = {name: min(map(statistics.median, times)) for name, times in rounds.items()}
     early, late = (
         {name: min(statistics.median(t[half]) for t in times) for name, times in rounds.items()}

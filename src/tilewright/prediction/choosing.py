@@ -131,7 +131,8 @@ def _without_densities(problem: Problem, best: Choice, tried: list[Choice]) -> C
     dense = best.inputs.only(kept)
     fresh = [_validated(problem, dense, shape) for shape in candidates(dense, problem)]
     tried += fresh
-    return best if _clearly_better(problem, best, _best(fresh)) else _best(fresh)
+    simpler = _best(fresh)
+    return best if _clearly_better(problem, best, simpler) else simpler
 
 
 def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:

@@ -134,28 +134,33 @@ def _compiled(kernel: str, level: int | None) -> Callable[..., Any]:
 def _compile(kernel: str, level: int | None) -> Callable[..., Any]:
     import halide as hl
 
-    output, parameters = _PROGRAMS[kernel][0](level or LEVELS[0])
-    pipeline = hl.Pipeline(output)
-    if level is not None:
-        _schedule(pipeline, kernel).apply(pipeline)
+    if level is None:
+        output, parameters = _PROGRAMS[kernel][0](LEVELS[0])
+        pipeline = hl.Pipeline(output)
+    else:
+        pipeline, parameters, planned = _planned(kernel, level)
+        planned.apply(pipeline)
     function: Callable[..., Any] = pipeline.compile_to_callable(
         parameters, hl.get_jit_target_from_environment()
     )
     return function
 
 
-@cache
 def _scheduled(kernel: str, level: int) -> Schedule:
+    with _compiling:
+        return _planned(kernel, level)[2].schedule
+
+
+@cache
+def _planned(kernel: str, level: int) -> tuple[Any, list[Any], Result]:
+    """A kernel's pipeline, its parameters, and what it was scheduled to for sizes of a level."""
     import halide as hl
 
-    with _compiling:
-        return _schedule(hl.Pipeline(_PROGRAMS[kernel][0](level)[0]), kernel).schedule
-
-
-def _schedule(pipeline: Any, kernel: str) -> Result:
     from tilewright.halide.session import schedule
 
-    return schedule(pipeline, target="host", name=kernel)
+    output, parameters = _PROGRAMS[kernel][0](level)
+    pipeline = hl.Pipeline(output)
+    return pipeline, parameters, schedule(pipeline, target="host", name=kernel)
 
 
 def _images(*names: str) -> list[Any]:
