@@ -84,6 +84,62 @@ def test_verified_schedules_come_by_measured_time_and_failures_last(model, famil
     assert len(asked) == 10  # and then it gives up
 
 
+def collected(monkeypatch, family, seconds, **how):
+    """The runs, and how often each spare was started, where a start takes what `seconds` says."""
+    starts = []
+
+    def measure(family, size, candidates, records=None, *, repeat, verify, deadline):
+        for factors in candidates:
+            spare = factors["spare"]
+            starts.append(spare)
+            t = seconds(spare, repeat)
+            measurement = (
+                Measurement("timeout", message="late")
+                if t is None
+                else Measurement("ok", (t, t, 9 * t), (t, t, 9 * t), 3)
+            )
+            yield schedules.Tried(factors, measurement, repeat)
+
+    monkeypatch.setattr(schedules, "measure_candidates", measure)
+    own = [{"n": 64, "s": 2, "spare": spare} for spare in range(4)]
+    runs, complete = schedules.collect_schedules(family, (64,), 4, also=lambda n: own, **how)
+    return runs, complete, {spare: starts.count(spare) for spare in range(4)}
+
+
+def test_further_rounds_are_for_quick_schedules_and_the_median_start_counts(monkeypatch, family):
+    times = {0: [1.0, 1.0, 5.0, 1.2, 1.1, 1.0], 1: [1.9] * 6, 2: [2.5, 2.5]}
+    runs, complete, starts = collected(
+        monkeypatch,
+        family,
+        lambda spare, repeat: times[spare][repeat] if spare in times else None,
+        rounds=3,
+    )
+    assert complete
+    assert starts == {0: 6, 1: 6, 2: 2, 3: 2}
+    assert runs.times.tolist() == [1.1, 1.9, 2.5]  # starts 0, 2 and 4
+    assert runs.retimes.tolist() == [1.0, 1.9, 2.5]
+    assert runs.facts["noise"]["measurements"] == 16
+    assert runs.dropped == ("n=64 s=2 spare=3: timeout: late",)
+
+
+def test_a_second_measurement_that_fails_is_missing(monkeypatch, family):
+    runs, complete, _ = collected(
+        monkeypatch, family, lambda spare, repeat: None if (spare, repeat) == (1, 1) else 1.0
+    )
+    assert complete
+    assert runs.times.tolist() == [1.0] * 4
+    assert np.isnan(runs.retimes).tolist() == [False, True, False, False]
+
+
+def test_without_a_second_measurement_rounds_are_the_first_s(monkeypatch, family):
+    runs, _, starts = collected(
+        monkeypatch, family, lambda spare, repeat: 1.0 + repeat, retime=False, rounds=3
+    )
+    assert starts == dict.fromkeys(range(4), 3)
+    assert runs.times.tolist() == [2.0] * 4
+    assert runs.retimes is None
+
+
 def test_variants_are_measured_on_operands_made_for_the_query():
     made = []
 

@@ -100,12 +100,17 @@ def nonzeros(entries: int, share: float) -> int:
 def blur_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
     """Split factors of blur on a CPU: s1, s2 in 2 to 1024, s3 to s2, s4 to s3, powers of two.
 
-    `slide`, 0 or 1, is not of the paper.
+    Not of the paper are `s2` of `n`, whole rows, one in two, and `fusion`, 0 to 2
+    (`tilewright.prediction.kernels.halide_blur.family`). Inlined, blur_x has no `s1` of its own,
+    which then is `s4`.
     """
     s1, s2 = power(rng, 1, 10), power(rng, 1, 10)
-    s3 = power(rng, 1, s2.bit_length() - 1)
+    if rng.random() < 1 / 2:
+        s2 = n
+    s3 = power(rng, 1, min(s2.bit_length() - 1, 10))
     s4 = power(rng, 1, s3.bit_length() - 1)
-    return {"n": n, "s1": s1, "s2": s2, "s3": s3, "s4": s4, "slide": int(rng.integers(2))}
+    fusion = int(rng.integers(3))
+    return {"n": n, "s1": s4 if fusion == 2 else s1, "s2": s2, "s3": s3, "s4": s4, "fusion": fusion}
 
 
 def blur_gpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:

@@ -19,31 +19,38 @@ from tilewright.prediction import instances
 from tilewright.prediction.kernels.schedules import Factors, Family
 
 SIZES = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
+TILE, ROW, INLINED = range(3)  # where blur_x is computed
 # A pixel's share of vectors of blur_x, with its rows that tiles compute twice and the columns
-# beyond a tile, of its loop's iterations, of vectors of blur_y; tiles, and the bytes of one.
+# beyond a tile, of its loop's iterations, of vectors of blur_y; tiles, those of a row, and the
+# bytes of one.
 LANES = 32  # 16-bit pixels in a register of 512 bits
+_INLINED, _ROW, _TILE = "max(0, fusion - 1)", "min(fusion, 2 - fusion)", "max(0, 1 - fusion)"
 WORK = (
-    f"(s3 + 2) / s3 * max(1, s1 / s2) * max(1 / s1, 1 / {LANES})",
-    "(s3 + 2) / s3 * max(1 / s1, 1 / s2)",
+    f"(1 - {_INLINED}) * (s3 + 2) / s3 * max(1, s1 / s2) * max(1 / s1, 1 / {LANES})"
+    f" + {_INLINED} * 3 * max(1 / s4, 1 / {LANES})",
+    f"(1 - {_INLINED}) * (s3 + 2) / s3 * max(1 / s1, 1 / s2)",
     f"max(1 / s4, 1 / {LANES})",
     "max(1, n / s2) * max(1, n / s3)",
-    "2 * max(s1, s2) * ((1 - slide) * (s3 + 2) + slide * 4)",
+    "max(1, n / s2)",
+    f"2 * max(s1, s2) * ({_TILE} * (s3 + 2) + {_ROW} * 4)",
 )
 # What Mullapudi2016 chose for the paper's authors.
-MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "slide": 0}
+MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "fusion": TILE}
 
 
 def family(*, gpu: bool = False) -> Family:
     """The schedules of Table IV, for the CPU or for a CUDA GPU.
 
-    On the CPU there is one more choice than in the paper, `slide`: whether a tile's rows of
-    blur_x are computed before it, or each one where it is first used.
+    On the CPU there are two more choices than in the paper. `fusion` is where blur_x is computed:
+    a tile's before the tile (0), each row where it is first used (1), or at every use (2). And `s2`
+    may be `n`, so that threads have whole rows: large blurs wait for memory, which is fastest in
+    one stream.
     """
     names = ["s1", "s2", "s3"] if gpu else ["s1", "s2", "s3", "s4"]
     units = {"n": "pixels", **dict.fromkeys(names, "iterations")}
     return Family(
         "halide_blur_gpu" if gpu else "halide_blur",
-        units if gpu else {**units, "slide": "0 or 1"},
+        units if gpu else {**units, "fusion": "0, 1 or 2"},
         "n**2",
         SIZES,
         pipeline,
@@ -71,8 +78,8 @@ def pipeline(n: int) -> Any:
 def schedule_cpu(algorithm: Algorithm, factors: Factors) -> Schedule:
     """The paper's listing: tiles of s2 x s3 in parallel, vectors of s4, of s1 within blur_x.
 
-    Tails are Halide's defaults: an output's shift inwards, others are rounded up. With `slide`
-    the tile keeps the last rows of blur_x, and each row of blur_y computes the one it adds.
+    Tails are Halide's defaults: an output's shift inwards, others are rounded up. With blur_x by
+    rows, the tile keeps the last of them, and each row of blur_y computes the one it adds.
     """
     s1, s2, s3, s4 = (factors[f"s{i}"] for i in range(1, 5))
     image, blur_x, blur_y = _places(algorithm)
@@ -95,12 +102,17 @@ def schedule_cpu(algorithm: Algorithm, factors: Factors) -> Schedule:
         loops=(ScheduledLoop("xl", "vectorized"), ScheduledLoop("xv"), ScheduledLoop("v1")),
     )
     tile, row = Level("at", blur_y, 0, "xo"), Level("at", blur_y, 0, "yi")
+    fused = {
+        TILE: FuncSchedule(blur_x, tile, tile, stages=(inner,)),
+        ROW: FuncSchedule(blur_x, row, tile, stages=(inner,)),
+        INLINED: FuncSchedule(blur_x, INLINE, INLINE),
+    }
     return Schedule(
         algorithm.digest,
         "host",
         (
             FuncSchedule(image, INLINE, INLINE),
-            FuncSchedule(blur_x, row if factors["slide"] else tile, tile, stages=(inner,)),
+            fused[factors["fusion"]],
             FuncSchedule(blur_y, ROOT, ROOT, stages=(outer,)),
         ),
     )

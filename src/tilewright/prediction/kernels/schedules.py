@@ -6,8 +6,10 @@ are features of the run time beside the size (Section V of the paper).
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +32,7 @@ Factors: TypeAlias = Mapping[str, int]
 # A first run on fresh memory takes up to ten times as long as others; within so many seconds it
 # is a warm-up, and others follow.
 TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=2.0, precision=0.01)
+CLOSE = 2.0  # times as long as the quickest of its size: worth further rounds
 LIMITS = Limits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
 
 
@@ -157,8 +160,10 @@ def collect_schedules(
         verify_up_to: the largest size whose answers are compared with the reference's; by
             default all are.
         retime: whether everything is measured a second time.
-        rounds: how often a schedule is built and timed for one measurement, of which the
-            quickest sample counts.
+        rounds: how often a schedule is built and started for one measurement at most: all are
+            in the first round, in further ones those within two times the quickest of their
+            size. Which memory a process is given decides how fast it is, and neighbours on the
+            hardware do, so the median of the starts counts, and of a start's samples.
         deadline: when to stop, of ``time.monotonic``.
         on_progress: told how many of how many measurements there are.
         how: `timing` and `limits` of `measure_candidates`.
@@ -168,49 +173,61 @@ def collect_schedules(
         given = [dict(factors) for factors in also(size)]
         drawn = [f for f in family.candidates(size, count, seed) if f not in given]
         wanted[size] = [*given, *drawn][: max(count, len(given))]
-    found: dict[tuple[str, int], Measurement] = {}
-    stride = REPEATS if retime else 1
-    repeats = rounds * stride
-    total = sum(map(len, wanted.values())) * repeats
-    for repeat in range(repeats):
+    stride = REPEATS if retime else 1  # rounds of the first and of the second take turns
+    total = sum(map(len, wanted.values())) * rounds * stride
+    found: dict[str, dict[int, Measurement]] = {
+        _label(factors): {} for candidates in wanted.values() for factors in candidates
+    }
+    settled, complete = 0, True
+    for repeat in range(rounds * stride):
         for size, candidates in wanted.items():
             if deadline is not None and time.monotonic() >= deadline:
-                break
+                return _runs(family, wanted, found, stride, seed), False
+            times = [_typical(found[_label(factors)].values()) for factors in candidates]
+            close = CLOSE * min(times, default=math.inf)
+            queue = [
+                factors
+                for factors, typical in zip(candidates, times, strict=True)
+                if repeat < stride or typical <= close < math.inf
+            ]
+            settled += len(candidates) - len(queue)
             verify = repeat == 0 and (verify_up_to is None or size <= verify_up_to)
             for tried in measure_candidates(
                 family,
                 size,
-                candidates,
+                queue,
                 records,
                 repeat=repeat,
                 verify=verify,
                 deadline=deadline,
                 **how,
             ):
-                found[_label(tried.factors), repeat] = tried.measurement
+                found[_label(tried.factors)][repeat] = tried.measurement
                 if on_progress is not None:
-                    on_progress(len(found), total)
-    # rounds of the first and of the second measurement take turns
-    firsts: dict[str, list[Measurement]] = {}
-    seconds: dict[str, list[Measurement]] = {}
-    for (label, repeat), measurement in found.items():
-        chosen = firsts if repeat % stride == 0 else seconds
-        chosen.setdefault(label, []).append(measurement)
-    runs = _runs(family, wanted, firsts, seconds, seed)
-    return runs, len(found) == total
+                    on_progress(settled + sum(map(len, found.values())), total)
+            complete = complete and all(repeat in found[_label(factors)] for factors in queue)
+    return _runs(family, wanted, found, stride, seed), complete
+
+
+def _typical(made: Iterable[Measurement]) -> float:
+    """Seconds of a typical start; infinite where one failed or none is known."""
+    medians = [m.median if m.ok else math.inf for m in made]
+    return statistics.median(medians) if medians else math.inf
 
 
 def _runs(
     family: Family,
     wanted: Mapping[int, Sequence[Factors]],
-    firsts: Mapping[str, Sequence[Measurement]],
-    seconds: Mapping[str, Sequence[Measurement]],
+    found: Mapping[str, Mapping[int, Measurement]],
+    stride: int,
     seed: int,
 ) -> Runs:
     rows, times, again, dropped = [], [], [], []
     for factors in (f for candidates in wanted.values() for f in candidates):
         label = _label(factors)
-        first = firsts.get(label)
+        made = found[label]
+        first = [m for repeat, m in made.items() if repeat % stride == 0]
+        second = [m for repeat, m in made.items() if repeat % stride]
         if not first:
             continue
         failed = next((m for m in first if not m.ok), None)
@@ -218,11 +235,11 @@ def _runs(
             dropped.append(f"{label}: {failed.status}: {failed.message.splitlines()[0][:200]}")
             continue
         rows.append([float(factors[name]) for name in family.features])
-        times.append(min(min(m.times) for m in first))
-        again.append(min((min(m.times) for m in seconds.get(label, ()) if m.ok), default=np.nan))
+        times.append(_typical(first))
+        again.append(_typical(second))
     if not rows:
         raise PredictionError(f"{family.name}: no schedule was measured; {'; '.join(dropped[:1])}")
-    retimes = np.array(again)
+    retimes = np.array([typical if math.isfinite(typical) else math.nan for typical in again])
     facts = {
         "kernel": family.name,
         "variant": "cpu" if family.target == "host" else family.target,
@@ -237,7 +254,7 @@ def _runs(
     }
     both = None if np.isnan(retimes).all() else retimes
     runs = Runs(family.features, np.array(rows), np.array(times), both, facts, tuple(dropped))
-    measurements = sum(map(len, (*firsts.values(), *seconds.values())))
+    measurements = sum(map(len, found.values()))
     facts["noise"] = {"floor": runs.floor, "measurements": measurements}
     return runs
 
