@@ -108,10 +108,14 @@ class Pieces:
         self._fresh = fresh
         self._made: set[str] = set()
 
+    def has(self, key: str) -> bool:
+        """Whether there is a piece that will be taken."""
+        return (self._folder / f"{key}.json").exists() and (not self._fresh or key in self._made)
+
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """The piece of an earlier run, or else what `make` gives, kept for the next."""
         path = self._folder / f"{key}.json"
-        if path.exists() and (not self._fresh or key in self._made):
+        if self.has(key):
             return json.loads(path.read_text())
         self._made.add(key)
         piece = make()

@@ -142,16 +142,17 @@ def main() -> None:
     parser = common.arguments(__doc__ or "", ["all"])
     parser.add_argument("--seconds", type=float, default=3600.0, help="measure for so long")
     args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
+    pieces = args.work / "prediction_dispatch" / common.code_hash()
+    pieces.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + args.seconds
     product = single_threaded(kernel("matmul"))
     with Records(args.work / "prediction_dispatch.sqlite", wait=10) as records:
-        selector = trained(args, product, records, deadline)
+        selector = trained(args, pieces, product, records, deadline)
     if selector is None:
         print("time is up while training; run it again to go on")
         return
     call = dispatcher(product, selector, wanted="like")
-    path: Path = args.work / "prediction_dispatch-rows.jsonl"
+    path: Path = pieces / "rows.jsonl"
     if args.fresh:
         path.unlink(missing_ok=True)
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -168,10 +169,10 @@ def main() -> None:
 
 
 def trained(
-    args: argparse.Namespace, product: Kernel, records: Records, deadline: float
+    args: argparse.Namespace, pieces: Path, product: Kernel, records: Records, deadline: float
 ) -> Selector | None:
     """The models; None where not everything they are trained on was measured in time."""
-    path = args.work / "prediction_dispatch-selector.json"
+    path = pieces / "selector.json"
     if path.exists() and not args.fresh:
         return Selector.load(path)
     how: dict[str, Any] = {"count": TRAIN, "seed": TRAIN_SEED, "timing": TIMING}

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import json
 import math
 import os
 import random
@@ -350,16 +349,14 @@ def main() -> None:
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     keep_memory()
-    done = {}
-    for name, part in (("graphs", graphs), ("execution", execution)):
-        path = args.work / f"prediction_mapping-{name}.json"
-        if args.part == name or (args.part is None and (args.fresh or not path.exists())):
-            path.write_text(json.dumps(part()))
-        if path.exists():
-            done[name] = json.loads(path.read_text())
-    if len(done) < 2:
-        print("run the other part, too")
-        return
+    pieces = common.Pieces(args.work, "prediction_mapping", args.fresh)
+    parts = {"graphs": graphs, "execution": execution}
+    if args.part is not None:
+        pieces.get(args.part, parts[args.part])
+        if not all(map(pieces.has, parts)):
+            print("run the other part, too")
+            return
+    done = {name: pieces.get(name, part) for name, part in parts.items()}
     small = [r for r in done["graphs"] if "optimum" in r]
     large = [r for r in done["graphs"] if "optimum" not in r]
     to_optimum = [r["makespan"] / r["optimum"] for r in small]

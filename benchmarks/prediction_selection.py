@@ -24,9 +24,10 @@ Usage: ``python benchmarks/prediction_selection.py --seconds 60``
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,13 +230,14 @@ def finals(
 ) -> list[dict[str, Any]]:
     """The sizes that have been timed until the deadline, in this run or an earlier one."""
     done = []
+    pieces = common.Pieces(args.work, "prediction_selection", args.fresh)
+    told = hashlib.sha256(runs.table.tobytes() + seconds_of(runs).tobytes()).hexdigest()[:12]
     for size in SIZES[chosen.name]:
-        path = args.work / f"prediction_selection-{chosen.name}-{size}.json"
-        if args.fresh or not path.exists():
-            if time.monotonic() > deadline:
-                break
-            path.write_text(json.dumps(final(chosen, runs, size)))
-        done.append({"family": chosen.name, **json.loads(path.read_text())})
+        key = f"{chosen.name}-{size}-{told}"
+        if time.monotonic() > deadline and not pieces.has(key):
+            break
+        row = pieces.get(key, partial(final, chosen, runs, size))
+        done.append({"family": chosen.name, **row})
         shown = {k: v for k, v in done[-1].items() if not isinstance(v, list | dict)}
         print({k: common.shown(v) for k, v in shown.items()}, flush=True)
     return done
