@@ -129,7 +129,7 @@ def peer_schedules(
     pieces: Pieces, task: Any, inputs: Any, cpu_seconds: float = PEER_SECONDS
 ) -> dict[str, Any]:
     """What Halide's autoschedulers make of a pipeline, by name: `PeerSchedule` each."""
-    from tilewright.halide.peers import PeerSchedule, peers, run_peers
+    from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule, peers, run_peers
 
     found = {}
     for peer in peers(task.target, task.machine):

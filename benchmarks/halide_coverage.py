@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import common
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.planning import plan
-from tilewright.halide.task import Task, make_task
-from tilewright.halide.top import limits
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import Task, make_task
+from tilewright.halide.search.top_k import limits
 from tilewright.measure import Candidate, Limits, Timing, measure_all
 
 GPU = "a100"
@@ -34,11 +34,11 @@ class CompilePtx:
         """Compile to assembly, in which the PTX is embedded."""
         import halide as hl
 
-        from tilewright.halide.apply import apply
-        from tilewright.halide.binding import deserialize
-        from tilewright.halide.importer import import_pipeline
-        from tilewright.halide.inputs import Inputs
-        from tilewright.halide.schedule_json import from_json
+        from tilewright.halide.emit.apply import apply
+        from tilewright.halide.execution.binding import deserialize
+        from tilewright.halide.execution.inputs import Inputs
+        from tilewright.halide.frontend.importer import import_pipeline
+        from tilewright.halide.ir.json import from_json
 
         algorithm = import_pipeline(payload["serialized"])
         live = deserialize(payload["serialized"], Inputs.from_json(payload["inputs"]))
@@ -101,8 +101,8 @@ def run_here(task: Task, schedule: Any) -> dict[str, Any]:
 
 def compile_only(task: Task, schedule: Any) -> dict[str, Any]:
     """Compile to PTX."""
-    from tilewright.halide.measuring import make_inputs
-    from tilewright.halide.schedule_json import to_json
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.ir.json import to_json
 
     payload = {
         "serialized": task.algorithm.serialized,

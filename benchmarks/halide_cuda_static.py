@@ -39,11 +39,11 @@ def ours(name: str, mode: str) -> dict[str, Any]:
     recording = common.load_module(SUPPORT / "recording_cuda.py")
     recorder = recording.Recorder()  # before anything of Halide runs for CUDA
 
-    from tilewright.halide.measuring import make_inputs
-    from tilewright.halide.planning import plan
-    from tilewright.halide.runner import Runner
-    from tilewright.halide.schedule_json import to_json
-    from tilewright.halide.task import make_task
+    from tilewright.halide.execution.runner import Runner
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.ir.json import to_json
+    from tilewright.halide.schedulers.registry import plan
+    from tilewright.halide.schedulers.task import make_task
 
     task = make_task(common.build(name), machine=GPU, name=name)
     began = time.process_time()
@@ -82,7 +82,7 @@ def scheduled(path: str) -> dict[str, Any]:
     """Compile a pipeline that is scheduled already, and count spills."""
     import halide as hl
 
-    from tilewright.halide.cuda_kernels import device_code
+    from tilewright.halide.execution.cuda_kernels import device_code
     from tilewright.machines import gpu
 
     pipeline = hl.deserialize_pipeline(Path(path).read_bytes(), {})
@@ -92,7 +92,7 @@ def scheduled(path: str) -> dict[str, Any]:
 
 def spills(modules: list[str]) -> dict[str, Any]:
     """What ``ptxas`` says of PTX modules."""
-    from tilewright.halide.cuda_kernels import assembled, entries, find_ptxas
+    from tilewright.halide.execution.cuda_kernels import assembled, entries, find_ptxas
 
     ptxas = find_ptxas()
     if ptxas is None:
@@ -146,8 +146,8 @@ def child(*request: str, limits: bool = False) -> dict[str, Any]:
 
 def anderson(name: str, pieces: common.Pieces) -> dict[str, Any]:
     """The schedule of Anderson2021: how its search ended, and what its kernels spill."""
-    from tilewright.halide.measuring import make_inputs
-    from tilewright.halide.task import make_task
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.schedulers.task import make_task
 
     task = make_task(common.build(name), machine=GPU, name=name)
     peer = common.peer_schedules(pieces, task, make_inputs(task.algorithm))["Anderson2021"]

@@ -13,10 +13,10 @@ from typing import Any
 
 import common
 from tilewright.halide.compare import peer_variant, source_of
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.planning import plan
-from tilewright.halide.task import Task, make_task
-from tilewright.halide.top import Watch, limits, measure_top, timing
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import Task, make_task
+from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
 from tilewright.measure import Finals
 from tilewright.records import Records
 

@@ -30,17 +30,17 @@ def searching(request: dict[str, Any]) -> dict[str, Any]:
     """In the fresh process: search once, and say what it took."""
     import halide  # noqa: F401
 
-    from tilewright.halide.planning import plan
-    from tilewright.halide.schedule_json import to_json
-    from tilewright.halide.task import make_task
+    from tilewright.halide.ir.json import to_json
+    from tilewright.halide.schedulers.registry import plan
+    from tilewright.halide.schedulers.task import make_task
     from tilewright.machines import detect_cpu, gpu
 
     if request["machine"] is None:
-        import tilewright.halide.cpu.scheduler
+        import tilewright.halide.schedulers.analytic.cpu.scheduler
 
         machine: Any = detect_cpu()
     else:
-        import tilewright.halide.gpu.scheduler  # noqa: F401
+        import tilewright.halide.schedulers.analytic.gpu.scheduler  # noqa: F401
 
         machine = gpu(request["machine"])
     serialized = Path(request["pipeline"]).read_bytes()
@@ -69,7 +69,7 @@ def peak_mb() -> float:
 
 def search(name: str, machine: str | None, work: Path) -> dict[str, Any]:
     """One program's search, several times; the median of the times."""
-    from tilewright.halide.source import load
+    from tilewright.halide.frontend.source import load
 
     algorithm = load(common.build(name))
     pipeline = work / f"{name}.hlpipe"
@@ -111,8 +111,8 @@ def estimates(algorithm: Any) -> dict[str, Any]:
 
 def peers(name: str, target: str, machine: str | None, pieces: common.Pieces) -> dict[str, Any]:
     """The CPU seconds and memory of Halide's autoschedulers."""
-    from tilewright.halide.measuring import make_inputs
-    from tilewright.halide.task import make_task
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.schedulers.task import make_task
 
     task = make_task(common.build(name), target=target, machine=machine, name=name)
     found = common.peer_schedules(pieces, task, make_inputs(task.algorithm))
@@ -131,10 +131,10 @@ def tilings(name: str) -> list[dict[str, Any]]:
     """For each group of the CPU schedule: full costs of distinct tilings a second."""
     import numpy as np
 
-    from tilewright.halide.analysis import estimated_boxes
-    from tilewright.halide.cpu.scheduler import POLICIES, schedule_with
-    from tilewright.halide.inlining import View
-    from tilewright.halide.source import load
+    from tilewright.halide.analysis.inlining import View
+    from tilewright.halide.analysis.summaries import estimated_boxes
+    from tilewright.halide.frontend.source import load
+    from tilewright.halide.schedulers.analytic.cpu.scheduler import POLICIES, schedule_with
     from tilewright.machines import detect_cpu
 
     algorithm = load(common.build(name))

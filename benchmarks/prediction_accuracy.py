@@ -20,7 +20,7 @@ import numpy as np
 
 import common
 from prediction_common import DATA, OURS, UNLIMITED, Figures, data_sets
-from tilewright.prediction.intervals import thresholded
+from tilewright.prediction.models.intervals import thresholded
 
 SPLITS, NNC_SPLITS, UNLIMITED_SPLITS, QUIET = 10, 2, 1, 0.015
 UNLIMITED_SETS = (  # they train for long

@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 
 import common
 from tilewright.prediction import LRC, NLRC, NN, NNC, Augmented, Boosted, C, GaussianProcess
-from tilewright.prediction.intervals import thresholded
+from tilewright.prediction.models.intervals import thresholded
 
 DATA = common.HERE / "data" / "prediction"
 MODELS = common.HERE.parent / "src" / "tilewright" / "prediction"

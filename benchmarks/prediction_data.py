@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import common
-from tilewright.prediction.collect import collect
+from tilewright.prediction.data.collect import collect
+from tilewright.prediction.data.runs import write_csv
 from tilewright.prediction.kernels import kernels
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
 from tilewright.prediction.kernels.schedules import Family, collect_schedules, family
-from tilewright.prediction.runs import write_csv
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"
@@ -163,10 +163,10 @@ def peers(
     chosen: Family, sizes: tuple[int, ...], records: Records, deadline: float | None
 ) -> dict[str, float]:
     """Seconds a run of the schedule by Halide's Mullapudi2016, by size, on this machine."""
-    from tilewright.halide.measuring import Session, Variant
-    from tilewright.halide.peers import peers as all_peers
-    from tilewright.halide.peers import run_peers
-    from tilewright.prediction.collect import machine
+    from tilewright.halide.execution.session import Session, Variant
+    from tilewright.halide.schedulers.halide_autoschedulers import peers as all_peers
+    from tilewright.halide.schedulers.halide_autoschedulers import run_peers
+    from tilewright.prediction.data.collect import machine
     from tilewright.prediction.kernels.schedules import LIMITS, TIMING
 
     peer = next(p for p in all_peers("host") if p.name == "Mullapudi2016")

@@ -38,12 +38,12 @@ import numpy as np
 import common
 from prediction_dispatch_latency import latency
 from tilewright.measure import Timing
-from tilewright.prediction.collect import OTHERS, TICKS, error_of, other_seconds
-from tilewright.prediction.dispatch import Dispatcher
+from tilewright.prediction.data.collect import OTHERS, TICKS, error_of, other_seconds
+from tilewright.prediction.decisions.dispatcher import Dispatcher
+from tilewright.prediction.decisions.library_dispatcher import dispatcher
+from tilewright.prediction.decisions.selector import Selector, train
 from tilewright.prediction.kernels import Kernel, kernel
 from tilewright.prediction.kernels.storage import csr, is_sparse
-from tilewright.prediction.routes import dispatcher
-from tilewright.prediction.select import Selector, train
 from tilewright.records import Records
 
 VARIANTS = ["numpy", "scipy_sparse", "eigen_dense", "eigen_sparse", "ublas_dense", "ublas_sparse"]

@@ -23,7 +23,7 @@ def latency(call: Any, calls: int = 2000) -> dict[str, float]:
     """
     from scipy.sparse import csr_array
 
-    from tilewright.prediction.dispatch import Dispatcher
+    from tilewright.prediction.decisions.dispatcher import Dispatcher
 
     bare = Dispatcher(
         {name: lambda *args: None for name in call.routes},
@@ -75,8 +75,8 @@ def _new(call: Any, a: np.ndarray[Any, Any]) -> float:
 def toy_dispatcher(variants: int = 4) -> Any:
     """A dispatcher of products over models of 75 numbers fitted to made-up times."""
     from tilewright.prediction import Augmented
-    from tilewright.prediction.dispatch import Dispatcher, by_models
-    from tilewright.prediction.operands import GLANCE, outline
+    from tilewright.prediction.decisions.dispatcher import Dispatcher, by_models
+    from tilewright.prediction.decisions.signature import GLANCE, outline
 
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 513, (250, 3)).astype(float)

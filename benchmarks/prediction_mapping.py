@@ -30,9 +30,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import common
-from tilewright.prediction.augmented import Augmented
-from tilewright.prediction.collect import OTHERS, TICKS, other_seconds
-from tilewright.prediction.mapping import (
+from tilewright.mapping import (
     Device,
     Edge,
     Execution,
@@ -48,11 +46,13 @@ from tilewright.prediction.mapping import (
     predictor,
     task_seconds,
 )
-from tilewright.prediction.mapping.bound import lower_bound
-from tilewright.prediction.mapping.exact import optimum
-from tilewright.prediction.mapping.heft import heft, peft
-from tilewright.prediction.mapping.improve import improve
-from tilewright.prediction.mapping.instance import instance
+from tilewright.mapping.bound import lower_bound
+from tilewright.mapping.exact import optimum
+from tilewright.mapping.heft import heft, peft
+from tilewright.mapping.improve import improve
+from tilewright.mapping.instance import instance
+from tilewright.prediction.data.collect import OTHERS, TICKS, other_seconds
+from tilewright.prediction.models.augmented import Augmented
 
 DEVICES = 3
 SMALL, SMALL_GRAPHS = 8, 100

@@ -34,14 +34,14 @@ from typing import Any
 import numpy as np
 
 import common
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.peers import peers, run_peers
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.schedulers.halide_autoschedulers import peers, run_peers
 from tilewright.measure import Timing, finalists
 from tilewright.prediction import Forest
+from tilewright.prediction.data.runs import Runs, read_csv
+from tilewright.prediction.decisions.ranking import rank, rank_schedules
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
 from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules, family
-from tilewright.prediction.ranking import rank, rank_schedules
-from tilewright.prediction.runs import Runs, read_csv
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"

@@ -27,10 +27,10 @@ import numpy as np
 
 import tuning_common
 from tilewright.tuning import Settings
-from tilewright.tuning.gp import Priors
+from tilewright.tuning.bayes.gp import Priors
+from tilewright.tuning.interop.replay import read_t4
 from tilewright.tuning.problems import recorded
 from tilewright.tuning.problems.standins import standin
-from tilewright.tuning.replay import read_t4
 from tuning_runs import Run, ours
 
 BUDGETS = (20, 40, 60)

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import tuning_common
+from tilewright.tuning.interop.replay import Replay, read_t4
 from tilewright.tuning.problems import recorded
-from tilewright.tuning.replay import Replay, read_t4
 from tuning_runs import BUDGETS, LONGEST, OURS, PART, PLANNERS, Run, Store
 
 NEVER = 480

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.tuning import Settings, Tuner
+from tilewright.tuning.interop.replay import Replay
 from tilewright.tuning.problems.standins import StandIn
-from tilewright.tuning.replay import Replay
 from tilewright.tuning.tune import FailedError
 
 BUDGETS = (20, 40, 60, 120)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from tilewright.halide.opencl import load_pocl
+from tilewright.halide.execution.opencl import load_pocl
 
 # How long an example takes depends on who else uses the machine.
 settings.register_profile("tilewright", deadline=None, derandomize=True)

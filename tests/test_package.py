@@ -18,7 +18,7 @@ def test_importing_it_imports_nothing_heavy():
 
 
 def test_what_it_offers_is_found_by_name():
-    from tilewright.halide.session import schedule
+    from tilewright.halide.autoschedule import schedule
 
     assert tilewright.schedule is schedule
     assert set(tilewright.__all__) <= set(dir(tilewright))

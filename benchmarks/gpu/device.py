@@ -12,8 +12,8 @@ from typing import Any
 from gpu import probes
 from gpu.pieces import Piece, Setting
 from tilewright.halide.compare import source_of
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.source import load
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
 from tilewright.measure import Limits, Timing
 
 _TIMING = Timing(min_samples=10, max_samples=50, seconds=2.0, sample_seconds=0.002)

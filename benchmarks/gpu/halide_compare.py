@@ -18,11 +18,11 @@ from gpu.halide_peers import schedules, task_of
 from gpu.pieces import Setting
 from gpu.roofline import least_work
 from tilewright.halide.compare import peer_variant, source_of
-from tilewright.halide.gpu.traced import Launched, kernel_of, seconds_by_group, trace
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.planned import PlannedSchedule
-from tilewright.halide.planning import naive, plan
-from tilewright.halide.top import Watch, limits, measure_top, timing
+from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, trace
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.registry import naive, plan
+from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
 from tilewright.measure import Finals, Measurement
 from tilewright.records import Records
 

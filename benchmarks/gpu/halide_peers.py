@@ -13,9 +13,15 @@ from typing import Any
 
 import common
 from gpu.pieces import Setting
-from tilewright.halide.measuring import make_inputs
-from tilewright.halide.peers import MEMORY_BYTES, Peer, PeerSchedule, peers, run_peers
-from tilewright.halide.task import Task, make_task
+from tilewright.halide.execution.session import make_inputs
+from tilewright.halide.schedulers.halide_autoschedulers import (
+    MEMORY_BYTES,
+    Peer,
+    PeerSchedule,
+    peers,
+    run_peers,
+)
+from tilewright.halide.schedulers.task import Task, make_task
 
 
 def task_of(name: str, setting: Setting) -> Task:

@@ -19,10 +19,10 @@ from typing import Any
 
 from gpu.halide_peers import task_of
 from gpu.pieces import Setting
-from tilewright.halide.gpu.sample import Sample, sample_gpu
-from tilewright.halide.measuring import Measured, Session, Variant
-from tilewright.halide.schedule_json import to_data
-from tilewright.halide.top import limits
+from tilewright.halide.execution.session import Measured, Session, Variant
+from tilewright.halide.ir.json import to_data
+from tilewright.halide.schedulers.analytic.gpu.sample import Sample, sample_gpu
+from tilewright.halide.search.top_k import limits
 from tilewright.measure import Timing
 
 TIMING = Timing(min_samples=5, max_samples=20, seconds=0.2, precision=0.01)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.bounds import stage_env
-from tilewright.halide.inlining import View
+from tilewright.halide.analysis.bounds import stage_env
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
 
 # What becomes no instruction, or rarely one that counts.
 FREE = frozenset(["cast", "reinterpret"])

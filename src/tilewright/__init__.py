@@ -9,10 +9,10 @@ __version__ = "0.1.0"
 __all__ = ["schedule"]
 
 if TYPE_CHECKING:
-    from tilewright.halide.session import schedule
+    from tilewright.halide.autoschedule import schedule
 
 # What the package offers, by the module that has it: each is imported when first used.
-_PUBLIC = {"schedule": "tilewright.halide.session"}
+_PUBLIC = {"schedule": "tilewright.halide.autoschedule"}
 
 
 def __getattr__(name: str) -> Any:

@@ -150,7 +150,7 @@ def test_samples_of_a_writer_that_was_killed_are_kept_and_more_are_added(tmp_pat
 def test_the_least_work_of_the_blur():
     import common
     from gpu.roofline import bound, least_work
-    from tilewright.halide.source import load
+    from tilewright.halide.frontend.source import load
 
     work = least_work(load(common.build("blur", True)))
     assert work["bytes"] == 2 * (135 * 73 + 133 * 71)
@@ -163,9 +163,9 @@ def test_the_least_work_of_the_blur():
 
 def test_what_is_launched_is_compared_with_what_was_foretold():
     from gpu.halide_compare import launches
-    from tilewright.halide.gpu.traced import Launched
-    from tilewright.halide.planned import GroupReport, PlannedSchedule
-    from tilewright.halide.schedule import Schedule
+    from tilewright.halide.execution.launches import Launched
+    from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+    from tilewright.halide.ir.schedule import Schedule
 
     groups = (
         GroupReport(("f",), "f", threads=(32, 8, 1), shared_bytes=64),

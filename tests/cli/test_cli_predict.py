@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.prediction import load
-from tilewright.prediction.select import Modelled, Selector
+from tilewright.prediction.decisions.selector import Modelled, Selector
 
 
 def write_runs(path, count=60, seed=0, rate=1e-9, words=False, unit="ms"):
@@ -388,7 +388,7 @@ def test_a_kernel_of_ones_own_is_trained_and_its_variants_measured(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "own_sums.py").write_text(
-        "from tilewright.prediction.own import from_callable\n"
+        "from tilewright.prediction.data.user_kernels import from_callable\n"
         "def loop(n):\n    total = 0\n    for i in range(n):\n        total += i\n"
         "    return total\n"
         "def formula(n):\n    return n * (n - 1) // 2\n"

@@ -9,8 +9,8 @@ import pytest
 import tilewright.halide
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.halide.estimates import MissingEstimatesError
-from tilewright.halide.source import ScheduledError
+from tilewright.halide.frontend.estimates import MissingEstimatesError
+from tilewright.halide.frontend.source import ScheduledError
 from tilewright.machines import gpu
 from tilewright.report.model import Bar, GroupRow, Progress, ScheduleReport
 

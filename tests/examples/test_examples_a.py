@@ -8,7 +8,7 @@ import halide as hl
 import numpy as np
 import pytest
 
-from tilewright.halide.importer import import_pipeline
+from tilewright.halide.frontend.importer import import_pipeline
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -12,8 +12,8 @@ import operator
 
 import numpy as np
 
-from tilewright.halide.algorithm import Const, Op, Variable
-from tilewright.halide.contents import from_bfloat16, to_bfloat16
+from tilewright.halide.execution.contents import from_bfloat16, to_bfloat16
+from tilewright.halide.ir.algorithm import Const, Op, Variable
 
 COMPARISONS = {
     "eq": operator.eq,

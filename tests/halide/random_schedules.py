@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tilewright.halide.clones import clone_problems, with_clones
-from tilewright.halide.nest import scheduled_loops, split_loops
-from tilewright.halide.paths import find_paths
-from tilewright.halide.schedule import (
+from tilewright.halide.ir.clones import clone_problems, with_clones
+from tilewright.halide.ir.nest import scheduled_loops, split_loops
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     Clone,
@@ -19,8 +18,9 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.stage_legality import is_associative
-from tilewright.halide.targets import is_gpu
+from tilewright.halide.ir.targets import is_gpu
+from tilewright.halide.legality.paths import find_paths
+from tilewright.halide.legality.stages import is_associative
 
 EXACT = ("guard_with_if", "predicate")
 

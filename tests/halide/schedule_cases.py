@@ -2,8 +2,8 @@
 
 from scheduled_pipelines import PIPELINES, imported
 
-from tilewright.halide.clones import with_clones
-from tilewright.halide.schedule import (
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     Clone,

@@ -8,8 +8,8 @@ import traceback
 import halide as hl
 import numpy as np
 
-from tilewright.halide.apply import fresh_pipeline, halide_target
-from tilewright.halide.importer import import_pipeline
+from tilewright.halide.emit.apply import fresh_pipeline, halide_target
+from tilewright.halide.frontend.importer import import_pipeline
 
 
 def blur():

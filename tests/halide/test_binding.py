@@ -9,12 +9,18 @@ from halide_constructs import CONSTRUCTS, define, image, output, pipeline, x, y
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.halide.algorithm import Span
-from tilewright.halide.binding import bind, deserialize, layout, output_array, set_estimates
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.inputs import InputError, describe_inputs
-from tilewright.halide.live import capture, live_funcs
-from tilewright.halide.source import load
+from tilewright.halide.execution.binding import (
+    bind,
+    deserialize,
+    layout,
+    output_array,
+    set_estimates,
+)
+from tilewright.halide.execution.inputs import InputError, describe_inputs
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import capture, live_funcs
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Span
 
 TARGET = hl.get_jit_target_from_environment()
 

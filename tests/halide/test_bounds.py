@@ -14,10 +14,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.halide.analysis import Analysis
-from tilewright.halide.bounds import Interval
-from tilewright.halide.inlining import View
-from tilewright.halide.source import load
+from tilewright.halide.analysis.bounds import Interval
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.frontend.source import load
 
 TARGET = hl.Target("x86-64-linux-no_asserts-no_bounds_query")
 

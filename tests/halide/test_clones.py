@@ -12,18 +12,15 @@ from random_schedules import schedules, some_clones
 from schedule_cases import all_cases, place
 from scheduled_pipelines import PIPELINES, imported, lowered, normalised, run, with_image
 
-from tilewright.halide.apply import apply, fresh_pipeline
-from tilewright.halide.clones import Clone, clone_calls, halide_names, with_clones
-from tilewright.halide.explain import schedule_report
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.knobs import find_knobs
-from tilewright.halide.legality import check
-from tilewright.halide.live import live_funcs
-from tilewright.halide.naive import naive_schedule
-from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.printing import to_python
-from tilewright.halide.requirements import requirements
-from tilewright.halide.schedule import (
+from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.printing import to_python
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import live_funcs
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.clones import Clone, clone_calls, halide_names, with_clones
+from tilewright.halide.ir.json import from_json, to_json
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -34,8 +31,11 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.schedule_json import from_json, to_json
-from tilewright.halide.source import load
+from tilewright.halide.legality.check import check
+from tilewright.halide.legality.sizes import requirements
+from tilewright.halide.report.explain import schedule_report
+from tilewright.halide.schedulers.naive import naive_schedule
+from tilewright.halide.search.factors import find_knobs
 
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
 QUIET = settings(

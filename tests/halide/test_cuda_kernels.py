@@ -1,8 +1,8 @@
 import halide as hl
 import pytest
 
-from tilewright.halide.apply import halide_target
-from tilewright.halide.cuda_kernels import (
+from tilewright.halide.emit.apply import halide_target
+from tilewright.halide.execution.cuda_kernels import (
     KernelResources,
     assembled,
     device_code,

@@ -13,7 +13,7 @@ from halide_constructs import CONSTRUCTS, define, image, output, pipeline, x, y
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.halide.importer import import_pipeline
+from tilewright.halide.frontend.importer import import_pipeline
 
 NOT_REPEATABLE = {"random_numbers"}  # every call of random_float is another sequence
 
@@ -38,7 +38,7 @@ def test_another_process_finds_the_same_digests():
     here = {name: digest(pipeline(name)) for name in names}
     program = (
         "import json, sys, halide as hl, halide_constructs as c\n"
-        "from tilewright.halide.importer import import_pipeline as read\n"
+        "from tilewright.halide.frontend.importer import import_pipeline as read\n"
         "other = [hl.Func() for _ in range(7)], [hl.Var() for _ in range(3)]\n"
         "digest = lambda name: read(hl.serialize_pipeline(c.pipeline(name))).digest\n"
         f"print(json.dumps({{name: digest(name) for name in {names}}}))"

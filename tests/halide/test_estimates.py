@@ -8,9 +8,13 @@ import pytest
 from halide_constructs import define, image, output, x, y
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.algorithm import Span
-from tilewright.halide.estimates import MissingEstimatesError, parse_estimates, with_estimates
-from tilewright.halide.source import load
+from tilewright.halide.frontend.estimates import (
+    MissingEstimatesError,
+    parse_estimates,
+    with_estimates,
+)
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Span
 
 
 def parameterised(sized=True):

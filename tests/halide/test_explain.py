@@ -4,12 +4,11 @@ import re
 
 import halide as hl
 
-from tilewright.halide.cpu.scheduler import schedule_cpu
-from tilewright.halide.explain import group_of, pipeline_dag, schedule_report
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.loopnest import loop_nest
-from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.schedule import (
+from tilewright.halide.analysis.loop_nest import loop_nest
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import (
     ROOT,
     FuncSchedule,
     Level,
@@ -18,9 +17,10 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.source import load
+from tilewright.halide.report.explain import group_of, pipeline_dag, schedule_report
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.machines import detect_cpu
-from tilewright.report.schedule_page import schedule_page
+from tilewright.report.pages.schedule_page import schedule_page
 from tilewright.report.text import explain, nest_text
 
 

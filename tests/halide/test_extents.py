@@ -6,11 +6,11 @@ import halide as hl
 import pytest
 from halide_constructs import define, image, output, pipeline, x, y
 
-from tilewright.halide.algorithm import Span
-from tilewright.halide.binding import halide_type
-from tilewright.halide.estimates import MissingEstimatesError
-from tilewright.halide.extents import metadata_used
-from tilewright.halide.source import load
+from tilewright.halide.execution.binding import halide_type
+from tilewright.halide.frontend.estimates import MissingEstimatesError
+from tilewright.halide.frontend.extents import metadata_used
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Span
 
 
 def extents(thing, **options):

@@ -10,10 +10,10 @@ import halide as hl
 import numpy as np
 
 from tilewright.halide.compare import source_of
-from tilewright.halide.handwritten import Handwritten
-from tilewright.halide.inputs import describe_inputs
-from tilewright.halide.source import load
-from tilewright.halide.verification import tolerance
+from tilewright.halide.execution.handwritten import Handwritten
+from tilewright.halide.execution.inputs import describe_inputs
+from tilewright.halide.execution.verification import tolerance
+from tilewright.halide.frontend.source import load
 
 WIDTH, HEIGHT = 160, 120
 

@@ -8,12 +8,12 @@ import pytest
 from evaluator import Evaluator
 from halide_constructs import CONSTRUCTS, EVALUABLE, define, image, output, pipeline, x, y
 
-from tilewright.halide.algorithm import Call, Const, Op, Span, Type, Variable, walk
-from tilewright.halide.binding import bind, deserialize, output_array
-from tilewright.halide.contents import from_bfloat16
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.inputs import describe_inputs
-from tilewright.halide.source import load
+from tilewright.halide.execution.binding import bind, deserialize, output_array
+from tilewright.halide.execution.contents import from_bfloat16
+from tilewright.halide.execution.inputs import describe_inputs
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Call, Const, Op, Span, Type, Variable, walk
 
 TARGET = hl.get_jit_target_from_environment()
 

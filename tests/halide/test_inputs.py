@@ -12,10 +12,10 @@ from halide_constructs import CONSTRUCTS, define, image, output, pipeline, x, y
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.halide.algorithm import Span, Type
-from tilewright.halide.contents import fill, from_bfloat16, numpy_type, to_bfloat16
-from tilewright.halide.inputs import BufferInput, InputError, Inputs, describe_inputs
-from tilewright.halide.source import load
+from tilewright.halide.execution.contents import fill, from_bfloat16, numpy_type, to_bfloat16
+from tilewright.halide.execution.inputs import BufferInput, InputError, Inputs, describe_inputs
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Span, Type
 
 KINDS = [
     Type("uint", 1),

@@ -7,9 +7,17 @@ import pytest
 from schedule_cases import all_cases, complete, nest, place, split
 from scheduled_pipelines import PIPELINES, imported
 
-from tilewright.halide.apply import apply, fresh_pipeline
-from tilewright.halide.legality import Limits, check, require_legal
-from tilewright.halide.schedule import INLINE, ROOT, FuncSchedule, Fuse, Level, ScheduleError, Split
+from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    ScheduleError,
+    Split,
+)
+from tilewright.halide.legality.check import Limits, check, require_legal
 
 CASES = all_cases()
 BLUR = imported(PIPELINES["blur"]())

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.serial.reader import MalformedError, VersionError, read
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.serial.reader import MalformedError, VersionError, read
+from tilewright.halide.ir.algorithm import Algorithm
 
 NAMES = ["tuples", "predicated_reduction", "embedded_buffer", "extern_stage", "wrapped_twice"]
 FILES = {name: bytes(hl.serialize_pipeline(pipeline(name))) for name in NAMES}
@@ -67,8 +67,8 @@ def test_arbitrary_bytes_are_refused(data):
 FEED = """
 import pickle, sys
 import halide as hl
-from tilewright.halide.binding import halide_type
-from tilewright.halide.importer import import_pipeline
+from tilewright.halide.execution.binding import halide_type
+from tilewright.halide.frontend.importer import import_pipeline
 for data in pickle.load(sys.stdin.buffer):
     parameters = {}
     for p in import_pipeline(data).parameters:

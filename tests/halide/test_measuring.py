@@ -9,11 +9,12 @@ import halide as hl
 import numpy as np
 import pytest
 
-from tilewright.halide.measuring import Session, Variant, make_inputs, measure_schedules
-from tilewright.halide.nest import default_stage
-from tilewright.halide.reference import ReferenceError
-from tilewright.halide.runner import schedule_plainly
-from tilewright.halide.schedule import (
+from tilewright.halide.execution.reference import ReferenceError
+from tilewright.halide.execution.runner import schedule_plainly
+from tilewright.halide.execution.session import Session, Variant, make_inputs, measure_schedules
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.nest import default_stage
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -22,7 +23,6 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.source import load
 from tilewright.measure import Limits, Timing
 from tilewright.records import Records
 
@@ -247,7 +247,7 @@ def test_contents_that_are_given_are_kept_under_their_own_hash():
 
 @pytest.mark.opencl
 def test_opencl_runs_and_is_verified():
-    from tilewright.halide.opencl import load_pocl
+    from tilewright.halide.execution.opencl import load_pocl
 
     if not load_pocl():
         pytest.fail("no OpenCL driver: install the opencl extra")
@@ -263,8 +263,8 @@ TUNER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_measuring import LIMITS, QUICK, blur, tiled
-from tilewright.halide.measuring import measure_schedules
-from tilewright.halide.source import load
+from tilewright.halide.execution.session import measure_schedules
+from tilewright.halide.frontend.source import load
 from tilewright.records import Records
 algorithm = load(blur())
 schedules = [tiled(algorithm, width) for width in range(1, 13)]

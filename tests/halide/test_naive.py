@@ -8,11 +8,11 @@ import halide as hl
 import pytest
 
 import tilewright
-from tilewright.halide.apply import apply
-from tilewright.halide.legality import check
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.naive import naive_schedule
-from tilewright.halide.source import load
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.machines import gpu
 from tilewright.measure import Timing
 

@@ -6,11 +6,11 @@ import halide as hl
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.halide import peers as module
-from tilewright.halide.binding import deserialize, set_estimates
-from tilewright.halide.measuring import Session, Variant, make_inputs
-from tilewright.halide.peers import Peer, peers, plugin_path, run_peers
-from tilewright.halide.source import load
+from tilewright.halide.execution.binding import deserialize, set_estimates
+from tilewright.halide.execution.session import Session, Variant, make_inputs
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers import halide_autoschedulers as module
+from tilewright.halide.schedulers.halide_autoschedulers import Peer, peers, plugin_path, run_peers
 from tilewright.machines import gpu
 from tilewright.measure import Timing, Workers
 
@@ -24,7 +24,12 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def workers():
-    with Workers(preload=["tilewright.halide.runner", "tilewright.halide.peers"]) as opened:
+    with Workers(
+        preload=[
+            "tilewright.halide.execution.runner",
+            "tilewright.halide.schedulers.halide_autoschedulers",
+        ]
+    ) as opened:
         yield opened
 
 

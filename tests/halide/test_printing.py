@@ -10,10 +10,10 @@ import pytest
 from schedule_cases import all_cases
 from scheduled_pipelines import PIPELINES, imported, lowered, normalised
 
-from tilewright.halide.apply import apply
-from tilewright.halide.legality import check
-from tilewright.halide.printing import to_cpp, to_python
-from tilewright.halide.schedule_json import to_json
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.emit.printing import to_cpp, to_python
+from tilewright.halide.ir.json import to_json
+from tilewright.halide.legality.check import check
 
 CASES = all_cases()
 
@@ -38,9 +38,9 @@ FRESH = """
 import json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from scheduled_pipelines import lowered
-from tilewright.halide.apply import apply
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.schedule_json import from_json
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.ir.json import from_json
 for name in sys.argv[2:]:
     algorithm = import_pipeline(pathlib.Path(name + ".hlpipe").read_bytes())
     schedule = from_json(pathlib.Path(name + ".json").read_text(), algorithm)

@@ -7,12 +7,12 @@ import sys
 import halide as hl
 import pytest
 
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.naive import naive_schedule
-from tilewright.halide.planned import GroupReport, PlannedSchedule
-from tilewright.halide.profiling import group_seconds, profile
-from tilewright.halide.schedule import Schedule
-from tilewright.halide.source import load
+from tilewright.halide.execution.profiling import group_seconds, profile
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.schedulers.naive import naive_schedule
 
 
 def planned(*groups):
@@ -44,7 +44,7 @@ def test_groups_have_the_time_of_their_funcs_once():
 
 
 PRINTING = """
-from tilewright.halide.profiling import printed
+from tilewright.halide.execution.profiling import printed
 lines = []
 with printed(lines):
     print("by Halide")

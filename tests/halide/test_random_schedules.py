@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from random_schedules import schedules
 from scheduled_pipelines import PIPELINES, imported, lowered, run, with_image
 
-from tilewright.halide.apply import apply
-from tilewright.halide.legality import check
-from tilewright.halide.printing import to_python
-from tilewright.halide.requirements import requirements
-from tilewright.halide.schedule_json import from_json, to_json
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.emit.printing import to_python
+from tilewright.halide.ir.json import from_json, to_json
+from tilewright.halide.legality.check import check
+from tilewright.halide.legality.sizes import requirements
 
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
 QUIET = settings(

@@ -6,10 +6,10 @@ import pytest
 from schedule_cases import complete, nest, place, split
 from scheduled_pipelines import PIPELINES, imported, run, with_image
 
-from tilewright.halide.apply import apply
-from tilewright.halide.legality import check
-from tilewright.halide.requirements import requirements
-from tilewright.halide.schedule import ROOT, FuncSchedule
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.ir.schedule import ROOT, FuncSchedule
+from tilewright.halide.legality.check import check
+from tilewright.halide.legality.sizes import requirements
 
 BLUR, OUTPUTS = (imported(PIPELINES[name]()) for name in ("blur", "outputs"))
 

@@ -6,8 +6,8 @@ import json
 import pytest
 from schedule_cases import all_cases
 
-from tilewright.halide.schedule import ScheduleError
-from tilewright.halide.schedule_json import from_data, from_json, to_data, to_json
+from tilewright.halide.ir.json import from_data, from_json, to_data, to_json
+from tilewright.halide.ir.schedule import ScheduleError
 
 CASES = all_cases()
 

@@ -13,12 +13,13 @@ import pytest
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.halide import session
-from tilewright.halide.estimates import MissingEstimatesError
-from tilewright.halide.measuring import Problem
-from tilewright.halide.naive import naive_schedule
-from tilewright.halide.planned import PlannedSchedule
-from tilewright.halide.schedule import (
+from tilewright.halide import autoschedule as session
+from tilewright.halide.execution.session import Problem
+from tilewright.halide.frontend.estimates import MissingEstimatesError
+from tilewright.halide.frontend.source import ScheduledError
+from tilewright.halide.ir.json import from_json
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -27,9 +28,8 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.schedule_json import from_json
-from tilewright.halide.source import ScheduledError
-from tilewright.halide.task import make_task
+from tilewright.halide.schedulers.naive import naive_schedule
+from tilewright.halide.schedulers.task import make_task
 from tilewright.measure import Candidate
 from tilewright.records import Records
 
@@ -220,7 +220,7 @@ def test_the_page_is_written(tmp_path):
 
 
 def test_for_a_gpu_that_is_not_here_there_is_a_oneshot_schedule(monkeypatch):
-    monkeypatch.setattr("tilewright.halide.task.detect_cuda", lambda: [])
+    monkeypatch.setattr("tilewright.halide.schedulers.task.detect_cuda", lambda: [])
     result = tilewright.schedule(blur(), machine="h100")
     assert "cuda" in result.schedule.target.split("-")
     assert result.report().groups[0].threads

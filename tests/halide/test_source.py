@@ -9,7 +9,7 @@ import pytest
 from halide_constructs import define, image, output, x, y
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.source import ScheduledError, load, load_source
+from tilewright.halide.frontend.source import ScheduledError, load, load_source
 
 
 def blur():

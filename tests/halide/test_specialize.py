@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scheduled_pipelines import imported, lower, lowered
 
-from tilewright.halide.apply import apply
-from tilewright.halide.cpu.scheduler import schedule_cpu
-from tilewright.halide.legality import check
-from tilewright.halide.printing import to_cpp, to_python
-from tilewright.halide.schedule import KnownValue
-from tilewright.halide.schedule_json import from_json, to_json
-from tilewright.halide.source import load
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.emit.printing import to_cpp, to_python
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.json import from_json, to_json
+from tilewright.halide.ir.schedule import KnownValue
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.machines import detect_cpu
 
 

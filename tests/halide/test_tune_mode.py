@@ -6,12 +6,12 @@ import pytest
 import tilewright
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.halide import tune_mode
-from tilewright.halide.knobs import find_knobs, replanned, settings, structure, turned
-from tilewright.halide.legality import Problem, check
-from tilewright.halide.planning import plan
-from tilewright.halide.schedule import Split
-from tilewright.halide.task import make_task
+from tilewright.halide.ir.schedule import Split
+from tilewright.halide.legality.check import Problem, check
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import make_task
+from tilewright.halide.search import autotune as tune_mode
+from tilewright.halide.search.factors import find_knobs, replanned, settings, structure, turned
 from tilewright.records import Records
 from tilewright.tuning import Ordinal, Space
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.halide.algorithm import Type
-from tilewright.halide.contents import to_bfloat16
-from tilewright.halide.importer import import_pipeline
-from tilewright.halide.verification import Tolerance, accepted, compare, tolerance
+from tilewright.halide.execution.contents import to_bfloat16
+from tilewright.halide.execution.verification import Tolerance, accepted, compare, tolerance
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.ir.algorithm import Type
 
 F32, U8, I16 = Type("float", 32), Type("uint", 8), Type("int", 16)
 

@@ -4,10 +4,10 @@ from scipy.sparse import csr_array
 
 from tilewright.measure import Measurement, Timing
 from tilewright.measure.timing import Samples
-from tilewright.prediction.collect import collect, dirty
+from tilewright.prediction.data.collect import collect, dirty
+from tilewright.prediction.data.instances import placed
+from tilewright.prediction.data.user_kernels import from_callable
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.instances import placed
-from tilewright.prediction.own import from_callable
 from tilewright.records import Records
 
 QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
@@ -92,7 +92,7 @@ def scripted(monkeypatch, seconds):
     """Have the next timings take these seconds."""
     left = iter(seconds)
     monkeypatch.setattr(
-        "tilewright.prediction.collect.time_runs",
+        "tilewright.prediction.data.collect.time_runs",
         lambda run, timing: Samples(tuple(next(left)), (9.0, 9.0), 2, False),
     )
     return left

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from tilewright.prediction import Augmented, PredictionError
-from tilewright.prediction.dispatch import Dispatcher, Forecast, by_models, dispatch
-from tilewright.prediction.operands import outline, signature
-from tilewright.prediction.select import Selector
+from tilewright.prediction.decisions.dispatcher import Dispatcher, Forecast, by_models, dispatch
+from tilewright.prediction.decisions.selector import Selector
+from tilewright.prediction.decisions.signature import outline, signature
 
 
 def model_of(seconds, low=1, high=1000):

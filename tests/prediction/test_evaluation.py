@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from tilewright.prediction import LRC, Augmented, PredictionError, cross_validate, evaluate
-from tilewright.prediction.evaluation import Evaluation
+from tilewright.prediction.models.evaluation import Evaluation
 
 
 def linear(count, seed=0, noise=0.05):

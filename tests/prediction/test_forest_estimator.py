@@ -5,8 +5,8 @@ import pytest
 from sklearn.base import clone
 
 from tilewright.prediction import Forest, PredictionError, export_c, load
+from tilewright.prediction.decisions.ranking import rank
 from tilewright.prediction.kernels.halide_blur import family
-from tilewright.prediction.ranking import rank
 
 
 def schedules(count=300, seed=0):

@@ -3,7 +3,7 @@ from math import ceil, prod
 import numpy as np
 import pytest
 
-from tilewright.halide.schedule import (
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -13,8 +13,8 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.prediction.complexity import Complexity
 from tilewright.prediction.kernels import with_halide
+from tilewright.prediction.models.complexity import Complexity
 
 THREADS = 3
 SIZES = [(1, 1, 1), (7, 40, 300), (16, 40, 16), (31, 5, 127), (32, 40, 128), (33, 9, 500)]

@@ -10,12 +10,12 @@ import pytest
 import unruly_kernels
 
 from tilewright.measure import Limits, Timing
-from tilewright.prediction.calls import whole_call
-from tilewright.prediction.collect import collect
+from tilewright.prediction.data.collect import collect
+from tilewright.prediction.data.isolated import origin, reference_to
+from tilewright.prediction.data.user_kernels import from_callable, from_command
+from tilewright.prediction.data.whole_call import whole_call
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.isolated import origin, reference_to
 from tilewright.prediction.kernels import kernel
-from tilewright.prediction.own import from_callable, from_command
 from tilewright.records import Records
 
 QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
@@ -119,8 +119,8 @@ import sys
 sys.path.insert(0, sys.argv[2])
 import unruly_kernels
 from tilewright.measure import Timing
-from tilewright.prediction.collect import collect
-from tilewright.prediction.own import from_callable
+from tilewright.prediction.data.collect import collect
+from tilewright.prediction.data.user_kernels import from_callable
 from tilewright.records import Records
 
 QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)

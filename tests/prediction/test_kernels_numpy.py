@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tilewright.prediction.collect import error_of
+from tilewright.prediction.data.collect import error_of
+from tilewright.prediction.data.instances import drawn, drawn_at
+from tilewright.prediction.data.user_kernels import from_callable, from_command
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.instances import drawn, drawn_at
 from tilewright.prediction.kernels import kernel, kernels
-from tilewright.prediction.own import from_callable, from_command
 
 PLAIN = ("numpy", "scipy_sparse", "to_sparse", "to_dense")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.prediction.mapping import (
+from tilewright.mapping import (
     Device,
     Edge,
     Execution,
@@ -35,11 +35,11 @@ from tilewright.prediction.mapping import (
     task_seconds,
     trace,
 )
-from tilewright.prediction.mapping.bound import lower_bound
-from tilewright.prediction.mapping.chart import gantt, plan_page, plan_text
-from tilewright.prediction.mapping.exact import TooLarge, optimum
-from tilewright.prediction.mapping.heft import heft, peft, upward_ranks
-from tilewright.prediction.mapping.instance import instance, simulate
+from tilewright.mapping.bound import lower_bound
+from tilewright.mapping.chart import gantt, plan_page, plan_text
+from tilewright.mapping.exact import TooLarge, optimum
+from tilewright.mapping.heft import heft, peft, upward_ranks
+from tilewright.mapping.instance import instance, simulate
 
 
 def random_graph(count, seed, devices=3, moved=1.0):

@@ -7,8 +7,8 @@ import pytest
 
 from tilewright.measure import Timing
 from tilewright.prediction import PredictionError
-from tilewright.prediction.collect import collect
-from tilewright.prediction.own import from_callable, from_command
+from tilewright.prediction.data.collect import collect
+from tilewright.prediction.data.user_kernels import from_callable, from_command
 from tilewright.records import Records
 
 QUICK = Timing(warmup=0, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)

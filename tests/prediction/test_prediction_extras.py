@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from tilewright.prediction import Augmented
-from tilewright.prediction.choosing import Problem, choose, ridge
-from tilewright.prediction.complexity import Complexity
-from tilewright.prediction.extras import Folds, expressions, gains
-from tilewright.prediction.intervals import thresholded
-from tilewright.prediction.surface import Shape
+from tilewright.prediction.models.candidate_inputs import Folds, expressions, gains
+from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.intervals import thresholded
+from tilewright.prediction.models.model_selection import Problem, choose, ridge
+from tilewright.prediction.models.surface import Shape
 
 
 def test_expressions_fit_the_features():

@@ -20,8 +20,8 @@ from tilewright.prediction import (
     PredictionError,
     load,
 )
-from tilewright.prediction.intervals import thresholded
-from tilewright.prediction.network import count_parameters
+from tilewright.prediction.models.intervals import thresholded
+from tilewright.prediction.models.network import count_parameters
 
 FEATURES = ("m", "n", "k", "threads")
 KINDS = (NN, NNC, C, LRC, NLRC, Augmented, Boosted, GaussianProcess)

@@ -24,9 +24,9 @@ from tilewright.prediction import (
     export_c,
     export_python,
 )
-from tilewright.prediction.dispatch import single
-from tilewright.prediction.own import from_callable
-from tilewright.prediction.select import Selector
+from tilewright.prediction.data.user_kernels import from_callable
+from tilewright.prediction.decisions.dispatcher import single
+from tilewright.prediction.decisions.selector import Selector
 
 SMALL = {
     NN: {"epochs": 40, "restarts": 1},

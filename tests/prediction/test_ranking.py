@@ -5,15 +5,15 @@ import pytest
 
 from tilewright.measure import Measurement
 from tilewright.prediction import LRC, Augmented, PredictionError
-from tilewright.prediction.kernels import schedules
-from tilewright.prediction.kernels.registry import Kernel, Variant
-from tilewright.prediction.ranking import (
+from tilewright.prediction.decisions.ranking import (
     rank,
     rank_schedules,
     verify_schedules,
     verify_variants,
 )
-from tilewright.prediction.select import Choice
+from tilewright.prediction.decisions.selector import Choice
+from tilewright.prediction.kernels import schedules
+from tilewright.prediction.kernels.registry import Kernel, Variant
 
 
 @pytest.fixture(scope="module")

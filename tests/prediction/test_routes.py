@@ -7,9 +7,13 @@ import pytest
 from scipy.sparse import csr_array, issparse, random_array
 
 from tilewright.prediction import LRC, Augmented, PredictionError
+from tilewright.prediction.decisions.library_dispatcher import (
+    dispatcher,
+    product_outline,
+    route_name,
+)
+from tilewright.prediction.decisions.selector import Modelled, Selector
 from tilewright.prediction.kernels import Variant, kernel
-from tilewright.prediction.routes import dispatcher, product_outline, route_name
-from tilewright.prediction.select import Modelled, Selector
 
 FEATURES = ("m", "n", "k", "d1", "d2")
 

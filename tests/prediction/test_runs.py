@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from tilewright.prediction.data.runs import Runs, read_csv, write_csv
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.runs import Runs, read_csv, write_csv
 
 
 def written(tmp_path, text):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.prediction import Augmented, PredictionError
-from tilewright.prediction.collect import ROUNDS
+from tilewright.prediction.data.collect import ROUNDS
+from tilewright.prediction.decisions.regret import regret
+from tilewright.prediction.decisions.selector import Modelled, Selector, select, train
 from tilewright.prediction.kernels import Kernel, Variant
-from tilewright.prediction.regret import regret
-from tilewright.prediction.select import Modelled, Selector, select, train
 from tilewright.records import Records
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tilewright.report.bars import bar_chart
-from tilewright.report.gantt import Task, gantt_chart
-from tilewright.report.heatmap import heat_map
-from tilewright.report.html import Html, escape, number, tag
-from tilewright.report.lines import Line, line_chart
+from tilewright.report.charts.bars import bar_chart
+from tilewright.report.charts.gantt import Task, gantt_chart
+from tilewright.report.charts.heatmap import heat_map
+from tilewright.report.charts.lines import Line, line_chart
+from tilewright.report.charts.parallel import Axis, parallel_coordinates
+from tilewright.report.charts.scatter import MOST_POINTS, Points, scatter_plot
 from tilewright.report.model import Bar
-from tilewright.report.parallel import Axis, parallel_coordinates
-from tilewright.report.scatter import MOST_POINTS, Points, scatter_plot
+from tilewright.report.pages.html import Html, escape, number, tag
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.report.layout import layered
+from tilewright.report.charts.layout import layered
 
 
 @st.composite

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.report import units
-from tilewright.report.scale import Scale, scale
+from tilewright.report.charts.scale import Scale, scale
 
 positive = st.floats(1e-9, 1e9)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tilewright.tuning import Integer, Space
-from tilewright.tuning.acquisition import local_search, log_expected_improvement
+from tilewright.tuning.bayes.acquisition import local_search, log_expected_improvement
 
 
 def test_expected_improvement_is_the_mean_over_draws():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.tuning import Integer, Space, tune
-from tilewright.tuning.gp import Hyperparameters, Posterior
-from tilewright.tuning.surrogate import uncensored
+from tilewright.tuning.bayes.gp import Hyperparameters, Posterior
+from tilewright.tuning.bayes.surrogate import uncensored
 
 
 def test_a_lower_bound_is_learned_as_at_least_that():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Real, Space
-from tilewright.tuning.encoding import encoder
+from tilewright.tuning.bayes.encoding import encoder
 
 
 def squared_distance(space, a, b, block, **options):

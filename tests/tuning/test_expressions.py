@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.tuning import ConstraintError
-from tilewright.tuning.expressions import parse
+from tilewright.tuning.space.expressions import parse
 
 KNOWN = {"a": None, "b": None, "mode": None, "p": (0, 1, 2), "order": ("i", "j", "k")}
 

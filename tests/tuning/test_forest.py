@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from tilewright.tuning.forest import grow
+from tilewright.tuning.bayes.forest import grow
 
 
 def region(points):

@@ -4,7 +4,7 @@ from scipy.special import gammaln
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from tilewright.tuning.gp import Hyperparameters, MarginalLikelihood, Posterior, Priors, fit
+from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, Priors, fit
 
 NO_PRIORS = Priors(lengthscale=None, signal=None, noise=(0.0, 1e6))
 

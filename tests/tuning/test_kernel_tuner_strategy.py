@@ -4,10 +4,10 @@ import kernel_tuner
 import pytest
 
 from tilewright.tuning import Categorical, FailedError, Ordinal, Real, Space, SpaceError, tune
-from tilewright.tuning.export import export, write_cache
-from tilewright.tuning.kernel_tuner_strategy import TilewrightStrategy
-from tilewright.tuning.listing import listed_space
-from tilewright.tuning.replay import numbers, read_cache
+from tilewright.tuning.interop.kernel_tuner import TilewrightStrategy
+from tilewright.tuning.interop.replay import numbers, read_cache
+from tilewright.tuning.interop.t4 import export, write_cache
+from tilewright.tuning.space.listing import listed_space
 
 PARAMETERS = {"block": [32, 64, 96, 128], "tile": [1, 2, 3, 4], "cache": [0, 1], "one": [5]}
 

@@ -4,7 +4,7 @@ import numpy as np
 import optuna
 import pytest
 
-from tilewright.tuning.optuna_sampler import TilewrightSampler
+from tilewright.tuning.interop.optuna import TilewrightSampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

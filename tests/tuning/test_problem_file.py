@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.tuning.problem_file import TEMPLATE, load
+from tilewright.tuning.command_line.toml import TEMPLATE, load
 
 KERNEL = """\
 import json, os, sys, time

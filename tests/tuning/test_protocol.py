@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tuning.protocol import Session
+from tilewright.tuning.command_line.stdio import Session
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tune_protocol.c"
 OPENING = {
@@ -93,7 +93,7 @@ def test_a_wrong_space_is_named_and_may_be_given_again():
 def test_the_c_example_finds_its_optimum(tmp_path):
     program = tmp_path / "tune_protocol"
     subprocess.run(["cc", "-Wall", "-Werror", str(EXAMPLE), "-o", str(program)], check=True)
-    tuner = f"{sys.executable} -m tilewright.tuning.protocol"
+    tuner = f"{sys.executable} -m tilewright.tuning.command_line.stdio"
     done = subprocess.run([program, tuner], capture_output=True, text=True, timeout=60, check=True)
     best = json.loads(done.stdout)["best"]
     assert best == {"configuration": {"tile": 32, "unroll": 4}, "values": [1.0]}

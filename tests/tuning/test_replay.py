@@ -4,8 +4,8 @@ import json
 import pytest
 
 from tilewright.tuning import SpaceError, Tuner, tune
-from tilewright.tuning.export import write_t4
-from tilewright.tuning.replay import read_cache, read_t1, read_t4
+from tilewright.tuning.interop.replay import read_cache, read_t1, read_t4
+from tilewright.tuning.interop.t4 import write_t4
 
 T1 = {
     "ConfigurationSpace": {

@@ -7,9 +7,9 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.tuning import Integer, Permutation, Real, SpaceError
-from tilewright.tuning.client_server import ReplyError, optimize, read_samples
-from tilewright.tuning.scenario import load_scenario, read_scenario
-from tilewright.tuning.scenario_constraints import translate
+from tilewright.tuning.interop.hypermapper_constraints import translate
+from tilewright.tuning.interop.hypermapper_protocol import ReplyError, optimize, read_samples
+from tilewright.tuning.interop.hypermapper_scenario import load_scenario, read_scenario
 
 # As TACO's scenario in BaCO's repository: a permutation under constraints, defaults, logs.
 SDDMM = {

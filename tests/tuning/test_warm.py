@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tilewright.tuning import Categorical, Integer, Ordinal, Settings, Space, Tuner, WarmStart
-from tilewright.tuning.encoding import encoder
-from tilewright.tuning.gp import Hyperparameters, Posterior
-from tilewright.tuning.warm import Shift, Shifted, SourceModel
+from tilewright.tuning.bayes.encoding import encoder
+from tilewright.tuning.bayes.gp import Hyperparameters, Posterior
+from tilewright.tuning.bayes.warm import Shift, Shifted, SourceModel
 
 SPACE = Space(
     [

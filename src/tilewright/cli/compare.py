@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         )
     report = result.report()
     if args.report:
-        from tilewright.report.schedule_page import schedule_page
+        from tilewright.report.pages.schedule_page import schedule_page
 
         write_file(args.report, schedule_page(report))
     if args.json:

@@ -11,8 +11,8 @@ from tilewright.errors import TilewrightError
 @contextmanager
 def with_flags() -> Iterator[None]:
     """Turn errors whose cure is an argument into ones that name the flag."""
-    from tilewright.halide.estimates import MissingEstimatesError
-    from tilewright.halide.source import ScheduledError
+    from tilewright.halide.frontend.estimates import MissingEstimatesError
+    from tilewright.halide.frontend.source import ScheduledError
 
     try:
         yield

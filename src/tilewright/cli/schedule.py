@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.evaluations is not None:
         options["evaluations"] = args.evaluations
     pipeline = load_pipeline(args.pipeline, dict(args.arguments))
-    from tilewright.halide import session
+    from tilewright.halide import autoschedule as session
 
     with show_progress(args.quiet) as progress, with_flags():
         result = session.schedule(
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, getattr(result, writer)())
     if args.report:
-        from tilewright.report.schedule_page import schedule_page
+        from tilewright.report.pages.schedule_page import schedule_page
 
         write_file(args.report, schedule_page(report))
     if args.json:

@@ -14,8 +14,8 @@ from tilewright.errors import TilewrightError
 if TYPE_CHECKING:
     from tilewright.records import Records
     from tilewright.tuning import Result, WarmStart
+    from tilewright.tuning.command_line.toml import Problem
     from tilewright.tuning.journal import RecordsJournal
-    from tilewright.tuning.problem_file import Problem
 
 
 def add_parser(commands: Any) -> None:
@@ -73,7 +73,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; 1 when no configuration worked, 130 when interrupted."""
-    from tilewright.tuning.problem_file import TEMPLATE, load
+    from tilewright.tuning.command_line.toml import TEMPLATE, load
 
     if args.init:
         path = Path(args.problem or "problem.toml")
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.report, *args.export):
         arguments.writable(path)
     if args.export:
-        from tilewright.tuning.export import check_name
+        from tilewright.tuning.interop.t4 import check_name
 
         for path in args.export:
             check_name(path)
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
         write_page(args.report, [result.trials], problem.space, problem.name)
     for path in args.export:
-        from tilewright.tuning.export import export
+        from tilewright.tuning.interop.t4 import export
 
         export(path, result.trials, problem.space, problem.name)
     print(_json(result) if args.json else _text(result))
@@ -116,15 +116,16 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     """Run a scenario file with the client at the other end of standard input and output."""
     from tilewright.records import Records
-    from tilewright.tuning.client_server import serve
+    from tilewright.tuning.interop.hypermapper_protocol import serve
+    from tilewright.tuning.interop.hypermapper_scenario import load_scenario
     from tilewright.tuning.journal import RecordsJournal, problem_key
-    from tilewright.tuning.scenario import load_scenario
 
     scenario = load_scenario(args.problem)
     if scenario.mode != "client-server":
         raise TilewrightError(
             f"{args.problem} is in mode {scenario.mode!r}, which needs a Python function: use "
-            "tilewright.tuning.client_server.optimize, or set its mode to client-server"
+            "tilewright.tuning.interop.hypermapper_protocol.optimize, or set its mode to "
+            "client-server"
         )
     seed = args.seed or 0
     key = problem_key(scenario.name, scenario.space, list(scenario.objectives))

@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.measuring import Session, Source, Variant
-from tilewright.halide.peers import CPU_SECONDS, MEMORY_BYTES, PeerSchedule, peers, run_peers
-from tilewright.halide.planning import Fusion, naive, plan
-from tilewright.halide.result import Result
-from tilewright.halide.session import (
+from tilewright.halide.autoschedule import (
     TOP_K,
     Budget,
     conclude_top,
@@ -25,8 +21,18 @@ from tilewright.halide.session import (
     split_inputs,
     with_profile,
 )
-from tilewright.halide.task import Machine, Task, make_task
-from tilewright.halide.top import NAIVE, Outcome, Watch, early_end, measure_top
+from tilewright.halide.execution.session import Session, Source, Variant
+from tilewright.halide.result import Result
+from tilewright.halide.schedulers.halide_autoschedulers import (
+    CPU_SECONDS,
+    MEMORY_BYTES,
+    PeerSchedule,
+    peers,
+    run_peers,
+)
+from tilewright.halide.schedulers.registry import Fusion, naive, plan
+from tilewright.halide.schedulers.task import Machine, Task, make_task
+from tilewright.halide.search.top_k import NAIVE, Outcome, Watch, early_end, measure_top
 from tilewright.measure import Finals, Measurement
 from tilewright.records import Records
 from tilewright.report.model import Bar, Progress, ScheduleReport

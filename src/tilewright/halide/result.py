@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tilewright.halide.measuring import versions
-from tilewright.halide.names import readable
-from tilewright.halide.planned import PlannedSchedule
-from tilewright.halide.requirements import Requirement, requirements
-from tilewright.halide.schedule import Schedule
-from tilewright.halide.task import Task
-from tilewright.halide.top import Outcome, Tried
+from tilewright.halide.execution.session import versions
+from tilewright.halide.ir.names import readable
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.sizes import Requirement, requirements
+from tilewright.halide.schedulers.task import Task
+from tilewright.halide.search.top_k import Outcome, Tried
 from tilewright.measure import Measurement
 from tilewright.report.model import Attempt, Bar, ScheduleReport
 
@@ -98,26 +98,26 @@ class Result:
         `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
         have been scheduled. Raises `ScheduleError` where it computes something else.
         """
-        from tilewright.halide.apply import apply
-        from tilewright.halide.live import to_pipeline
+        from tilewright.halide.emit.apply import apply
+        from tilewright.halide.frontend.live import to_pipeline
 
         apply(self.schedule, self.task.algorithm, to_pipeline(pipeline))
 
     def to_python(self, name: str = "schedule") -> str:
         """A Python module with a function `name` that schedules a fresh pipeline."""
-        from tilewright.halide.printing import to_python
+        from tilewright.halide.emit.printing import to_python
 
         return to_python(self.schedule, self.task.algorithm, name)
 
     def to_cpp(self, name: str = "schedule") -> str:
         """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``."""
-        from tilewright.halide.printing import to_cpp
+        from tilewright.halide.emit.printing import to_cpp
 
         return to_cpp(self.schedule, self.task.algorithm, name)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The schedule as JSON text, which `tilewright.halide.schedule_json` reads back."""
-        from tilewright.halide.schedule_json import to_json
+        """The schedule as JSON text, which `tilewright.halide.ir.json` reads back."""
+        from tilewright.halide.ir.json import to_json
 
         return to_json(self.schedule, indent)
 
@@ -129,8 +129,8 @@ class Result:
 
     def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
         """Everything that is to be told, as data; with `path`, also written as an HTML page."""
-        from tilewright.halide.explain import schedule_report
-        from tilewright.report.schedule_page import schedule_page
+        from tilewright.halide.report.explain import schedule_report
+        from tilewright.report.pages.schedule_page import schedule_page
 
         report = schedule_report(
             self.task.algorithm,

@@ -8,30 +8,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright.prediction.augmented import Augmented
-    from tilewright.prediction.auto import Auto
-    from tilewright.prediction.boosted import Boosted, GaussianProcess
-    from tilewright.prediction.complexity import Complexity
     from tilewright.prediction.errors import PredictionError
-    from tilewright.prediction.estimator import Estimator
-    from tilewright.prediction.evaluation import Evaluation, cross_validate, evaluate
-    from tilewright.prediction.export import compile_single, export_c, export_python
-    from tilewright.prediction.forest import Forest
-    from tilewright.prediction.paper import LRC, NLRC, NN, NNC, C
-    from tilewright.prediction.stored import load
+    from tilewright.prediction.export.export import compile_single, export_c, export_python
+    from tilewright.prediction.models.augmented import Augmented
+    from tilewright.prediction.models.auto import Auto
+    from tilewright.prediction.models.boosted import Boosted, GaussianProcess
+    from tilewright.prediction.models.complexity import Complexity
+    from tilewright.prediction.models.estimator import Estimator
+    from tilewright.prediction.models.evaluation import Evaluation, cross_validate, evaluate
+    from tilewright.prediction.models.forest import Forest
+    from tilewright.prediction.models.nnc_paper import LRC, NLRC, NN, NNC, C
+    from tilewright.prediction.models.stored import load
 
 _MODULES = {
-    "augmented": ("Augmented",),
-    "auto": ("Auto",),
-    "boosted": ("Boosted", "GaussianProcess"),
-    "complexity": ("Complexity",),
+    "models.augmented": ("Augmented",),
+    "models.auto": ("Auto",),
+    "models.boosted": ("Boosted", "GaussianProcess"),
+    "models.complexity": ("Complexity",),
     "errors": ("PredictionError",),
-    "estimator": ("Estimator",),
-    "evaluation": ("Evaluation", "cross_validate", "evaluate"),
-    "export": ("compile_single", "export_c", "export_python"),
-    "forest": ("Forest",),
-    "paper": ("LRC", "NLRC", "NN", "NNC", "C"),
-    "stored": ("load",),
+    "models.estimator": ("Estimator",),
+    "models.evaluation": ("Evaluation", "cross_validate", "evaluate"),
+    "export.export": ("compile_single", "export_c", "export_python"),
+    "models.forest": ("Forest",),
+    "models.nnc_paper": ("LRC", "NLRC", "NN", "NNC", "C"),
+    "models.stored": ("load",),
 }
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.measure import Candidate, Limits, Timing, load_builder, measure_one
-from tilewright.tuning.space import Configuration
+from tilewright.tuning.space.space import Configuration
 from tilewright.tuning.trial import plain, unplain
 from tilewright.tuning.tune import Objective, evaluate
 

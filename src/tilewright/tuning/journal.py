@@ -10,13 +10,13 @@ import numpy as np
 from tilewright import __version__
 from tilewright.measure import Measurement, machine_id
 from tilewright.records import Record, Records, digest
+from tilewright.tuning.bayes.warm import WarmStart
 from tilewright.tuning.errors import SpaceError
-from tilewright.tuning.expressions import Constraint
-from tilewright.tuning.space import Configuration, Space
-from tilewright.tuning.space_json import space_to_dict
+from tilewright.tuning.space.expressions import Constraint
+from tilewright.tuning.space.json import space_to_dict
+from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.trial import Trial, plain
 from tilewright.tuning.tune import Journal
-from tilewright.tuning.warm import WarmStart
 
 
 def problem_key(name: str, space: Space, objective: Any = None) -> str:

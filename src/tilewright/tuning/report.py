@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from tilewright.report import units
-from tilewright.report.bars import bar_chart
-from tilewright.report.html import Html, tag
-from tilewright.report.lines import Line, line_chart
+from tilewright.report.charts.bars import bar_chart
+from tilewright.report.charts.lines import Line, line_chart
+from tilewright.report.charts.parallel import Axis, parallel_coordinates
+from tilewright.report.charts.scatter import Points, scatter_plot
 from tilewright.report.model import Bar
-from tilewright.report.page import Figure, Section, html_table, page
-from tilewright.report.parallel import Axis, parallel_coordinates
-from tilewright.report.scatter import Points, scatter_plot
+from tilewright.report.pages.html import Html, tag
+from tilewright.report.pages.page import Figure, Section, html_table, page
 from tilewright.report.table import Column, table
-from tilewright.tuning.encoding import encoder
-from tilewright.tuning.forest import grow
-from tilewright.tuning.parameters import Integer, Ordinal, Real
-from tilewright.tuning.pareto import front
-from tilewright.tuning.space import Space
+from tilewright.tuning.bayes.encoding import encoder
+from tilewright.tuning.bayes.forest import grow
+from tilewright.tuning.bayes.pareto import front
+from tilewright.tuning.space.parameters import Integer, Ordinal, Real
+from tilewright.tuning.space.space import Space
 from tilewright.tuning.trial import Trial
 
 Runs = Sequence[Sequence[Trial]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilewright.tuning.gp import Priors
-from tilewright.tuning.parameters import Metric
+from tilewright.tuning.bayes.gp import Priors
+from tilewright.tuning.space.parameters import Metric
 
 
 @dataclass(frozen=True)

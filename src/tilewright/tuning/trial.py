@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.tuning.space import Configuration
+from tilewright.tuning.space.space import Configuration
 
 
 @dataclass(frozen=True)

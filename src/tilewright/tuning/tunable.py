@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from tilewright.errors import TilewrightError
-from tilewright.tuning.parameters import Parameter
-from tilewright.tuning.space import Configuration, ConstraintSource, Space
+from tilewright.tuning.space.parameters import Parameter
+from tilewright.tuning.space.space import Configuration, ConstraintSource, Space
 from tilewright.tuning.tune import FailedError, Result, tune
 
 P = ParamSpec("P")

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilewright.measure import STATUSES, Measurement, end_servers
+from tilewright.tuning.bayes.prior import OptimumPrior
+from tilewright.tuning.bayes.warm import WarmStart
 from tilewright.tuning.errors import whole
-from tilewright.tuning.prior import OptimumPrior
 from tilewright.tuning.settings import Settings
-from tilewright.tuning.space import Configuration, Space
+from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.trial import Suggestion, Trial, plain
 from tilewright.tuning.tuner import Tuner
-from tilewright.tuning.warm import WarmStart
 
 _MOST_CONFIRMATIONS = 5
 Outcome: TypeAlias = float | Sequence[float] | Measurement | Mapping[str, Any] | None

@@ -12,21 +12,21 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tilewright.measure.candidate import STATUSES
-from tilewright.tuning.encoding import encoder
-from tilewright.tuning.errors import ConfigurationError, SettingsError, nearest, whole
-from tilewright.tuning.pareto import front, scalarise
-from tilewright.tuning.prior import OptimumPrior
-from tilewright.tuning.proposal import (
+from tilewright.tuning.bayes.encoding import encoder
+from tilewright.tuning.bayes.pareto import front, scalarise
+from tilewright.tuning.bayes.prior import OptimumPrior
+from tilewright.tuning.bayes.proposal import (
     Observations,
     Proposal,
     propose,
     random_proposal,
     spread_proposal,
 )
+from tilewright.tuning.bayes.warm import SourceModel, WarmStart
+from tilewright.tuning.errors import ConfigurationError, SettingsError, nearest, whole
 from tilewright.tuning.settings import Settings
-from tilewright.tuning.space import Space
+from tilewright.tuning.space.space import Space
 from tilewright.tuning.trial import Suggestion, Trial, middle
-from tilewright.tuning.warm import SourceModel, WarmStart
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -10,15 +10,15 @@ import halide as hl
 import numpy as np
 import pytest
 
-from tilewright.halide.apply import apply
-from tilewright.halide.binding import bind, deserialize
-from tilewright.halide.clones import with_clones
-from tilewright.halide.cpu.scheduler import schedule_cpu
-from tilewright.halide.inputs import describe_inputs
-from tilewright.halide.legality import check
-from tilewright.halide.naive import naive_schedule
-from tilewright.halide.schedule import Schedule
-from tilewright.halide.source import load
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.execution.binding import bind, deserialize
+from tilewright.halide.execution.inputs import describe_inputs
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 

@@ -8,13 +8,13 @@ from typing import Any
 import halide as hl
 import pytest
 
-from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.cpu.cost import CpuCosts, Window
-from tilewright.halide.cpu.model import model_of
-from tilewright.halide.cpu.sliding import advance, windows
-from tilewright.halide.grouping import Group
-from tilewright.halide.inlining import View
-from tilewright.halide.source import load
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Window
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.sliding import advance, windows
+from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 

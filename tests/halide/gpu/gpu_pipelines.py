@@ -2,10 +2,10 @@
 
 import halide as hl
 
-from tilewright.halide.analysis import Analysis, estimated_boxes
-from tilewright.halide.gpu.kernel import Kernel
-from tilewright.halide.inlining import View
-from tilewright.halide.source import load
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
 
 
 def khwz(width=1024, height=1024):

@@ -23,11 +23,11 @@ def module(path):
 def main(programs):
     recorder = module(ROOT / "benchmarks" / "support" / "recording_cuda.py").Recorder()
 
-    from tilewright.halide.gpu.scheduler import schedule_gpu
-    from tilewright.halide.measuring import make_inputs
-    from tilewright.halide.runner import Runner
-    from tilewright.halide.schedule_json import to_json
-    from tilewright.halide.source import load
+    from tilewright.halide.execution.runner import Runner
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.frontend.source import load
+    from tilewright.halide.ir.json import to_json
+    from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
     from tilewright.machines import gpu
 
     results = []

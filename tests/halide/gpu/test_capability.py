@@ -3,8 +3,8 @@ from dataclasses import replace
 import halide as hl
 import pytest
 
-from tilewright.halide.gpu.capability import can_be_atomic, host_only
-from tilewright.halide.source import load
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.capability import can_be_atomic, host_only
 from tilewright.machines import gpu
 
 CUDA, OPENCL = gpu("a100"), gpu("pocl")

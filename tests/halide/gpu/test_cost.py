@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gpu_pipelines import kernel_of, khwz, matmul, pyramid
 
-from tilewright.halide.gpu.cost import LAUNCH_COST, CostModel, ramp
-from tilewright.halide.gpu.nested import optimize_granularity
-from tilewright.halide.gpu.residency import residency
+from tilewright.halide.schedulers.analytic.gpu.cost import LAUNCH_COST, CostModel, ramp
+from tilewright.halide.schedulers.analytic.gpu.nested import optimize_granularity
+from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
 from tilewright.machines import gpu
 
 MODEL = CostModel(residency(gpu("rtx2080ti")))

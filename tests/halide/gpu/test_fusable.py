@@ -2,8 +2,12 @@ import halide as hl
 import pytest
 from gpu_pipelines import analysed, full
 
-from tilewright.halide.gpu.fusable import nothing_to_do, why_not_member, why_not_read
-from tilewright.halide.source import load
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.fusable import (
+    nothing_to_do,
+    why_not_member,
+    why_not_read,
+)
 
 x, y = hl.vars("x y")
 

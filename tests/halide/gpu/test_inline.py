@@ -3,10 +3,10 @@ from itertools import pairwise
 import halide as hl
 from gpu_pipelines import bare, khwz
 
-from tilewright.halide.analysis import estimated_boxes
-from tilewright.halide.gpu.inline import choose_inlined
-from tilewright.halide.inlining import View
-from tilewright.halide.source import load
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import estimated_boxes
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 
 x, y = hl.vars("x y")
 

@@ -4,11 +4,11 @@ import halide as hl
 import numpy as np
 import pytest
 
-from tilewright.halide.apply import apply
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.legality import check
-from tilewright.halide.schedule import KnownValue
-from tilewright.halide.source import load
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.schedule import KnownValue
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 

@@ -2,9 +2,9 @@ import halide as hl
 import pytest
 from gpu_pipelines import full, khwz, matmul
 
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.schedule import Fuse, Split
-from tilewright.halide.source import load
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.schedule import Fuse, Split
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 x, y, z, w = hl.vars("x y z w")

@@ -2,12 +2,12 @@ import halide as hl
 import pytest
 from gpu_pipelines import barely, full, kernel_of, khwz, matmul, pyramid
 
-from tilewright.halide.gpu.nested import (
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.nested import (
     grows_inside_threads,
     max_order_reuse,
     optimize_granularity,
 )
-from tilewright.halide.source import load
 
 
 def test_example_of_the_paper():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tilewright.halide.gpu.packing import Allocation, packed_bytes
+from tilewright.halide.schedulers.analytic.gpu.packing import Allocation, packed_bytes
 
 
 def allocation(name, elements, bytes_, first, last, constant=True):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.halide.gpu.residency import residency
+from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
 from tilewright.machines import gpu
 from tilewright.machines.occupancy import max_registers, occupancy
 

@@ -6,10 +6,10 @@ import pytest
 from gpu_pipelines import khwz, matmul
 from test_scheduler import SMALL_GPU, assert_right, example
 
-from tilewright.halide.gpu.sample import sample_gpu
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.legality import Limits, check
-from tilewright.halide.schedule_json import to_json
+from tilewright.halide.ir.json import to_json
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.analytic.gpu.sample import sample_gpu
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 
@@ -66,7 +66,7 @@ def test_a_pipeline_with_one_schedule_gives_that_one():
     out = hl.Func("one")
     out[x] = x
     out.set_estimates([(0, 1)])
-    from tilewright.halide.source import load
+    from tilewright.halide.frontend.source import load
 
     tiny = replace(gpu("a100"), max_threads_per_block=32)
     samples = list(sample_gpu(load(out), tiny, 50))

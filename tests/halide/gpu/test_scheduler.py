@@ -10,14 +10,14 @@ from gpu_pipelines import khwz, matmul
 from halide_constructs import CONSTRUCTS, pipeline
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.binding import bind, deserialize, output_array
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.inputs import describe_inputs
-from tilewright.halide.legality import Limits, check
-from tilewright.halide.runner import Runner, schedule_plainly
-from tilewright.halide.schedule_json import to_json
-from tilewright.halide.source import load
-from tilewright.halide.verification import accepted, compare, tolerance
+from tilewright.halide.execution.binding import bind, deserialize, output_array
+from tilewright.halide.execution.inputs import describe_inputs
+from tilewright.halide.execution.runner import Runner, schedule_plainly
+from tilewright.halide.execution.verification import accepted, compare, tolerance
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.json import to_json
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -114,7 +114,7 @@ def test_what_cannot_run_on_the_gpu_still_compiles(name, tmp_path):
     algorithm = load(pipeline(name))
     (planned,) = schedule_gpu(algorithm, gpu("a100"))
     live = deserialize(algorithm.serialized, describe_inputs(algorithm))
-    from tilewright.halide.apply import apply
+    from tilewright.halide.emit.apply import apply
 
     apply(planned.schedule, algorithm, live.pipeline, same_bytes=True)
     target = hl.Target(planned.schedule.target + "-no_runtime")

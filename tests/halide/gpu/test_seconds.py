@@ -4,8 +4,8 @@ import halide as hl
 import pytest
 from gpu_pipelines import matmul
 
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.source import load
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.halide.gpu.tiling import (
+from tilewright.halide.schedulers.analytic.gpu.tiling import (
     MAX_TILINGS,
     candidates,
     loop_roles,

@@ -3,10 +3,10 @@ from collections import Counter
 import pytest
 from test_scheduler import SMALL_GPU, example
 
-from tilewright.halide.gpu.scheduler import schedule_gpu
-from tilewright.halide.gpu.traced import Launched, kernel_of, parse, seconds_by_group, trace
-from tilewright.halide.measuring import Session, Variant
-from tilewright.halide.planned import GroupReport
+from tilewright.halide.execution.launches import Launched, kernel_of, parse, seconds_by_group, trace
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.plan import GroupReport
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 
 PRINTED = """\
 Entering Pipeline out

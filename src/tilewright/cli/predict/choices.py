@@ -18,9 +18,9 @@ from tilewright.report.table import Column, Table, interval, table
 
 if TYPE_CHECKING:
     from tilewright.measure import Measurement
-    from tilewright.prediction.ranking import Ranked
-    from tilewright.prediction.regret import Regret
-    from tilewright.prediction.select import Choice, Selection, Selector
+    from tilewright.prediction.decisions.ranking import Ranked
+    from tilewright.prediction.decisions.regret import Regret
+    from tilewright.prediction.decisions.selector import Choice, Selection, Selector
 
 _TIMES = "{}", "time_{}", "{}_time", "{}_time_s", "time_s_{}", "{}_s"
 
@@ -35,7 +35,7 @@ class Queries:
 
 def read_queries(path: str, selector: Selector) -> Queries:
     """Read queries; a variant's times are in a column of its name, ``time_NAME`` or alike."""
-    from tilewright.prediction.runs import read_columns
+    from tilewright.prediction.data.runs import read_columns
 
     models = selector.models.values()
     asked = list(dict.fromkeys(name for m in models for name in m.asked))
@@ -63,7 +63,7 @@ def regret_of(
     selector: Selector, queries: Queries, chosen: Sequence[str]
 ) -> tuple[Regret | None, int]:
     """The regret over the queries with a measured time of the choice, and how many have none."""
-    from tilewright.prediction.regret import regret
+    from tilewright.prediction.decisions.regret import regret
 
     times = queries.times
     if len(times) < 2:
@@ -87,7 +87,7 @@ def measured(
             "tilewright predict train has written"
         )
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.ranking import verify_variants
+    from tilewright.prediction.decisions.ranking import verify_variants
     from tilewright.report.model import Progress
 
     with show_progress(args.quiet) as show:

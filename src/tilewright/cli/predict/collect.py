@@ -16,8 +16,8 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
+    from tilewright.prediction.data.runs import Runs
     from tilewright.prediction.kernels.registry import Kernel
-    from tilewright.prediction.runs import Runs
     from tilewright.records import Records
     from tilewright.report.model import Progress
 
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.output.endswith(".csv"):
         raise TilewrightError(f"the runs are written as CSV: name a .csv file, not {args.output}")
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.runs import write_csv
+    from tilewright.prediction.data.runs import write_csv
     from tilewright.records import Records
     from tilewright.report import units
 
@@ -132,8 +132,8 @@ def _collect(
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
     """The runs, and whether all were measured."""
-    from tilewright.prediction.collect import ROUNDS, collect
-    from tilewright.prediction.collect import Progress as Collected
+    from tilewright.prediction.data.collect import ROUNDS, collect
+    from tilewright.prediction.data.collect import Progress as Collected
     from tilewright.report.model import Progress
 
     if args.what[0] in _FAMILIES and len(args.what) == 1:
@@ -191,9 +191,9 @@ def _collect_family(
 
 def _kernel(args: argparse.Namespace) -> Kernel:
     """What the words name: a kernel, a function of a file, or a command."""
+    from tilewright.prediction.data.user_kernels import from_command
     from tilewright.prediction.kernels import kernel as registered
     from tilewright.prediction.kernels import kernels
-    from tilewright.prediction.own import from_command
 
     first, ranges = args.what[0], dict(args.ranges)
     if len(args.what) == 1 and first in kernels():
@@ -212,8 +212,8 @@ def _kernel(args: argparse.Namespace) -> Kernel:
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
     """A function of a Python file, or a `Kernel` that it holds."""
+    from tilewright.prediction.data.user_kernels import from_callable
     from tilewright.prediction.kernels.registry import Kernel, Variant
-    from tilewright.prediction.own import from_callable
 
     path, _, name = text.rpartition(":")
     found = shared.load_object(text)
@@ -250,7 +250,7 @@ def _needs(what: str, ranges: dict[str, Any], complexity: str | None) -> None:
             f"give the number of operations of {what}, as in --complexity 'n*log2(n)'; any "
             "expression that grows as its time does will do"
         )
-    from tilewright.prediction.complexity import Complexity
+    from tilewright.prediction.models.complexity import Complexity
 
     Complexity(complexity, tuple(ranges))
 

@@ -12,8 +12,8 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.prediction.ranking import Ranked
-    from tilewright.prediction.select import Selector
+    from tilewright.prediction.decisions.ranking import Ranked
+    from tilewright.prediction.decisions.selector import Selector
 
 
 def add_parser(commands: Any) -> None:
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
     """The models, and the kernel whose variants they are where it is known."""
-    from tilewright.prediction.select import Modelled, Selector, default_path
+    from tilewright.prediction.decisions.selector import Modelled, Selector, default_path
 
     if bool(args.kernel) == bool(args.models):
         raise TilewrightError("give models of the variants, or --kernel NAME")
@@ -156,7 +156,7 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
 
 
 def _is_selector(path: str) -> bool:
-    from tilewright.prediction.select import FORMAT
+    from tilewright.prediction.decisions.selector import FORMAT
 
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def _is_selector(path: str) -> bool:
 def _with_default(found: Selector, default: str | None) -> Selector:
     if default is None:
         return found
-    from tilewright.prediction.select import Selector
+    from tilewright.prediction.decisions.selector import Selector
 
     return Selector(
         found.models, default=default, kernel=found.kernel, conversions=found.conversions
@@ -237,7 +237,7 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
 def _candidates(args: argparse.Namespace, selector: Selector) -> int:
     """The rows of a file in the order of their predicted times."""
     from tilewright.cli.predict import choices
-    from tilewright.prediction.ranking import rank
+    from tilewright.prediction.decisions.ranking import rank
 
     if args.verify:
         raise TilewrightError(
@@ -252,8 +252,8 @@ def _candidates(args: argparse.Namespace, selector: Selector) -> int:
 def _family(args: argparse.Namespace, selector: Selector) -> int:
     """Schedules of a family in the order of their predicted times, the best of them measured."""
     from tilewright.cli.progress import show_progress
+    from tilewright.prediction.decisions.ranking import rank_schedules, verify_schedules
     from tilewright.prediction.kernels.schedules import family
-    from tilewright.prediction.ranking import rank_schedules, verify_schedules
     from tilewright.records import Records
     from tilewright.report.model import Progress
 

@@ -13,11 +13,11 @@ from tilewright.errors import TilewrightError
 from tilewright.report import units
 
 if TYPE_CHECKING:
-    from tilewright.prediction.estimator import Estimator
-    from tilewright.prediction.evaluation import Evaluation
+    from tilewright.prediction.data.runs import Runs
     from tilewright.prediction.kernels.registry import Kernel
-    from tilewright.prediction.runs import Runs
-    from tilewright.report.prediction_page import PredictionReport
+    from tilewright.prediction.models.estimator import Estimator
+    from tilewright.prediction.models.evaluation import Evaluation
+    from tilewright.report.pages.prediction_page import PredictionReport
     from tilewright.report.table import Table
 
 # What the models are called on the command line, and their classes.
@@ -99,7 +99,7 @@ def load_kernel(text: str) -> Kernel:
     if not isinstance(found, Kernel):
         raise TilewrightError(
             f"{text} is no Kernel: make one of your functions with "
-            "tilewright.prediction.own.from_callable"
+            "tilewright.prediction.data.user_kernels.from_callable"
         )
     return found
 
@@ -179,7 +179,7 @@ def report_of(
     facts: dict[str, str],
 ) -> PredictionReport:
     """The report of a model and of its predictions of these runs."""
-    from tilewright.report.prediction_page import PredictionReport
+    from tilewright.report.pages.prediction_page import PredictionReport
 
     machine = runs.facts.get("machine")
     about = machine if isinstance(machine, dict) else {}

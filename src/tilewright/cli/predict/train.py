@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     arguments.writable(args.output)
     from tilewright.cli.output import print_table
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.collect import Progress as Collected
-    from tilewright.prediction.select import default_path, train
+    from tilewright.prediction.data.collect import Progress as Collected
+    from tilewright.prediction.decisions.selector import default_path, train
     from tilewright.records import Records
     from tilewright.report import units
     from tilewright.report.model import Progress

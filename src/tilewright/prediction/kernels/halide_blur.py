@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.schedule import (
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -15,7 +15,7 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.prediction import instances
+from tilewright.prediction.data import instances
 from tilewright.prediction.kernels.schedules import Factors, Family
 
 SIZES = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)

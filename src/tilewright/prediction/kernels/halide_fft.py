@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.schedule import (
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
@@ -28,7 +28,7 @@ from tilewright.halide.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.prediction import instances
+from tilewright.prediction.data import instances
 from tilewright.prediction.kernels.schedules import Factors, Family
 
 SIZES = (16, 32, 64, 128)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.prediction import instances
+from tilewright.prediction.data import instances
 from tilewright.prediction.kernels.registry import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import (
     csr,

@@ -42,7 +42,7 @@ class Variant:
     `complexity` gives its own number of operations (`Complexity`), where it is not the kernel's
     but what a schedule makes of it: whole tiles, in as many turns as the threads need.
     `whole` is the variant of which this one is the whole call
-    (`tilewright.prediction.calls.whole_call`).
+    (`tilewright.prediction.data.whole_call.whole_call`).
     """
 
     name: str

@@ -17,14 +17,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.halide.algorithm import Algorithm
-from tilewright.halide.measuring import Session, Variant, versions
-from tilewright.halide.schedule import Schedule
-from tilewright.halide.source import load
+from tilewright.halide.execution.session import Session, Variant, versions
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Schedule
 from tilewright.measure import Limits, Measurement, Timing
-from tilewright.prediction.collect import REPEATS, machine
+from tilewright.prediction.data.collect import REPEATS, machine
+from tilewright.prediction.data.runs import Runs
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.runs import Runs
 from tilewright.records import Records
 
 Factors: TypeAlias = Mapping[str, int]
@@ -50,7 +50,7 @@ class Family:
         draw: draws factors for a size.
         target: the Halide target.
         work: expressions of the features that say more of the time than these do: shares of
-            vectors, tiles, bytes (for `tilewright.prediction.forest.Forest`).
+            vectors, tiles, bytes (for `tilewright.prediction.models.forest.Forest`).
     """
 
     name: str

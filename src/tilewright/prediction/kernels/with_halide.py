@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.halide.schedule import Fuse, Schedule, Split
+from tilewright.halide.ir.schedule import Fuse, Schedule, Split
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.registry import Array, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import dense
@@ -156,7 +156,7 @@ def _planned(kernel: str, level: int) -> tuple[Any, list[Any], Result]:
     """A kernel's pipeline, its parameters, and what it was scheduled to for sizes of a level."""
     import halide as hl
 
-    from tilewright.halide.session import schedule
+    from tilewright.halide.autoschedule import schedule
 
     output, parameters = _PROGRAMS[kernel][0](level)
     pipeline = hl.Pipeline(output)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.measure import Candidate, Limits, Measurement, command, measure_one
-from tilewright.tuning.parameters import Categorical, Ordinal, Permutation
-from tilewright.tuning.space import Space
+from tilewright.tuning.space.parameters import Categorical, Ordinal, Permutation
+from tilewright.tuning.space.space import Space
 from tilewright.tuning.tune import FailedError
 
 SOURCES = Path(__file__).parent / "sources"

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.measure import VerifyResult
-from tilewright.tuning.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.problems.measured import Measured, compared
-from tilewright.tuning.space import Space
+from tilewright.tuning.space.parameters import Categorical, Ordinal, Permutation
+from tilewright.tuning.space.space import Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Choices: TypeAlias = Mapping[str, Any]
@@ -86,7 +86,7 @@ def halide_laplacian(width: int = 384, height: int = 256) -> Measured:
 def _template(name: str, space: Space, size: tuple[int, ...]) -> Measured:
     builder = f"{__name__}:Scheduled"
     arguments = {"template": name, "size": size}
-    preload = ("tilewright.halide.runner:warm:host", __name__)
+    preload = ("tilewright.halide.execution.runner:warm:host", __name__)
     return Measured(f"halide_{name}", space, builder, arguments, preload)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.measure import Candidate, Limits, Measurement, Timing, measure_all, measure_one
-from tilewright.tuning.space import Configuration, Space
+from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.trial import plain, unplain
 
 _LIMITS = Limits(build_seconds=60.0, run_seconds=10.0, memory_bytes=4 << 30)

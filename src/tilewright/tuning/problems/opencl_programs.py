@@ -15,9 +15,9 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.measure import VerifyResult
-from tilewright.tuning.parameters import Categorical, Ordinal
 from tilewright.tuning.problems.measured import Measured, compared
-from tilewright.tuning.space import Space
+from tilewright.tuning.space.parameters import Categorical, Ordinal
+from tilewright.tuning.space.space import Space
 
 _SOURCE = Path(__file__).parent / "sources" / "matmul.cl"
 
@@ -47,7 +47,7 @@ class Launched:
             TilewrightError: there is no OpenCL driver.
             pyopencl.Error: the driver refuses the kernel.
         """
-        from tilewright.halide.opencl import load_pocl
+        from tilewright.halide.execution.opencl import load_pocl
 
         load_pocl()
         os.environ["PYOPENCL_NO_CACHE"] = "1"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.tuning.errors import SpaceError
-from tilewright.tuning.replay import Replay
-from tilewright.tuning.space import Space
-from tilewright.tuning.space_json import space_from_dict, space_to_dict
+from tilewright.tuning.interop.replay import Replay
+from tilewright.tuning.space.json import space_from_dict, space_to_dict
+from tilewright.tuning.space.space import Space
 
 FOLDER = Path(__file__).parent / "recorded"
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.tuning.errors import SpaceError
-from tilewright.tuning.parameters import Categorical, Parameter, Permutation
-from tilewright.tuning.space import Space
-from tilewright.tuning.space_json import space_from_dict
+from tilewright.tuning.space.json import space_from_dict
+from tilewright.tuning.space.parameters import Categorical, Parameter, Permutation
+from tilewright.tuning.space.space import Space
 from tilewright.tuning.tune import FailedError
 
 FOLDER = Path(__file__).parent / "spaces"

@@ -1,0 +1,1 @@
+"""What an algorithm computes and what a schedule makes of it: bounds, inlining, loop nests."""

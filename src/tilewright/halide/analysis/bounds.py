@@ -1,0 +1,454 @@
+"""Region inference: the box of every producer that a box of its consumers needs.
+
+Everything is evaluated on whole arrays at once: a bound is a float64 scalar or an array over
+candidate tilings (float64 holds every 32-bit coordinate exactly and has infinities for what
+is unbounded). Affine index expressions over boxes are bounded exactly; clamps, selects,
+divisions and data-dependent indices by interval arithmetic, which covers what is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.ir.algorithm import (
+    Call,
+    Const,
+    Expr,
+    Func,
+    Op,
+    Span,
+    Stage,
+    Type,
+    Variable,
+)
+
+Bound = float | npt.NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """Both ends, inclusive; each a scalar or an array over tilings."""
+
+    lo: Bound
+    hi: Bound
+
+    @property
+    def extent(self) -> Bound:
+        """Number of integers inside."""
+        return self.hi - self.lo + 1.0
+
+
+Box = tuple[Interval, ...]
+Env = Mapping[str, Interval]
+
+EVERYTHING = Interval(-math.inf, math.inf)
+_TRANSPARENT = frozenset(
+    [
+        "likely",
+        "likely_if_innermost",
+        "promise_clamped",
+        "unsafe_promise_clamped",
+        "strict_float",
+        "return_second",
+    ]
+)
+
+
+def union(a: Interval, b: Interval) -> Interval:
+    """The smallest interval that covers both."""
+    return Interval(_minimum(a.lo, b.lo), _maximum(a.hi, b.hi))
+
+
+def union_boxes(a: Box | None, b: Box) -> Box:
+    """The smallest box that covers both; `a` may be None for the empty box."""
+    return b if a is None else tuple(union(p, q) for p, q in zip(a, b, strict=True))
+
+
+def span_box(spans: Iterable[Span]) -> Box:
+    """A box with the given ranges."""
+    return tuple(Interval(float(s.min), float(s.max)) for s in spans)
+
+
+def _minimum(a: Bound, b: Bound) -> Bound:
+    if isinstance(a, float) and isinstance(b, float):
+        return a if a <= b else b
+    return np.minimum(a, b)
+
+
+def _maximum(a: Bound, b: Bound) -> Bound:
+    if isinstance(a, float) and isinstance(b, float):
+        return a if a >= b else b
+    return np.maximum(a, b)
+
+
+def type_range(t: Type) -> Interval:
+    """Every value a type can hold; 32-bit signed integers and wider count as unbounded.
+
+    Halide treats the overflow of 32-bit signed integers as undefined, so a bound from their
+    type alone would promise too much.
+    """
+    if t.code == "uint" and t.bits <= 32:
+        return Interval(0.0, float(2**t.bits - 1))
+    if t.code == "int" and t.bits < 32:
+        return Interval(-float(2 ** (t.bits - 1)), float(2 ** (t.bits - 1) - 1))
+    if t.code == "uint":
+        return Interval(0.0, math.inf)
+    return EVERYTHING
+
+
+# --- linear forms -------------------------------------------------------------------------
+
+
+class Linear(NamedTuple):
+    """A constant plus integer multiples of atoms (variables or nonlinear subexpressions)."""
+
+    terms: tuple[tuple[Expr, float], ...]
+    const: float
+
+    @property
+    def affine(self) -> bool:
+        """Whether every atom is a loop variable."""
+        return all(isinstance(atom, Variable) for atom, _ in self.terms)
+
+
+class Linearizer:
+    """Writes integer expressions as linear forms, folding known scalar parameters.
+
+    Two variables of one name are one atom. Results are kept by the node's identity.
+    """
+
+    def __init__(self, scalars: Mapping[str, float]) -> None:
+        self._scalars = scalars
+        self._known: dict[int, tuple[Expr, Linear]] = {}
+
+    def __call__(self, expr: Expr) -> Linear:
+        """The linear form of `expr`."""
+        found = self._known.get(id(expr))
+        if found is None:
+            found = (expr, self._compute(expr))
+            self._known[id(expr)] = found
+        return found[1]
+
+    def _compute(self, e: Expr) -> Linear:
+        if isinstance(e, Const):
+            return Linear((), float(e.value)) if not isinstance(e.value, str) else _atom(e)
+        if isinstance(e, Variable):
+            value = self._scalars.get(e.name) if e.kind == "param" else None
+            return _atom(e) if value is None else Linear((), float(value))
+        if isinstance(e, Call):
+            if e.kind == "intrinsic" and e.name in _TRANSPARENT:
+                return self(e.args[-1] if e.name == "return_second" else e.args[0])
+            return _atom(e)
+        if e.name in ("add", "sub"):
+            sign = 1.0 if e.name == "add" else -1.0
+            return _combine(self(e.args[0]), self(e.args[1]), sign)
+        if e.name == "mul":
+            a, b = self(e.args[0]), self(e.args[1])
+            if not a.terms:
+                a, b = b, a
+            if not b.terms:
+                terms = tuple((atom, c * b.const) for atom, c in a.terms if c * b.const != 0)
+                return Linear(terms, a.const * b.const)
+        if e.name == "cast" and e.type.code == "int" and e.type.bits >= 32:
+            source = e.args[0].type
+            if source.code == "int" and source.bits <= e.type.bits:
+                return self(e.args[0])
+        return _atom(e)
+
+
+def _atom(e: Expr) -> Linear:
+    return Linear(((e, 1.0),), 0.0)
+
+
+def _key(atom: Expr) -> object:
+    return atom.name if isinstance(atom, Variable) else id(atom)
+
+
+def _combine(a: Linear, b: Linear, sign: float) -> Linear:
+    terms = {_key(atom): (atom, c) for atom, c in a.terms}
+    for atom, c in b.terms:
+        key = _key(atom)
+        before = terms[key][1] if key in terms else 0.0
+        terms[key] = (atom, before + sign * c)
+    kept = tuple((atom, c) for atom, c in terms.values() if c != 0)
+    return Linear(kept, a.const + sign * b.const)
+
+
+# --- interval arithmetic ------------------------------------------------------------------
+
+
+@dataclass
+class Bounder:
+    """Bounds expressions over boxes of their loop variables.
+
+    `values` bounds what Funcs and images hold, for data-dependent indices: by name, and for
+    the further values of a Tuple by name, a dot and the value's place.
+    """
+
+    linear: Linearizer
+    values: Mapping[str, Interval] = field(default_factory=dict)
+
+    def bound(self, expr: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
+        """The interval of `expr` when each variable ranges over `env`."""
+        return self.of_linear(self.linear(expr), env, memo)
+
+    def of_linear(self, form: Linear, env: Env, memo: dict[int, Interval]) -> Interval:
+        """The interval of a linear form; exact if its atoms are independent variables."""
+        lo: Bound = form.const
+        hi: Bound = form.const
+        for atom, c in form.terms:
+            if isinstance(atom, Variable):
+                inside = env.get(atom.name, EVERYTHING)
+            else:
+                found = memo.get(id(atom))
+                if found is None:
+                    found = memo[id(atom)] = self._of_atom(atom, env, memo)
+                inside = found
+            if c == 1.0:
+                lo, hi = lo + inside.lo, hi + inside.hi
+            elif c > 0:
+                lo, hi = lo + c * inside.lo, hi + c * inside.hi
+            else:
+                lo, hi = lo + c * inside.hi, hi + c * inside.lo
+        return Interval(lo, hi)
+
+    def _of_atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
+        if isinstance(e, Call):
+            return self._of_call(e, env, memo)
+        if not isinstance(e, Op):
+            return EVERYTHING
+        args = [
+            self.bound(a, env, memo)
+            for a in e.args
+            if not isinstance(a, Const) or not isinstance(a.value, str)
+        ]
+        rule = _RULES.get(e.name)
+        if rule is None:
+            return type_range(e.type)
+        result = rule(e, args)
+        if e.type.code == "float":
+            return _rounded(result) if e.type.bits == 32 else result
+        return _within(result, type_range(e.type), e)
+
+    def _of_call(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
+        if e.kind in ("func", "image"):
+            key = f"{e.name}.{e.value_index}" if e.value_index else e.name
+            return self.values.get(key, type_range(e.type))
+        args = [self.bound(a, env, memo) for a in e.args]
+        if e.name in ("abs",) and len(args) == 1:
+            a = args[0]
+            both = _maximum(-a.lo, a.hi)
+            return Interval(_maximum(0.0, _maximum(a.lo, -a.hi)), both)
+        if e.name.startswith(("floor", "ceil", "round", "trunc")) and len(args) == 1:
+            step = np.ceil if e.name.startswith("ceil") else np.floor
+            if e.name.startswith(("round", "trunc")):
+                return Interval(np.floor(args[0].lo), np.ceil(args[0].hi))
+            return Interval(step(args[0].lo), step(args[0].hi))
+        if e.name == "lerp" and len(args) == 3:
+            return union(args[0], args[1])
+        if e.name in ("if_then_else", "select") and len(args) == 3:
+            return union(args[1], args[2])
+        if e.name.startswith(("sin_", "cos_")):
+            return Interval(-1.0, 1.0)
+        if e.name == "shift_right" and _is_point(args[1]):
+            scale = 2.0 ** float(np.max(args[1].lo))
+            return Interval(np.floor(args[0].lo / scale), np.floor(args[0].hi / scale))
+        if e.name == "shift_left" and _is_point(args[1]):
+            scale = 2.0 ** float(np.max(args[1].lo))
+            return Interval(args[0].lo * scale, args[0].hi * scale)
+        if e.name == "bitwise_and" and _is_point(args[1]) and float(np.min(args[1].lo)) >= 0:
+            return Interval(0.0, args[1].hi)
+        return type_range(e.type)
+
+
+def _rounded(a: Interval) -> Interval:
+    """Both ends as 32-bit floats: 1 divided by the float nearest to 0.1 is 10, not a bit less."""
+    return Interval(_single(a.lo), _single(a.hi))
+
+
+def _single(a: Bound) -> Bound:
+    return _plain(np.asarray(a).astype(np.float32).astype(np.float64))
+
+
+def _is_point(a: Interval) -> bool:
+    return bool(np.all(a.lo == a.hi)) and bool(np.all(np.isfinite(a.lo)))
+
+
+def _within(a: Interval, limits: Interval, e: Expr) -> Interval:
+    """A narrow integer that may wrap can hold any value of its type."""
+    if e.type.code == "int" and e.type.bits >= 32:
+        return a
+    fits = (a.lo >= limits.lo) & (a.hi <= limits.hi)
+    if np.all(fits):
+        return a
+    if e.type.code == "uint" and e.type.bits >= 32 and isinstance(e, Op) and e.name != "cast":
+        return Interval(_maximum(a.lo, limits.lo), a.hi)
+    return Interval(np.where(fits, a.lo, limits.lo), np.where(fits, a.hi, limits.hi))
+
+
+def _rule_mul(e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    with np.errstate(invalid="ignore"):
+        products = [a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi]
+    products = [np.where(np.isnan(p), 0.0, p) for p in products]
+    low, high = products[0], products[0]
+    for p in products[1:]:
+        low, high = np.minimum(low, p), np.maximum(high, p)
+    return Interval(_plain(low), _plain(high))
+
+
+def _rule_div(e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    if isinstance(b.lo, float) and b.lo == b.hi and b.lo > 0:
+        if e.type.code == "float":
+            return Interval(a.lo / b.lo, a.hi / b.lo)
+        return Interval(_floor(a.lo / b.lo), _floor(a.hi / b.lo))
+    if np.any((np.asarray(b.lo) <= 0) & (np.asarray(b.hi) >= 0)):
+        # Halide defines integer x/0 as 0; a float divided by nearly nothing is anything.
+        if e.type.code == "float":
+            return EVERYTHING
+        both = _maximum(np.abs(a.lo), np.abs(a.hi))
+        return Interval(-both, both)
+    with np.errstate(invalid="ignore"):
+        quotients = [a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi]
+    quotients = [np.where(np.isnan(q), 0.0, q) for q in quotients]
+    low, high = quotients[0], quotients[0]
+    for q in quotients[1:]:
+        low, high = np.minimum(low, q), np.maximum(high, q)
+    if e.type.code != "float":
+        low, high = np.floor(low), np.floor(high)
+    return Interval(_plain(low), _plain(high))
+
+
+def _rule_mod(e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    if e.type.code == "float":
+        return EVERYTHING
+    if _is_point(b) and float(np.max(b.lo)) > 0:
+        m = float(np.max(b.lo))
+        # Inside one period the modulus is a shift.
+        same = np.floor(a.lo / m) == np.floor(a.hi / m)
+        if np.all(same) and np.all(np.isfinite(a.lo)):
+            base = np.floor(a.lo / m) * m
+            return Interval(_plain(a.lo - base), _plain(a.hi - base))
+        return Interval(0.0, m - 1.0)
+    return Interval(0.0, _maximum(0.0, _maximum(np.abs(b.lo), np.abs(b.hi)) - 1.0))
+
+
+def _rule_cast(e: Op, args: list[Interval]) -> Interval:
+    a = args[0]
+    if e.type.code in ("int", "uint") and e.args[0].type.code == "float":
+        return Interval(np.trunc(a.lo), np.trunc(a.hi))
+    return a
+
+
+def _rule_select(e: Op, args: list[Interval]) -> Interval:
+    return union(args[1], args[2])
+
+
+def _floor(a: Bound) -> Bound:
+    if isinstance(a, float):
+        return float(math.floor(a)) if math.isfinite(a) else a
+    return np.floor(a)
+
+
+def _plain(a: Bound) -> Bound:
+    return float(a) if np.ndim(a) == 0 else a
+
+
+_RULES: dict[str, Callable[[Op, list[Interval]], Interval]] = {
+    "mul": _rule_mul,
+    "div": _rule_div,
+    "mod": _rule_mod,
+    "min": lambda e, a: Interval(_minimum(a[0].lo, a[1].lo), _minimum(a[0].hi, a[1].hi)),
+    "max": lambda e, a: Interval(_maximum(a[0].lo, a[1].lo), _maximum(a[0].hi, a[1].hi)),
+    "select": _rule_select,
+    "cast": _rule_cast,
+    "add": lambda e, a: Interval(a[0].lo + a[1].lo, a[0].hi + a[1].hi),
+    "sub": lambda e, a: Interval(a[0].lo - a[1].hi, a[0].hi - a[1].lo),
+}
+for _comparison in ("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"):
+    _RULES[_comparison] = lambda e, a: Interval(0.0, 1.0)
+
+
+# --- what a stage touches -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Access:
+    """Every access of one stage to one Func or image, dimension by dimension.
+
+    Index expressions with the same linear part are merged: `forms[d]` holds each distinct
+    linear part once with the smallest and the largest constant beside it. `count` is the
+    number of distinct accesses.
+    """
+
+    callee: str
+    kind: str
+    forms: tuple[tuple[tuple[Linear, float, float], ...], ...]
+    count: int
+
+    @property
+    def affine(self) -> bool:
+        """Whether every index is affine in loop variables."""
+        return all(form.affine for dim in self.forms for form, _, _ in dim)
+
+
+def accesses_of(calls: Iterable[Call], linear: Linearizer) -> tuple[Access, ...]:
+    """The accesses to Funcs and images among `calls`, merged by callee."""
+    by_callee: dict[tuple[str, str], list[Call]] = {}
+    for call in calls:
+        if call.kind in ("func", "image"):
+            by_callee.setdefault((call.name, call.kind), []).append(call)
+    result = []
+    for (callee, kind), group in by_callee.items():
+        dims = []
+        for d in range(len(group[0].args)):
+            merged: dict[tuple[tuple[object, float], ...], tuple[Linear, float, float]] = {}
+            for call in group:
+                form = linear(call.args[d])
+                key = tuple(sorted(((_key(a), c) for a, c in form.terms), key=repr))
+                known = merged.get(key)
+                if known is None:
+                    merged[key] = (form, form.const, form.const)
+                else:
+                    merged[key] = (known[0], min(known[1], form.const), max(known[2], form.const))
+            dims.append(tuple(merged.values()))
+        points = {tuple(id(a) for a in call.args) for call in group}
+        result.append(Access(callee, kind, tuple(dims), len(points)))
+    return tuple(result)
+
+
+def touched(access: Access, env: Env, bounder: Bounder, memo: dict[int, Interval]) -> Box:
+    """The box that `access` touches while the loops range over `env`."""
+    box = []
+    for dim in access.forms:
+        total: Interval | None = None
+        for form, low, high in dim:
+            part = bounder.of_linear(form, env, memo)
+            if low != form.const or high != form.const:
+                part = Interval(part.lo + (low - form.const), part.hi + (high - form.const))
+            total = part if total is None else union(total, part)
+        assert total is not None
+        box.append(total)
+    return tuple(box)
+
+
+def stage_env(func: Func, stage: Stage, box: Box, bounder: Bounder) -> dict[str, Interval]:
+    """The range of each loop of `stage` when `box` is the region of `func` it must produce."""
+    env = dict(zip(func.args, box, strict=True)) if stage.index == 0 else {}
+    memo: dict[int, Interval] = {}
+    if stage.index > 0:
+        for arg, interval in zip(stage.args, box, strict=True):
+            if isinstance(arg, Variable) and arg.kind == "var":
+                env[arg.name] = interval
+    for rvar in stage.rvars:
+        low = bounder.bound(rvar.min, {}, memo)
+        size = bounder.bound(rvar.extent, {}, memo)
+        env[rvar.name] = Interval(low.lo, low.hi + size.hi - 1.0)
+    return env

@@ -1,0 +1,242 @@
+"""A pipeline seen with some of its Funcs inlined into their consumers.
+
+Inlining is done on the expressions themselves, with equal subexpressions shared, so that
+what is counted afterwards (operations, loads) is what the compiler is left with once it has
+eliminated common subexpressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Func, Op, Stage, Variable
+
+
+class Interner:
+    """Makes expression nodes, each distinct one once."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[object, ...], Expr] = {}
+
+    def op(self, name: str, args: tuple[Expr, ...], like: Op) -> Expr:
+        """The operator `like` with other operands."""
+        key = ("op", name, like.type, *map(id, args))
+        return self._nodes.setdefault(key, Op(name, args, like.type))
+
+    def call(self, args: tuple[Expr, ...], like: Call) -> Expr:
+        """The call `like` with other arguments."""
+        key = ("call", like.name, like.kind, like.value_index, like.type, *map(id, args))
+        found = self._nodes.get(key)
+        if found is None:
+            found = Call(like.name, like.kind, args, like.type, like.value_index)
+            self._nodes[key] = found
+        return found
+
+    def variable(self, like: Variable) -> Expr:
+        """The one node for a variable of this name and kind."""
+        return self._nodes.setdefault(("variable", like.name, like.kind), like)
+
+    def const(self, like: Const) -> Expr:
+        """The one node for this literal."""
+        return self._nodes.setdefault(("const", repr(like.value), like.type), like)
+
+
+class TooLarge(Exception):
+    """Inlining would blow an expression up beyond the limit given."""
+
+
+def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
+    """What a choice comes to whose index is a literal: a channel that was asked for by number.
+
+    The compiler settles it likewise, so that the other alternatives cost nothing.
+    """
+    if node.name == "mux" and len(args) > 1 and isinstance(args[0], Const):
+        index = args[0].value
+        if isinstance(index, int) and node.type.lanes == 1:
+            return args[1 + index] if 0 <= index < len(args) - 1 else args[-1]
+    return None
+
+
+class Rewriter:
+    """Replaces variables and inlines calls, sharing all work between call sites.
+
+    `bodies` maps each inlined Func to its arguments and its definition, in which everything
+    that is itself inlined has been replaced already.
+    """
+
+    def __init__(
+        self,
+        bodies: Callable[[str], tuple[tuple[str, ...], Stage] | None],
+        interner: Interner,
+        limit: int,
+    ) -> None:
+        self._bodies = bodies
+        self._interner = interner
+        self._limit = limit
+        self._made = 0
+        self._inlined: dict[tuple[object, ...], Expr] = {}
+
+    def rewrite(self, root: Expr, bindings: Mapping[str, Expr]) -> Expr:
+        """`root` with `bindings` for its variables and inlined calls replaced."""
+        memo: dict[int, Expr] = {}
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if id(node) in memo:
+                continue
+            if isinstance(node, Variable):
+                bound = bindings.get(node.name) if node.kind != "param" else None
+                memo[id(node)] = self._interner.variable(node) if bound is None else bound
+            elif isinstance(node, Const):
+                memo[id(node)] = self._interner.const(node)
+            elif not expanded:
+                stack.append((node, True))
+                stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
+            else:
+                memo[id(node)] = self._rebuild(node, tuple(memo[id(a)] for a in node.args))
+        return memo[id(root)]
+
+    def _rebuild(self, node: Op | Call, args: tuple[Expr, ...]) -> Expr:
+        self._made += 1
+        if self._made > self._limit:
+            raise TooLarge
+        chosen = _settled(node, args)
+        if chosen is not None:
+            return chosen
+        if isinstance(node, Op):
+            return self._interner.op(node.name, args, node)
+        callee = self._bodies(node.name) if node.kind == "func" else None
+        if callee is None:
+            return self._interner.call(args, node)
+        key = (node.name, node.value_index, *map(id, args))
+        known = self._inlined.get(key)
+        if known is None:
+            names, stage = callee
+            body = stage.values[node.value_index]
+            known = self.rewrite(body, dict(zip(names, args, strict=True)))
+            self._inlined[key] = known
+        return known
+
+
+@dataclass
+class Shared:
+    """Work that views of one algorithm share: stages by what is inlined into them."""
+
+    interner: Interner = field(default_factory=Interner)
+    stages: dict[tuple[str, frozenset[str]], tuple[Stage, ...] | None] = field(default_factory=dict)
+
+
+class View:
+    """An algorithm with a set of pure Funcs inlined.
+
+    `funcs` are those that remain, in realisation order, their stages rewritten on demand.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        inlined: frozenset[str] = frozenset(),
+        limit: int = 20_000,
+        shared: Shared | None = None,
+    ) -> None:
+        for name in inlined:
+            if not algorithm.by_name[name].pure or name in algorithm.outputs:
+                raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
+        self.algorithm = algorithm
+        self.inlined = inlined
+        self.limit = limit
+        self.funcs = tuple(f for f in algorithm.funcs if f.name not in inlined)
+        self.shared = Shared() if shared is None else shared
+        self._absorbed: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def by_name(self) -> dict[str, Func]:
+        """The Funcs that remain, by name."""
+        return {f.name: f for f in self.funcs}
+
+    def absorbed(self, name: str) -> frozenset[str]:
+        """The inlined Funcs whose definitions end up in `name`'s stages."""
+        known = self._absorbed.get(name)
+        if known is None:
+            found: set[str] = set()
+            pending = list(self.algorithm.producers[name])
+            while pending:
+                callee = pending.pop()
+                if callee in self.inlined and callee not in found:
+                    found.add(callee)
+                    pending += self.algorithm.producers[callee]
+            known = self._absorbed[name] = frozenset(found)
+        return known
+
+    def stages(self, name: str) -> tuple[Stage, ...]:
+        """The stages of a Func with inlined callees substituted.
+
+        Raises `TooLarge` when the expressions exceed the view's limit.
+        """
+        key = (name, self.absorbed(name))
+        if key not in self.shared.stages:
+            # Producers first: long chains would need as deep a recursion.
+            for callee in sorted(key[1], key=self.algorithm.order.__getitem__):
+                self._rewrite(callee)
+            self._rewrite(name)
+        known = self.shared.stages[key]
+        if known is None:
+            raise TooLarge
+        return known
+
+    def _rewrite(self, name: str) -> None:
+        """Keep the stages of a Func with what is inlined replaced, or that they are too large."""
+        key = (name, self.absorbed(name))
+        if key in self.shared.stages:
+            return
+        func = self.algorithm.by_name[name]
+        try:
+            rewritten = tuple(self._rewrite_stage(s) for s in func.stages)
+        except TooLarge:
+            rewritten = None
+        self.shared.stages[key] = rewritten if key[1] else func.stages
+
+    def _body(self, name: str) -> tuple[tuple[str, ...], Stage] | None:
+        if name not in self.inlined:
+            return None
+        return self.algorithm.by_name[name].args, self.stages(name)[0]
+
+    def _rewrite_stage(self, stage: Stage) -> Stage:
+        rewriter = Rewriter(self._body, self.shared.interner, self.limit)
+
+        def all_of(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            return tuple(rewriter.rewrite(e, {}) for e in exprs)
+
+        return Stage(
+            stage.func,
+            stage.index,
+            all_of(stage.args),
+            all_of(stage.values),
+            all_of(stage.predicates),
+            stage.loops,
+            stage.rvars,
+        )
+
+    @cached_property
+    def producers(self) -> dict[str, tuple[str, ...]]:
+        """For each remaining Func, the other remaining Funcs it reads, in order."""
+        order = self.algorithm.order
+        result = {}
+        for func in self.funcs:
+            read = {c.name for s in self.stages(func.name) for c in s.calls if c.kind == "func"}
+            if func.extern is not None:
+                read.update(n for n in func.extern.reads if n in self.by_name)
+            read.discard(func.name)
+            result[func.name] = tuple(sorted(read, key=order.__getitem__))
+        return result
+
+    @cached_property
+    def consumers(self) -> dict[str, tuple[str, ...]]:
+        """For each remaining Func, the other remaining Funcs that read it, in order."""
+        result: dict[str, list[str]] = {f.name: [] for f in self.funcs}
+        for func in self.funcs:
+            for producer in self.producers[func.name]:
+                result[producer].append(func.name)
+        return {name: tuple(readers) for name, readers in result.items()}

@@ -1,0 +1,104 @@
+"""Numbers given by the caller that are worth compiling for: see `StageSchedule.specialize`.
+
+These are the ones that a short reduction's length depends on (the taps of a filter, say), the
+ones that multiply or divide an index (the step of a pooling), and the strides of dimensions that
+are contiguous because those before them have a single element. Knowing them, the compiler unrolls
+the loops, keeps sums in registers, and turns gathers into dense loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tilewright.halide.analysis.bounds import Bounder
+from tilewright.halide.ir.algorithm import Algorithm, Expr, Op, Stage, Variable, walk
+from tilewright.halide.ir.schedule import KnownValue
+
+# A reduction longer than this gains little from a known length.
+_LONGEST = 16
+# More conditions than this at once hold too seldom.
+_MOST = 8
+
+
+def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValue]:
+    """By symbol, the conditions that parameters which shape inner loops are as estimated."""
+    conditions = _conditions(algorithm)
+    found = {
+        symbol
+        for func in algorithm.funcs
+        for stage in func.stages
+        for symbol in (*_short_lengths(stage, bounder), *_factors(stage), *_strides(stage))
+        if symbol in conditions
+    }
+    return {symbol: conditions[symbol] for symbol in sorted(found)}
+
+
+def known_values(
+    stages: Iterable[Stage], worth: Mapping[str, KnownValue]
+) -> tuple[KnownValue, ...]:
+    """Those of `worth` that stages use; empty where too many would have to hold at once."""
+    found: set[str] = set()
+    for stage in stages:
+        roots = [*stage.args, *stage.values, *stage.predicates]
+        roots += [bound for rvar in stage.rvars for bound in (rvar.min, rvar.extent)]
+        symbols = (*_symbols(*roots), *_strides(stage))
+        found.update(symbol for symbol in symbols if symbol in worth)
+    return tuple(worth[symbol] for symbol in sorted(found)) if len(found) <= _MOST else ()
+
+
+def _symbols(*roots: Expr) -> Iterator[str]:
+    for node in walk(*roots):
+        if isinstance(node, Variable) and node.kind == "param":
+            yield node.name
+
+
+def _short_lengths(stage: Stage, bounder: Bounder) -> Iterator[str]:
+    for rvar in stage.rvars:
+        if bounder.bound(rvar.extent, {}, {}).hi <= _LONGEST:
+            yield from _symbols(rvar.extent)
+
+
+def _factors(stage: Stage) -> Iterator[str]:
+    """Parameters that multiply or divide within an index."""
+    indices = [*stage.args, *(arg for call in stage.calls for arg in call.args)]
+    for node in walk(*indices):
+        if isinstance(node, Op) and node.name in ("mul", "div", "mod"):
+            for factor, other in (node.args, node.args[::-1]):
+                if _runs(other) and not _runs(factor):
+                    yield from _symbols(factor)
+
+
+def _strides(stage: Stage) -> Iterator[str]:
+    """Strides of the inputs' dimensions along which a stage runs."""
+    for call in stage.calls:
+        if call.kind == "image":
+            yield from (f"{call.name}.stride.{d}" for d, a in enumerate(call.args) if _runs(a))
+
+
+def _runs(expr: Expr) -> bool:
+    """Whether an expression changes from one iteration of a loop to the next."""
+    return any(isinstance(n, Variable) and n.kind != "param" for n in walk(expr))
+
+
+def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
+    """Every condition that a parameter is as estimated, by the symbol expressions use.
+
+    Inputs are taken to be stored densely, the first dimension innermost.
+    """
+    values = algorithm.symbols
+    found: dict[str, KnownValue] = {}
+    for index, parameter in enumerate(algorithm.parameters):
+        if not parameter.is_buffer:
+            value = values.get(parameter.name)
+            if isinstance(value, int) and parameter.type.code in ("int", "uint"):
+                found[parameter.name] = KnownValue(index, "value", 0, int(value))
+            continue
+        for d in range(parameter.dimensions):
+            extent = values.get(f"{parameter.name}.extent.{d}")
+            if isinstance(extent, int):
+                found[f"{parameter.name}.extent.{d}"] = KnownValue(index, "extent", d, extent)
+        extents = [values.get(f"{parameter.name}.extent.{d}") for d in range(parameter.dimensions)]
+        long = next((d for d, extent in enumerate(extents) if extent != 1), 0)
+        if long > 0:
+            found[f"{parameter.name}.stride.{long}"] = KnownValue(index, "stride", long, 1)
+    return found

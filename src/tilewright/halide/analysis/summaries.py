@@ -1,0 +1,403 @@
+"""What each stage computes and touches: operations, loads with their strides, regions.
+
+An `Analysis` looks at one `View` (an algorithm with some Funcs inlined) at given sizes. It is
+what the cost models read; nothing here knows of machines.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import (
+    EVERYTHING,
+    Access,
+    Bound,
+    Bounder,
+    Box,
+    Env,
+    Interval,
+    Linear,
+    Linearizer,
+    accesses_of,
+    span_box,
+    stage_env,
+    touched,
+    type_range,
+    union_boxes,
+)
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.specialization import worth_knowing
+from tilewright.halide.ir.algorithm import (
+    Call,
+    Const,
+    Expr,
+    Func,
+    Loop,
+    Op,
+    Stage,
+    Type,
+    Variable,
+    walk,
+)
+from tilewright.halide.ir.schedule import KnownValue
+
+TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "acos", "erf",
+                  "sinh", "cosh", "tanh")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One distinct load of a stage.
+
+    `strides` gives, for every loop of the stage that the load's address depends on, the step
+    per iteration in each storage dimension (innermost first), or None where the dependence
+    is not affine away from the borders. `indirect` says the address depends on loaded data,
+    `clamped` that it is kept within bounds or chosen, so that vectors near a border are gathered.
+    """
+
+    callee: str
+    kind: str
+    type: Type
+    strides: Mapping[str, tuple[float, ...] | None]
+    indirect: bool
+    clamped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpCount:
+    """So many operations of one kind and type that depend on the same loops.
+
+    `name` is an operator, an intrinsic's or a C function's name; `constant_operand` says the
+    right operand is a literal (a division by a literal is cheap).
+    """
+
+    name: str
+    type: Type
+    loops: frozenset[str]
+    constant_operand: bool
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class StageSummary:
+    """Everything the cost models need to know of one stage."""
+
+    func: str
+    index: int
+    loops: tuple[Loop, ...]
+    accesses: tuple[Access, ...]
+    loads: tuple[Load, ...]
+    ops: tuple[OpCount, ...]
+    types: tuple[Type, ...]
+    args: tuple[Expr, ...]
+    scatter: bool
+
+    @cached_property
+    def arithmetic(self) -> float:
+        """Operations per iteration, each weighted 1 (a transcendental 8, a division 4)."""
+        return sum(op.count * op_weight(op) for op in self.ops)
+
+    def reads(self, callee: str) -> tuple[Access, ...]:
+        """The accesses to one Func or image."""
+        return tuple(a for a in self.accesses if a.callee == callee)
+
+
+def op_weight(op: OpCount) -> float:
+    """A machine-independent weight of an operation relative to an addition."""
+    if op.name.startswith(TRANSCENDENTAL):
+        return 8.0
+    if op.name in ("div", "mod") and not (op.constant_operand and op.type.code != "float"):
+        return 4.0
+    if op.name.startswith("sqrt"):
+        return 4.0
+    return 1.0
+
+
+class _Slopes(Linearizer):
+    """Linear forms away from borders: a clamp is its likely side, x/2 has slope one half."""
+
+    def _compute(self, e: Expr) -> Linear:
+        if isinstance(e, Op) and e.name in ("min", "max", "select"):
+            sides = e.args[-2:]
+            for side in sides:
+                if isinstance(side, Call) and side.name.startswith("likely"):
+                    return self(side)
+            forms = [self(side) for side in sides]
+            varying = [
+                f
+                for f in forms
+                if any(not isinstance(a, Variable) or a.kind != "param" for a, _ in f.terms)
+            ]
+            if len(varying) == 1 and e.name != "select":
+                return varying[0]
+        if isinstance(e, Op) and e.name == "div" and e.type.code != "float":
+            a, b = self(e.args[0]), self(e.args[1])
+            if not b.terms and b.const > 0:
+                return Linear(tuple((t, c / b.const) for t, c in a.terms), a.const / b.const)
+        return super()._compute(e)
+
+
+def _dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
+    """For each node: the loop variables it depends on, and whether it depends on a load."""
+    result: dict[int, tuple[frozenset[str], bool]] = {}
+    for node in walk(*roots):
+        if isinstance(node, Variable):
+            names = frozenset() if node.kind == "param" else frozenset((node.name,))
+            result[id(node)] = (names, False)
+        elif isinstance(node, Const):
+            result[id(node)] = (frozenset(), False)
+        else:
+            loops: frozenset[str] = frozenset()
+            loaded = isinstance(node, Call) and node.kind in ("func", "image")
+            for arg in node.args:
+                more, also = result[id(arg)]
+                loops |= more
+                loaded = loaded or also
+            result[id(node)] = (loops, loaded)
+    return result
+
+
+def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slopes) -> StageSummary:
+    roots = [*stage.values, *stage.predicates]
+    depends = _dependences([*roots, *stage.args])
+    ops: Counter[tuple[str, Type, frozenset[str], bool]] = Counter()
+    loads: dict[object, Load] = {}
+    seen: set[int] = set()
+    stack: list[Expr] = list(roots)
+    stack += [arg for arg in stage.args if depends[id(arg)][1]]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or isinstance(node, Const | Variable):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Call) and node.kind in ("func", "image"):
+            _note_load(node, slopes, depends, loads)
+            stack.extend(a for a in node.args if depends[id(a)][1])
+            continue
+        stack.extend(node.args)
+        if isinstance(node, Call) and node.name.startswith(("likely", "strict_float", "promise")):
+            continue
+        right = node.args[-1] if node.args else None
+        literal = isinstance(right, Const)
+        ops[(node.name, node.type, depends[id(node)][0], literal)] += 1
+    scatter = any(depends[id(a)][1] for a in stage.args)
+    calls = list(stage.calls)
+    return StageSummary(
+        func.name,
+        stage.index,
+        stage.loops,
+        accesses_of(calls, linear),
+        tuple(loads.values()),
+        tuple(OpCount(*key, count=n) for key, n in ops.items()),
+        func.types,
+        stage.args,
+        scatter,
+    )
+
+
+def _note_load(
+    call: Call,
+    slopes: _Slopes,
+    depends: Mapping[int, tuple[frozenset[str], bool]],
+    loads: dict[object, Load],
+) -> None:
+    forms = [slopes(arg) for arg in call.args]
+    loops = frozenset().union(*(depends[id(a)][0] for a in call.args)) if call.args else frozenset()
+    strides: dict[str, tuple[float, ...] | None] = {}
+    for loop in loops:
+        steps: list[float] | None = []
+        for arg, form in zip(call.args, forms, strict=True):
+            step = 0.0
+            for atom, c in form.terms:
+                if isinstance(atom, Variable):
+                    step += c if atom.name == loop else 0.0
+                elif loop in depends[id(arg)][0] and loop in _free(atom):
+                    steps = None
+                    break
+            if steps is None:
+                break
+            steps.append(step)
+        strides[loop] = None if steps is None else tuple(steps)
+    indirect = any(depends[id(a)][1] for a in call.args)
+    clamped = any(
+        isinstance(node, Op) and node.name in ("min", "max", "select") for node in walk(*call.args)
+    )
+    key = (call.name, call.value_index, *(id(a) for a in call.args))
+    loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect, clamped))
+
+
+def _free(expr: Expr) -> frozenset[str]:
+    return _dependences([expr])[id(expr)][0]
+
+
+class Analysis:
+    """Summaries and regions of a view's stages.
+
+    `output_boxes` gives the region wanted of each output; `scalars` the estimated value of
+    each scalar parameter. With `specialize`, code is compiled for the values that are worth
+    knowing (`tilewright.halide.analysis.specialization`).
+    """
+
+    def __init__(
+        self,
+        view: View,
+        output_boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        specialize: bool = False,
+    ) -> None:
+        self.view = view
+        self.linear = Linearizer(scalars)
+        self.bounder = Bounder(self.linear, _LazyValues(self))
+        self.known: Mapping[str, KnownValue] = (
+            worth_knowing(view.algorithm, self.bounder) if specialize else {}
+        )
+        # What only holds for the estimated values of parameters, the compiler does not know,
+        # unless the code is specialised for them.
+        self._slopes = _Slopes({symbol: known.value for symbol, known in self.known.items()})
+        self.output_boxes = dict(output_boxes)
+        self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
+
+    def with_inlined(self, inlined: frozenset[str]) -> Analysis:
+        """The same pipeline with other Funcs inlined; what is alike is computed once.
+
+        Regions are kept: inlining does not change what of a Func is needed.
+        """
+        other = copy.copy(self)
+        other.view = View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
+        other.__dict__["regions"] = self.regions
+        return other
+
+    @cached_property
+    def contiguous(self) -> dict[str, int]:
+        """The dimension that is contiguous, of inputs of which another than the first is."""
+        parameters = self.view.algorithm.parameters
+        return {
+            parameters[known.parameter].name: known.dimension
+            for known in self.known.values()
+            if known.field == "stride"
+        }
+
+    @cached_property
+    def parameter_names(self) -> frozenset[str]:
+        """Names of the pipeline's buffer inputs."""
+        return frozenset(p.name for p in self.view.algorithm.parameters if p.is_buffer)
+
+    def summaries(self, name: str) -> tuple[StageSummary, ...]:
+        """The summaries of a Func's stages."""
+        key = (name, self.view.absorbed(name))
+        known = self._summaries.get(key)
+        if known is None:
+            func = self.view.algorithm.by_name[name]
+            known = tuple(
+                _summarise_stage(func, s, self.linear, self._slopes) for s in self.view.stages(name)
+            )
+            self._summaries[key] = known
+        return known
+
+    @cached_property
+    def regions(self) -> dict[str, Box]:
+        """The box of every Func and input when everything is computed at root."""
+        wanted: dict[str, Box] = dict(self.output_boxes)
+        for func in reversed(self.view.funcs):
+            if func.name in wanted:
+                wanted[func.name] = self.func_region(func.name, wanted[func.name])
+                for callee, box in self.required_by(func.name, wanted[func.name]).items():
+                    wanted[callee] = union_boxes(wanted.get(callee), box)
+        return wanted
+
+    def func_region(self, name: str, box: Box) -> Box:
+        """The region of `name` that is allocated when consumers want `box` of it.
+
+        Larger than `box` where update definitions write or read the Func elsewhere.
+        """
+        func = self.view.by_name[name]
+        stages = self.view.stages(name)
+        summaries = self.summaries(name)
+        for stage, summary in zip(reversed(stages), reversed(summaries), strict=True):
+            if stage.index == 0:
+                break
+            memo: dict[int, Interval] = {}
+            env = stage_env(func, stage, box, self.bounder)
+            written = tuple(self.bounder.bound(a, env, memo) for a in stage.args)
+            grown = union_boxes(box, written)
+            for access in summary.reads(name):
+                grown = union_boxes(grown, touched(access, env, self.bounder, memo))
+            box = tuple(
+                Interval(
+                    old.lo if _unbounded(new.lo) else new.lo,
+                    old.hi if _unbounded(new.hi) else new.hi,
+                )
+                for new, old in zip(grown, box, strict=True)
+            )
+        return box
+
+    def required_by(self, name: str, box: Box) -> dict[str, Box]:
+        """The box of every other Func and image that computing `box` of `name` touches."""
+        func = self.view.by_name[name]
+        result: dict[str, Box] = {}
+        for stage, summary in zip(self.view.stages(name), self.summaries(name), strict=True):
+            env = stage_env(func, stage, box, self.bounder)
+            memo: dict[int, Interval] = {}
+            for access in summary.accesses:
+                if access.callee != name:
+                    part = touched(access, env, self.bounder, memo)
+                    result[access.callee] = union_boxes(result.get(access.callee), part)
+        return result
+
+    def loop_extents(self, name: str, stage: Stage, box: Box) -> dict[str, float]:
+        """Iterations of each loop of `stage` when `box` of `name` is computed."""
+        env: Env = stage_env(self.view.by_name[name], stage, box, self.bounder)
+        return {loop.name: env[loop.name].extent for loop in stage.loops}  # type: ignore[misc]
+
+    def value_range(self, name: str, value: int = 0) -> Interval:
+        """What a value of a Func can be, from its type and its pure definition."""
+        func = self.view.algorithm.by_name.get(name)
+        if func is None:
+            return EVERYTHING
+        kind = func.types[value]
+        if func.extern is not None or len(func.stages) != 1:
+            return type_range(kind)
+        interval = self.bounder.bound(func.stages[0].values[value], {}, {})
+        if kind.code == "float":
+            return interval
+        limits = type_range(kind)
+        inside = bool(interval.lo >= limits.lo) and bool(interval.hi <= limits.hi)
+        return interval if inside else limits
+
+
+class _LazyValues(dict[str, Interval]):
+    """Value ranges of Funcs, computed when first asked for."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        super().__init__()
+        self._analysis = analysis
+
+    def get(self, key: str, default: Interval | None = None) -> Interval:  # type: ignore[override]
+        if key not in self:
+            name, _, value = key.partition(".")
+            if name in self._analysis.view.algorithm.by_name:
+                self[key] = EVERYTHING  # a Func that refers to itself
+                self[key] = self._analysis.value_range(name, int(value or 0))
+            else:
+                return default if default is not None else EVERYTHING
+        return self[key]
+
+
+def _unbounded(b: Bound) -> bool:
+    return math.isinf(b) if isinstance(b, float) else bool(np.isinf(b).any())
+
+
+def estimated_boxes(view: View) -> dict[str, Box]:
+    """The output boxes that the pipeline's own estimates give."""
+    result = {}
+    for name in view.algorithm.outputs:
+        func = view.algorithm.by_name[name]
+        result[name] = span_box(func.estimates[a] for a in func.args)
+    return result

@@ -1,0 +1,337 @@
+"""`tilewright.schedule`: from any pipeline to a schedule that is verified, measured, explained."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.execution.profiling import group_seconds, profile
+from tilewright.halide.execution.session import Session, Variant, machine_key
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.result import Result
+from tilewright.halide.schedulers.registry import Fusion, device_limits, naive, plan
+from tilewright.halide.schedulers.task import Machine, Task, make_task
+from tilewright.halide.search.top_k import (
+    Outcome,
+    Tried,
+    Watch,
+    early_end,
+    limits,
+    measure_top,
+    timing,
+)
+from tilewright.machines import GpuMachine
+from tilewright.measure import Measurement
+from tilewright.records import Records
+from tilewright.report.model import Progress
+
+Mode = Literal["oneshot", "top", "tune"]
+TOP_K = 5
+EVALUATIONS = 60  # of mode "tune"
+RECORDS_WAIT = 10.0  # seconds for another process to finish with the records
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What measuring may use, and where it is kept; see `schedule`."""
+
+    time_limit: float | None = None
+    jobs: int | None = None
+    candidate_time: float = 120.0
+    candidate_memory: int = 8 << 30
+    records: str | os.PathLike[str] | Records | None = None
+    remeasure: bool = False
+
+
+def schedule(
+    pipeline: Any,
+    *,
+    target: str | None = None,
+    machine: Machine | str | None = None,
+    mode: Mode = "oneshot",
+    k: int | None = None,
+    evaluations: int = EVALUATIONS,
+    fusion: Fusion = "nested",
+    verify: bool = False,
+    keep_schedule: bool = False,
+    estimates: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    candidate_time: float = 120.0,
+    candidate_memory: int = 8 << 30,
+    records: str | os.PathLike[str] | Records | None = None,
+    remeasure: bool = False,
+    on_progress: Callable[[Progress], object] | None = None,
+    name: str = "",
+) -> Result:
+    """Schedule a Halide pipeline.
+
+    Parameters
+    ----------
+    pipeline
+        A ``halide.Func``, a list of them, a ``halide.Pipeline``, a Python
+        ``halide.Generator``, serialised bytes, or a path: a ``.hlpipe`` file or
+        ``FILE.py:NAME``. It is not changed.
+    target
+        ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the machine's.
+    machine
+        What to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU; by default
+        what is in this computer.
+    mode
+        ``oneshot``: the model's best, without compiling anything. ``top``: the best `k`
+        distinct schedules are built, verified and measured, and the fastest is the result.
+        ``tune``: as ``top``, then the tile sizes, vector widths and unrolls of the best
+        structures are tuned on measured times (`tilewright.tuning`).
+    k
+        How many schedules to find, one for ``oneshot`` and 5 else unless it is given; all are
+        in ``Result.top``.
+    evaluations
+        How many schedules ``tune`` measures beside the planned ones; fewer where little is
+        left to gain.
+    fusion
+        On GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas 2020,
+        Section 4.3), ``overlapped`` or ``none``.
+    verify
+        Build the schedule of ``oneshot`` and compare its answers with an unscheduled run's.
+    keep_schedule
+        Leave Funcs as they are that have been scheduled already; else they are refused.
+    estimates
+        Sizes and values that the pipeline does not say, by name:
+        ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``.
+    inputs
+        What to measure on, by input: an array (axis d is dimension d), a ``.npy`` file, a pair
+        ``(low, high)`` of random contents, or a function of the shape; scalars by value. By
+        default random, from `seed`.
+    time_limit
+        Seconds for everything. The best so far is returned then, as it is on Ctrl-C.
+    jobs
+        Builds at a time; by default one a core.
+    candidate_time, candidate_memory
+        Seconds and bytes that one candidate may use.
+    records
+        The file in which measurements are kept (by default one in the user's cache), or the
+        open `Records`. What is there is not measured again, unless `remeasure`.
+    on_progress
+        Called with a `Progress` whenever there is news.
+    name
+        What to call the pipeline; by default as its file, Generator or output is called.
+
+    Raises `TilewrightError` where something is wrong that the user can put right: the message
+    names cause and cure. Failures of candidates are in the result.
+
+    Examples
+    --------
+    >>> import halide as hl, tilewright
+    >>> x, y = hl.vars("x y")
+    >>> f, g = hl.Func("f"), hl.Func("g")
+    >>> f[x, y] = x * y
+    >>> g[x, y] = f[x, y] + f[x + 1, y]
+    >>> g.set_estimates([(0, 640), (0, 480)]) is g
+    True
+    >>> result = tilewright.schedule(g)
+    >>> result.verified is None  # nothing has been compiled
+    True
+    >>> result.apply(g)
+    """
+    if k is not None and k < 1:
+        raise TilewrightError(f"k={k}: at least one schedule is needed")
+    if mode not in get_args(Mode):
+        raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
+    if evaluations < 1:
+        raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
+    watch = Watch(on_progress)
+    watch.enter("reading the pipeline")
+    began = time.monotonic()
+    values, contents = split_inputs(inputs)
+    task = make_task(
+        pipeline,
+        target=target,
+        machine=machine,
+        estimates={**(estimates or {}), **values},
+        keep_schedule=keep_schedule,
+        name=name,
+    )
+    watch.enter("searching")
+    searching = time.process_time()
+    planned = plan(task, k=k or (1 if mode == "oneshot" else TOP_K), fusion=fusion)
+    facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
+    if mode == "oneshot" and not verify:
+        tried = tuple(Tried(p, i) for i, p in enumerate(planned))
+        return Result(task, planned[0], mode, tried=tried, facts=facts)
+    task.must_run("verify" if mode == "oneshot" else f"mode={mode!r}")
+    budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
+    with ExitStack() as stack:
+        session = stack.enter_context(
+            open_session(task, budget, watch, began, seed=seed, contents=contents)
+        )
+        if mode == "oneshot":
+            outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
+            tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
+            outcome = replace(outcome, tried=tried)
+            return conclude_oneshot(task, outcome, facts)
+        baseline = Variant(naive(task), target=task.target)
+        if mode == "tune":
+            from tilewright.halide.search.autotune import measure_tuned
+
+            outcome, told = measure_tuned(
+                session,
+                planned,
+                task,
+                watch=watch,
+                naive=baseline,
+                evaluations=evaluations,
+                seed=seed,
+                limits=device_limits(task),
+            )
+            facts = {**facts, **told}
+        else:
+            outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
+        result = replace(conclude_top(task, outcome, facts), mode=mode)
+        return result if outcome.stopped else with_profile(session, result, watch)
+
+
+def with_profile(session: Session, result: Result, watch: Watch) -> Result:
+    """The result with the time measured of each of its groups, where there is time for it."""
+    groups = result.planned.groups
+    if result.seconds is None or not groups:
+        return result
+    if len(groups) == 1:
+        return replace(result, group_seconds=(result.seconds,))
+    watch.enter("measuring the groups")
+    shares: dict[str, float] = {}
+    with early_end():
+        shares = profile(session, Variant(result.schedule, target=result.task.target))
+    seconds = group_seconds(result.planned, shares, result.seconds)
+    return replace(result, group_seconds=seconds)
+
+
+def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of scalars and the contents of buffers among `inputs`."""
+    values, contents = {}, {}
+    for name, given in (inputs or {}).items():
+        if isinstance(given, int | float):
+            values[name] = given
+        elif getattr(given, "shape", None) == ():  # of NumPy
+            values[name] = given.item()
+        else:
+            contents[name] = given
+    return values, contents
+
+
+@contextmanager
+def open_session(
+    task: Task,
+    budget: Budget,
+    watch: Watch,
+    began: float,
+    *,
+    seed: int,
+    contents: Mapping[str, Any],
+) -> Iterator[Session]:
+    """Workers and records for measuring the task; `began` is when the time limit started."""
+    with ExitStack() as stack:
+        records = budget.records
+        if not isinstance(records, Records):
+            records = stack.enter_context(Records(records, wait=RECORDS_WAIT))
+        device = {"gpu": task.machine.name} if isinstance(task.machine, GpuMachine) else {}
+        yield stack.enter_context(
+            Session(
+                task.algorithm,
+                targets=[task.target],
+                seed=seed,
+                contents=contents,
+                records=records,
+                machine={**machine_key(task.target), **device},
+                limits=limits(budget.candidate_time, budget.candidate_memory),
+                timing=timing(),
+                jobs=budget.jobs,
+                remeasure=budget.remeasure,
+                on_event=watch.on_event,
+                deadline=None if budget.time_limit is None else began + budget.time_limit,
+            )
+        )
+
+
+def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
+    """The model's best with what running it said."""
+    first = outcome.tried[0]
+    result = Result(
+        task,
+        first.planned,
+        "oneshot",
+        measurement=first.measurement,
+        tried=outcome.tried,
+        facts=facts,
+    )
+    if first.measurement is None:
+        return replace(result, notes=(f"Not verified: {outcome.stopped} came first.",))
+    if first.ok:
+        notes = (f"It {first.note}.",) if first.reads_beyond else ()
+        return replace(result, verified=True, notes=notes)
+    return replace(result, verified=False, notes=(failure(first.measurement),))
+
+
+def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
+    """The fastest, or else the best there is, with the reason.
+
+    Raises `TilewrightError` where nothing runs, the naive schedule included.
+    """
+    notes = []
+    if outcome.stopped:
+        notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
+    failed = [t for t in outcome.tried if t.measurement is not None and not t.ok]
+    if failed:
+        counts = Counter(t.measurement.status for t in failed if t.measurement is not None)
+        causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
+        notes.append(f"{len(failed)} of {len(outcome.tried)} schedules failed: {causes}.")
+    best = outcome.best
+    naive_ran = outcome.naive is not None and outcome.naive.ok
+    if best is None and failed and not naive_ran and not outcome.stopped:
+        first = failed[0].measurement
+        raise TilewrightError(
+            f"no schedule of {task.name} could be run, the naive one included: "
+            + (failure(first) if first is not None else "")
+        )
+    result = Result(
+        task,
+        outcome.tried[0].planned,
+        "top",
+        naive=outcome.naive,
+        tried=outcome.tried,
+        facts=facts,
+        notes=tuple(notes),
+    )
+    if best is not None:
+        if best.reads_beyond:
+            notes.append(f"It {best.note}: no other schedule was right.")
+        return replace(
+            result,
+            planned=best.planned,
+            measurement=best.measurement,
+            verified=True,
+            notes=tuple(notes),
+        )
+    untried = [t for t in outcome.tried if t.measurement is None]
+    if untried:
+        return replace(result, planned=untried[0].planned)
+    if naive_ran:
+        notes.append("The naive schedule is what is left.")
+        planned = PlannedSchedule(naive(task), (), 0.0)
+        return replace(
+            result, planned=planned, measurement=outcome.naive, verified=True, notes=tuple(notes)
+        )
+    return result
+
+
+def failure(measurement: Measurement) -> str:
+    """Why a candidate failed, as a sentence."""
+    said = f": {measurement.message}" if measurement.message else ""
+    return f"{measurement.status.replace('_', ' ').capitalize()}{said}."

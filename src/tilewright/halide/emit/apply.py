@@ -1,0 +1,148 @@
+"""A schedule applied to a live Halide pipeline."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.halide.emit.directives import (
+    Argument,
+    Condition,
+    EnumRef,
+    FuncRef,
+    LoopRef,
+    Outermost,
+    directives,
+)
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import known_condition, live_funcs, live_parameters
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import clone_calls, with_clones
+from tilewright.halide.ir.names import FuncNames, LoopNames, loop_names
+from tilewright.halide.ir.schedule import Schedule, ScheduleError
+
+
+def apply(
+    schedule: Schedule,
+    algorithm: Algorithm,
+    pipeline: Any,
+    *,
+    same_bytes: bool = False,
+) -> None:
+    """Apply `schedule` to the ``halide.Pipeline`` `pipeline`.
+
+    The pipeline may be another build of the same algorithm, with other automatic names: it is
+    serialised, and its Funcs are matched by their place in realisation order. `same_bytes`
+    skips that for a pipeline that was just deserialised from ``algorithm.serialized``.
+    A schedule cannot be undone: apply each to a pipeline of its own.
+
+    Raises `ScheduleError` where the pipeline is not the one the schedule was made for, and
+    ``halide.HalideError`` where Halide refuses a directive.
+    """
+    check_digest(schedule, algorithm)
+    algorithm = with_clones(algorithm, ())
+    live = algorithm if same_bytes else _imported(pipeline)
+    if live.digest != algorithm.digest:
+        raise ScheduleError(
+            "the pipeline computes something else than the one the schedule was made for "
+            f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
+            "schedule it anew"
+        )
+    funcs = _cloned(schedule, algorithm, live_funcs(live, pipeline))
+    algorithm = with_clones(algorithm, schedule.clones)
+    names = loop_names(schedule, algorithm, [_names(func) for func in funcs])
+    wanted = directives(schedule, algorithm)
+    params = []
+    if any(directive.method == "specialize" for directive in wanted):
+        by_name = live_parameters(pipeline)
+        params = [by_name.get(parameter.name) for parameter in live.parameters]
+    for directive in wanted:
+        target = funcs[directive.func]
+        if directive.stage > 0:
+            target = target.update(directive.stage - 1)
+        args = [_argument(arg, funcs, names, params) for arg in directive.args]
+        getattr(target, directive.method)(*args)
+
+
+def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = None) -> Any:
+    """A new unscheduled ``halide.Pipeline`` of the algorithm, from its bytes.
+
+    `user_params` maps parameter names to ``halide.Parameter`` objects to use for them.
+    """
+    import halide as hl
+
+    return hl.deserialize_pipeline(algorithm.serialized, user_params or {})
+
+
+def halide_target(target: str) -> Any:
+    """The ``halide.Target`` a schedule's target string stands for.
+
+    ``host`` is this machine, ``cuda`` and ``opencl`` this machine with that device, anything
+    else a Halide target string.
+    """
+    import halide as hl
+
+    if target in ("cuda", "opencl"):
+        target = f"host-{target}"
+    try:
+        return hl.Target(target)
+    except hl.HalideError as error:
+        raise ScheduleError(f"Halide does not know the target {target!r}: {error}") from None
+
+
+def check_digest(schedule: Schedule, algorithm: Algorithm) -> None:
+    """Raise `ScheduleError` unless `schedule` was made for `algorithm`."""
+    if schedule.algorithm != algorithm.digest:
+        raise ScheduleError(
+            f"the schedule was made for the algorithm {schedule.algorithm[:12]}, not for this one "
+            f"({algorithm.digest[:12]}); schedule this one anew"
+        )
+
+
+def _imported(pipeline: Any) -> Algorithm:
+    import halide as hl
+
+    return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
+
+
+def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
+    """The live Funcs with their clones, which are made here, in the extended algorithm's order."""
+    extended = with_clones(algorithm, schedule.clones)
+    given = iter(funcs)
+    copies = {copy.name for copy in extended.copies}
+    result: list[Any] = [None if func.name in copies else next(given) for func in extended.funcs]
+    for call in clone_calls(algorithm, schedule.clones):
+        readers = [result[reader] for reader in call.readers]
+        result[call.result] = result[call.func].clone_in(
+            readers if len(readers) > 1 else readers[0]
+        )
+    return result
+
+
+def _names(func: Any) -> FuncNames:
+    updates = range(func.num_update_definitions())
+    return FuncNames(
+        func.name(),
+        tuple(arg.name() for arg in func.args()),
+        ((), *(tuple(rvar.name() for rvar in func.rvars(i)) for i in updates)),
+    )
+
+
+def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Sequence[Any]) -> Any:
+    import halide as hl
+
+    if isinstance(arg, LoopRef):
+        name = names(arg.func, arg.stage, arg.name)
+        return hl.RVar(name) if arg.reduction else hl.Var(name)
+    if isinstance(arg, FuncRef):
+        return funcs[arg.func]
+    if isinstance(arg, Condition):
+        conditions = [known_condition(params[known.parameter], known) for known in arg.known]
+        return functools.reduce(operator.and_, conditions)
+    if isinstance(arg, Outermost):
+        return hl.Var.outermost()
+    if isinstance(arg, EnumRef):
+        return getattr(getattr(hl, arg.enumeration), arg.value)
+    return arg

@@ -1,0 +1,492 @@
+"""Schedules written down as Python and as C++ that a person can read, keep and edit.
+
+The printed function takes a fresh pipeline. It finds Funcs by the name they were given and,
+among Funcs of one name (all that Halide named are called ``f``), by age, because Halide's own
+order of Funcs depends on automatic names, which differ from one build to the next.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.halide.emit.directives import (
+    Argument,
+    Condition,
+    Directive,
+    EnumRef,
+    FuncRef,
+    LoopRef,
+    Outermost,
+    directives,
+)
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
+from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
+from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, Schedule
+
+_CPP_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
+    "const constexpr const_cast continue decltype default delete do double dynamic_cast else "
+    "enum explicit export extern false float for friend goto if inline int long mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "register reinterpret_cast requires return short signed sizeof static static_assert "
+    "static_cast struct switch template this thread_local throw true try typedef typeid "
+    "typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
+    "std Halide Func Var RVar Pipeline TailStrategy MemoryType Partition"
+)
+_RESERVED = {
+    *keyword.kwlist,
+    *keyword.softkwlist,
+    *dir(builtins),
+    *_CPP_WORDS.split(),
+    *[
+        "hl",
+        "pipeline",
+        "schedule",
+        "func",
+        "funcs",
+        "find_funcs",
+        "named",
+        "name",
+        "number",
+        "base",
+        "param",
+        "find_params",
+        "known",
+    ],
+}
+
+
+@dataclass(frozen=True)
+class _Language:
+    """How a language writes a constant of an enumeration, the outermost loop, and a list."""
+
+    constant: str
+    outermost: str
+    several: str
+
+
+_PYTHON = _Language("hl.{0}.{1}", "hl.Var.outermost()", "[{0}]")
+_CPP = _Language("{0}::{1}", "Var::outermost()", "{{{0}}}")
+
+
+def to_python(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
+    """A Python module with a function `name` that schedules a fresh ``halide.Pipeline``."""
+    return _Printer(schedule, algorithm, _PYTHON).python(name)
+
+
+def to_cpp(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
+    """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``."""
+    return _Printer(schedule, algorithm, _CPP).cpp(name)
+
+
+def name_key(name: str) -> tuple[str, int]:
+    """What a Func's name is apart from automatic numbering, and the number.
+
+    ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
+    """
+    match = re.fullmatch(r"(.*)\$(\d+)", name) or re.fullmatch(r"([a-z])(\d+)", name)
+    return (match[1], int(match[2])) if match else (name, 0)
+
+
+def _keys(names: Sequence[str]) -> list[tuple[str, int]]:
+    """For each name the part that was given, and its rank by age among those of that part."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        base, number = name_key(name)
+        groups.setdefault(base, []).append((number, name))
+    result = []
+    for name in names:
+        base, number = name_key(name)
+        result.append((base, sorted(groups[base]).index((number, name))))
+    return result
+
+
+def _shown(text: str) -> str:
+    """Text fit for a comment: names may hold anything."""
+    return re.sub(r"[^\w$.:,()\- ]", "?", text, flags=re.ASCII)
+
+
+def _cpp_string(text: str) -> str:
+    """A C++ string literal."""
+    plain = (chr(b) if chr(b).isalnum() or b in b"_$.- " else f"\\{b:03o}" for b in text.encode())
+    return '"' + "".join(plain) + '"'
+
+
+_PYTHON_FINDER = '''def find_funcs(pipeline, count):
+    """The pipeline's Funcs by the name each was given, the older first."""
+    found = {}
+    for i in range(count):
+        func = pipeline.get_func(i)
+        name = func.name()
+        numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
+        base, number = (numbered[1], int(numbered[2])) if numbered else (name, 0)
+        found.setdefault(base, []).append((number, name, func))
+    return {
+        base: [item[2] for item in sorted(group, key=lambda item: item[:2])]
+        for base, group in found.items()
+    }
+'''
+
+_PYTHON_KNOWN = """def find_params(pipeline):
+    # The pipeline's inputs and scalars by the name each was given, the older first.
+    found = {}
+    for name, param in hl.serialize_pipeline(pipeline, get_params=True)[1].items():
+        numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
+        base, number = (numbered[1], int(numbered[2])) if numbered else (name, 0)
+        found.setdefault(base, []).append((number, name, param))
+    return {
+        base: [item[2] for item in sorted(group, key=lambda item: item[:2])]
+        for base, group in found.items()
+    }
+
+
+def known(param, field, dimension, value):
+    # The condition that a parameter's value or size is this: an expression of a stand-in, in
+    # whose place the parameter itself comes when it is serialised and read back.
+    if param.is_buffer():
+        image = hl.ImageParam(param.type(), param.dimensions(), param.name())
+        number = getattr(image.dim(dimension), field)()
+    else:
+        number = hl.Param(param.type(), param.name())
+    condition = hl.Func("known")
+    condition[()] = number == value
+    serialized = hl.serialize_pipeline(hl.Pipeline(condition))
+    return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
+"""
+
+# In a loop of both finders: the name that was given and the number that Halide has added.
+_CPP_NUMBERED = """\
+        const size_t digits = name.find_last_not_of("0123456789") + 1;
+        const bool dollar = digits > 0 && name[digits - 1] == '$';
+        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
+        std::string base = name;
+        long number = 0;
+        if (digits < name.size() && (dollar || letter)) {
+            base = name.substr(0, dollar ? digits - 1 : digits);
+            number = std::stol(name.substr(digits));
+        }
+"""
+
+_CPP_KNOWN = (
+    """#ifndef TILEWRIGHT_FIND_PARAMS
+#define TILEWRIGHT_FIND_PARAMS
+// The pipeline's inputs and scalars by the name each was given, the older first.
+inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
+    Halide::Pipeline &pipeline) {
+    std::vector<uint8_t> data;
+    std::map<std::string, Halide::Parameter> params;
+    Halide::serialize_pipeline(pipeline, data, params);
+    std::map<std::string, std::map<std::pair<long, std::string>, Halide::Parameter>> found;
+    for (const auto &item : params) {
+        const std::string &name = item.first;
+"""
+    + _CPP_NUMBERED
+    + """        found[base].emplace(std::make_pair(number, name), item.second);
+    }
+    std::map<std::string, std::vector<Halide::Parameter>> result;
+    for (const auto &group : found) {
+        for (const auto &item : group.second) {
+            result[group.first].push_back(item.second);
+        }
+    }
+    return result;
+}
+// The condition that a parameter's value or size is this.
+inline Halide::Expr known(const Halide::Parameter &param, const std::string &field, int value) {
+    const Halide::Type type = field.empty() ? param.type() : Halide::Int(32);
+    const auto variable = Halide::Internal::Variable::make(type, param.name() + field, param);
+    return Halide::Expr(variable) == value;
+}
+#endif
+"""
+)
+
+_CPP_FINDER = (
+    """#ifndef TILEWRIGHT_FIND_FUNCS
+#define TILEWRIGHT_FIND_FUNCS
+// The pipeline's Funcs by the name each was given, the older first.
+inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipeline &pipeline,
+                                                                   size_t count) {
+    std::map<std::string, std::map<std::pair<long, std::string>, Halide::Func>> found;
+    for (size_t i = 0; i < count; i++) {
+        Halide::Func func = pipeline.get_func(i);
+        const std::string name = func.name();
+"""
+    + _CPP_NUMBERED
+    + """        found[base].emplace(std::make_pair(number, name), func);
+    }
+    std::map<std::string, std::vector<Halide::Func>> funcs;
+    for (const auto &group : found) {
+        for (const auto &item : group.second) {
+            funcs[group.first].push_back(item.second);
+        }
+    }
+    return funcs;
+}
+#endif
+"""
+)
+
+
+@dataclass
+class _Section:
+    """The directives of one stage of one Func, and how its own loops are called in them."""
+
+    func: int
+    stage: int
+    directives: list[Directive]
+    locals: dict[str, str] = field(default_factory=dict)
+    condition: Condition | None = None
+
+
+class _Printer:
+    def __init__(self, schedule: Schedule, algorithm: Algorithm, language: _Language) -> None:
+        self.schedule = schedule
+        self.clones = clone_calls(algorithm, schedule.clones)
+        self.algorithm = algorithm = with_clones(algorithm, schedule.clones)
+        self.given = originals(algorithm)
+        self.language = language
+        self.names: LoopNames = loop_names(schedule, algorithm)
+        keys = _keys([algorithm.funcs[place].name for place in self.given.values()])
+        self.keys = dict(zip(self.given.values(), keys, strict=True))
+        self.param_keys = _keys([parameter.name for parameter in algorithm.parameters])
+        self.sections: list[_Section] = []
+        for directive in directives(schedule, algorithm):
+            last = self.sections[-1] if self.sections else None
+            if last is None or (last.func, last.stage) != (directive.func, directive.stage):
+                last = _Section(directive.func, directive.stage, [])
+                self.sections.append(last)
+            if directive.method == "specialize":
+                (last.condition,) = (a for a in directive.args if isinstance(a, Condition))
+            else:
+                last.directives.append(directive)
+        self._choose_identifiers()
+
+    def _choose_identifiers(self) -> None:
+        """Identifiers for Funcs, for introduced loops, and for the loops of definitions."""
+        taken = set(_RESERVED)
+
+        def choose(wish: str) -> str:
+            wish = wish.replace("__", "_")
+            name = distinct(f"{wish}_" if wish in _RESERVED else wish, taken)
+            taken.add(name)
+            return name
+
+        used_funcs = {section.func for section in self.sections}
+        for section in self.sections:
+            for directive in section.directives:
+                used_funcs.update(arg.func for arg in directive.args if isinstance(arg, FuncRef))
+        for call in self.clones:
+            used_funcs.update((call.func, *call.readers, call.result))
+        wishes = {i: key[0] for i, key in self.keys.items()}
+        self.func_ids = {
+            i: choose(readable(wishes.get(i, self.algorithm.funcs[i].name)))
+            for i in sorted(used_funcs)
+        }
+        self.loop_ids: dict[tuple[str, bool], str] = {}
+        for section in self.sections:
+            for ref in _loop_refs(section):
+                if (ref.func, ref.name) in self.names.introduced:
+                    key = (self.names(ref.func, ref.stage, ref.name), ref.reduction)
+                    if key not in self.loop_ids:
+                        self.loop_ids[key] = choose(key[0])
+        self.taken = taken
+
+    def _locals(self, section: _Section) -> dict[str, str]:
+        """Identifiers for the definition's own loops that a section mentions."""
+        taken = set(self.taken)
+        result: dict[str, str] = {}
+        for ref in _loop_refs(section):
+            own = (ref.func, ref.stage) == (section.func, section.stage)
+            if own and (ref.func, ref.name) not in self.names.introduced:
+                if ref.name in result:
+                    continue
+                wish = readable(self.names(ref.func, ref.stage, ref.name))
+                result[ref.name] = distinct(f"{wish}_" if wish in _RESERVED else wish, taken)
+                taken.add(result[ref.name])
+        return dict(sorted(result.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
+
+    def _origin(self, func: int, stage: int, loop: str) -> str:
+        """An expression for a loop of a definition, from the live Func."""
+        ident, index = self.func_ids[func], int(loop[1:])
+        if loop[0] == "v":
+            return f"{ident}.args()[{index}]"
+        return f"{ident}.rvars({stage - 1})[{index}]"
+
+    def _argument(self, arg: Argument, section: _Section) -> str:
+        if isinstance(arg, FuncRef):
+            return self.func_ids[arg.func]
+        if isinstance(arg, EnumRef):
+            return self.language.constant.format(arg.enumeration, arg.value)
+        if isinstance(arg, Outermost):
+            return self.language.outermost
+        if isinstance(arg, LoopRef):
+            if (arg.func, arg.name) in self.names.introduced:
+                name = self.names(arg.func, arg.stage, arg.name)
+                return self.loop_ids[name, arg.reduction]
+            if (arg.func, arg.stage) == (section.func, section.stage):
+                return section.locals[arg.name]
+            return self._origin(arg.func, arg.stage, arg.name)
+        return str(arg)
+
+    def _calls(self, section: _Section) -> list[str]:
+        calls = []
+        for directive in section.directives:
+            args = ", ".join(self._argument(arg, section) for arg in directive.args)
+            calls.append(f".{directive.method}({args})")
+        return calls
+
+    def _clone(self, call: CloneCall) -> str:
+        """The expression that makes a clone."""
+        readers = ", ".join(self.func_ids[reader] for reader in call.readers)
+        several = self.language.several if len(call.readers) > 1 else "{0}"
+        return f"{self.func_ids[call.func]}.clone_in({several.format(readers)})"
+
+    def _receiver(self, section: _Section) -> str:
+        ident = self.func_ids[section.func]
+        return ident if section.stage == 0 else f"{ident}.update({section.stage - 1})"
+
+    def _comment(self, section: _Section) -> str:
+        name = _shown(self.algorithm.funcs[section.func].name)
+        if section.stage > 0:
+            return f"{name}, update {section.stage - 1}"
+        entry = next(e for e in self.schedule.funcs if e.func == section.func)
+        return f"{name}: {self._placement(entry)}"
+
+    def _placement(self, entry: FuncSchedule) -> str:
+        text = f"computed {self._level(entry.compute)}"
+        if entry.store != entry.compute:
+            text += f", stored {self._level(entry.store)}"
+        return text
+
+    def _level(self, level: Level) -> str:
+        if level.kind != "at":
+            return f"at {level.kind}"
+        loop = readable(self.names(level.func, level.stage, level.loop))
+        return f"at loop {loop} of {_shown(self.algorithm.funcs[level.func].name)}"
+
+    def _about(self) -> list[str]:
+        inlined = [f.func for f in self.schedule.funcs if f.compute.kind == "inline"]
+        lines = [
+            f"Schedule for target {_shown(self.schedule.target)}.",
+            f"Algorithm {_shown(self.schedule.algorithm)}.",
+        ]
+        if inlined:
+            names = ", ".join(self.algorithm.funcs[i].name for i in inlined)
+            lines.append(f"Inlined: {_shown(names)}.")
+        if self.specialised:
+            names = ", ".join(self.algorithm.parameters[i].name for i in self.specialised)
+            lines.append(
+                f"Compiled a second time for the expected sizes or values of {_shown(names)}."
+            )
+        return lines
+
+    @property
+    def specialised(self) -> list[int]:
+        """The parameters on which the schedule specialises."""
+        conditions = [section.condition for section in self.sections if section.condition]
+        return sorted({known.parameter for c in conditions for known in c.known})
+
+    def _python_condition(self, condition: Condition) -> str:
+        def one(known: KnownValue) -> str:
+            base, rank = self.param_keys[known.parameter]
+            param = f"param[{json.dumps(base)}][{rank}]"
+            return f'known({param}, "{known.field}", {known.dimension}, {known.value})'
+
+        return " & ".join(one(known) for known in condition.known)
+
+    def _cpp_condition(self, condition: Condition) -> str:
+        def one(known: KnownValue) -> str:
+            base, rank = self.param_keys[known.parameter]
+            suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
+            param = f"param.at({_cpp_string(base)}).at({rank})"
+            return f"known({param}, {_cpp_string(suffix)}, {known.value})"
+
+        return " && ".join(one(known) for known in condition.known)
+
+    def python(self, name: str) -> str:
+        lines = ["import re", "", "import halide as hl", "", ""]
+        lines += [f"def {name}(pipeline):"]
+        about = self._about()
+        lines += [f'    """{about[0]}', "", *(f"    {line}" for line in about[1:]), '    """']
+        lines += [f"    func = find_funcs(pipeline, {len(self.keys)})"]
+        if self.specialised:
+            lines.append("    param = find_params(pipeline)")
+        for index, ident in self.func_ids.items():
+            if index in self.keys:
+                base, rank = self.keys[index]
+                lines.append(f"    {ident} = func[{json.dumps(base)}][{rank}]")
+        for call in self.clones:
+            lines.append(f"    {self.func_ids[call.result]} = {self._clone(call)}")
+        for (loop, reduction), ident in self.loop_ids.items():
+            kind = "RVar" if reduction else "Var"
+            lines.append(f'    {ident} = hl.{kind}("{loop}")')
+        for section in self.sections:
+            section.locals = self._locals(section)
+            lines += ["", f"    # {self._comment(section)}"]
+            for loop, ident in section.locals.items():
+                lines.append(f"    {ident} = {self._origin(section.func, section.stage, loop)}")
+            calls = self._calls(section)
+            if not calls:
+                pass
+            elif len(calls) == 1:
+                lines.append(f"    {self._receiver(section)}{calls[0]}")
+            else:
+                lines += ["    (", f"        {self._receiver(section)}{calls[0]}"]
+                lines += [f"        {call}" for call in calls[1:]]
+                lines += ["    )"]
+            if section.condition:
+                condition = self._python_condition(section.condition)
+                lines += [f"    {self._receiver(section)}.specialize({condition})"]
+        finders = [_PYTHON_FINDER, _PYTHON_KNOWN] if self.specialised else [_PYTHON_FINDER]
+        return "\n".join([*lines, "", "", "\n\n".join(finders)])
+
+    def cpp(self, name: str) -> str:
+        lines = ["#pragma once", "", '#include "Halide.h"', ""]
+        lines += [f"#include <{header}>" for header in ("map", "string", "utility", "vector")]
+        lines += ["", _CPP_FINDER]
+        if self.specialised:
+            lines += [_CPP_KNOWN]
+        lines += [f"// {line}" for line in self._about()]
+        lines += [
+            f"inline void {name}(Halide::Pipeline &pipeline) {{",
+            "    using namespace Halide;",
+        ]
+        if self.specialised:
+            lines += ["    auto param = find_params(pipeline);"]
+        lines += [f"    auto func = find_funcs(pipeline, {len(self.keys)});"]
+        for index, ident in self.func_ids.items():
+            if index in self.keys:
+                base, rank = self.keys[index]
+                lines.append(f"    Func {ident} = func.at({_cpp_string(base)}).at({rank});")
+        for call in self.clones:
+            lines.append(f"    Func {self.func_ids[call.result]} = {self._clone(call)};")
+        for (loop, reduction), ident in self.loop_ids.items():
+            lines.append(f'    {"RVar" if reduction else "Var"} {ident}("{loop}");')
+        for section in self.sections:
+            section.locals = self._locals(section)
+            lines += ["", f"    // {self._comment(section)}", "    {"]
+            for loop, ident in section.locals.items():
+                kind = "Var" if loop[0] == "v" else "RVar"
+                origin = self._origin(section.func, section.stage, loop)
+                lines.append(f"        {kind} {ident} = {origin};")
+            calls = self._calls(section)
+            if calls:
+                lines.append(f"        {self._receiver(section)}{calls[0]}")
+                lines += [f"            {call}" for call in calls[1:]]
+                lines[-1] += ";"
+            if section.condition:
+                condition = self._cpp_condition(section.condition)
+                lines.append(f"        {self._receiver(section)}.specialize({condition});")
+            lines.append("    }")
+        return "\n".join([*lines, "}", ""])
+
+
+def _loop_refs(section: _Section) -> list[LoopRef]:
+    return [arg for d in section.directives for arg in d.args if isinstance(arg, LoopRef)]

@@ -1,0 +1,1 @@
+"""Candidates built, given inputs, verified and timed in worker processes."""

@@ -1,0 +1,247 @@
+"""A pipeline brought back from its bytes, with inputs bound and outputs allocated."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.execution.contents import fill, numpy_type
+from tilewright.halide.execution.inputs import InputError, Inputs, ScalarInput
+from tilewright.halide.ir.algorithm import Span, Type
+
+# Of a buffer's first element, in bytes: as Halide aligns its own.
+_ALIGNMENT = 128
+_HOST_OFFSET = 16  # of the host pointer in a halide_buffer_t
+
+
+@dataclass
+class LivePipeline:
+    """A fresh ``halide.Pipeline`` and its rebuilt parameters, by name.
+
+    `arrays` keeps the inputs' memory: Halide only points to it. `boxes` are the inputs' boxes
+    as they were allocated, at least what the scheduled pipeline asks for.
+    """
+
+    pipeline: Any
+    images: dict[str, Any]
+    scalars: dict[str, Any]
+    arrays: list[npt.NDArray[Any]] = field(default_factory=list)
+    boxes: dict[str, tuple[Span, ...]] = field(default_factory=dict)
+
+
+def halide_type(kind: Type) -> Any:
+    """The ``halide.Type`` of a type."""
+    import halide as hl
+
+    makers = {"int": hl.Int, "uint": hl.UInt, "float": hl.Float, "bfloat": hl.BFloat}
+    if kind.code == "handle":
+        return hl.Handle(kind.lanes)
+    return makers[kind.code](kind.bits, kind.lanes)
+
+
+def deserialize(serialized: bytes, inputs: Inputs) -> LivePipeline:
+    """A fresh pipeline, unscheduled unless the user scheduled it, with parameters rebuilt.
+
+    `serialized` must have passed `tilewright.halide.frontend.importer.import_pipeline`: Halide does
+    not survive damaged bytes. The parameters have the strides and the values of `inputs`,
+    but no contents yet.
+    """
+    import halide as hl
+
+    images = {}
+    for buffer in inputs.buffers:
+        image = hl.ImageParam(halide_type(buffer.type), len(buffer.dims), buffer.name)
+        for d, stride in enumerate(buffer.strides):
+            if stride is not None:
+                image.dim(d).set_stride(stride)
+        if buffer.strides and buffer.strides[0] is None and 1 in buffer.strides:
+            image.dim(0).set_stride(hl.Expr())
+        images[buffer.name] = image
+    scalars = {scalar.name: scalar_param(scalar) for scalar in inputs.scalars}
+    parameters = {name: p.parameter() for name, p in {**images, **scalars}.items()}
+    return LivePipeline(hl.deserialize_pipeline(serialized, parameters), images, scalars)
+
+
+def scalar_param(scalar: ScalarInput) -> Any:
+    """A fresh ``halide.Param`` with the scalar's name, type and value."""
+    import halide as hl
+
+    param = hl.Param(halide_type(scalar.type), scalar.name)
+    _set(param.set, scalar.name, scalar.type, scalar.value)
+    return param
+
+
+def _set(setter: Any, name: str, kind: Type, value: int | float) -> None:
+    if kind.code == "bfloat" or (kind.code == "float" and kind.bits == 16):
+        raise InputError(f"Halide's Python binding cannot pass {name}: scalars of type {kind}")
+    if kind.code == "float":
+        setter(float(value))
+    else:
+        setter(bool(value) if kind.bits == 1 else int(value))
+
+
+def set_estimates(live: LivePipeline, inputs: Inputs) -> None:
+    """Give the pipeline every estimate that an autoscheduler of Halide asks for."""
+    for buffer in inputs.buffers:
+        if buffer.dims:
+            live.images[buffer.name].set_estimates([(s.min, s.extent) for s in buffer.dims])
+    for scalar in inputs.scalars:
+        if scalar.type.code != "handle":
+            _set(live.scalars[scalar.name].set_estimate, scalar.name, scalar.type, scalar.value)
+    for output, func in zip(inputs.outputs, live.pipeline.outputs(), strict=True):
+        if output.dims:
+            func.set_estimates([(span.min, span.extent) for span in output.dims])
+
+
+def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
+    """Bind contents to the inputs and allocate outputs: ``pipeline.realize`` takes these.
+
+    `target` is the ``halide.Target`` to run on. The pipeline is compiled for it here, as the
+    sizes of the inputs are what the scheduled pipeline asks for: a tile that is rounded up
+    reads further than the outputs' sizes say.
+
+    Returns a ``halide.Buffer`` for every value of every output, in order. Raises
+    ``halide.HalideError`` where Halide cannot compile the pipeline.
+    """
+    live.pipeline.compile_jit(target)
+    outputs = [
+        _allocate(kind, output.dims, output.strides, output.name)[0]
+        for output in inputs.outputs
+        for kind in output.types
+    ]
+    boxes = live.boxes = _input_boxes(live, inputs, outputs, target)
+    live.arrays.clear()
+    for index, buffer in enumerate(inputs.buffers):
+        box = boxes[buffer.name]
+        halide_buffer, array = _allocate(buffer.type, box, buffer.strides, buffer.name)
+        fill(array, buffer, box, inputs.seed + index)
+        if buffer.type.code == "bfloat":
+            _copy_bits(array, halide_buffer)
+        halide_buffer.set_host_dirty(True)
+        live.arrays.append(array)
+        live.images[buffer.name].set(halide_buffer)
+    return outputs
+
+
+def _input_boxes(
+    live: LivePipeline, inputs: Inputs, outputs: list[Any], target: Any
+) -> dict[str, tuple[Span, ...]]:
+    """Every input's box: what is described, and what the pipeline asks for around it.
+
+    Halide answers a call with inputs that have a size but no memory by setting their bounds to
+    what it would read. (`infer_input_bounds` would start from empty inputs, and a pipeline that
+    divides by the size of one, say, has no answer then.)
+    """
+    import halide as hl
+
+    boxes = {buffer.name: buffer.dims for buffer in inputs.buffers}
+    if all(all(buffer.pinned) for buffer in inputs.buffers):
+        return boxes
+    queries = {}
+    for buffer in inputs.buffers:
+        extents = [span.extent for span in buffer.dims]
+        query = hl.Buffer.make_bounds_query(halide_type(buffer.type), extents)
+        if buffer.dims:
+            query.set_min([span.min for span in buffer.dims])
+        live.images[buffer.name].set(query)
+        queries[buffer.name] = query
+    live.pipeline.realize(outputs, target)
+    for buffer in inputs.buffers:
+        query = queries[buffer.name]
+        boxes[buffer.name] = tuple(
+            span if pinned else _hull(span, query.dim(d))
+            for d, (span, pinned) in enumerate(zip(buffer.dims, buffer.pinned, strict=True))
+        )
+        live.images[buffer.name].reset()
+    return boxes
+
+
+def _hull(span: Span, dim: Any) -> Span:
+    if dim.extent() < 1:  # it is not read
+        return span
+    low = min(span.min, dim.min())
+    high = max(span.max, dim.min() + dim.extent() - 1)
+    return Span(low, high - low + 1)
+
+
+def _allocate(
+    kind: Type, dims: tuple[Span, ...], fixed: tuple[int | None, ...], name: str
+) -> tuple[Any, npt.NDArray[Any]]:
+    """A ``halide.Buffer`` and an array of its memory, whose axis d is dimension d."""
+    import halide as hl
+
+    strides, size = layout(name, tuple(span.extent for span in dims), fixed)
+    dtype = numpy_type(kind)
+    raw = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    memory = raw[start : start + size * dtype.itemsize].view(dtype)
+    array = np.lib.stride_tricks.as_strided(
+        memory, [span.extent for span in dims], [stride * dtype.itemsize for stride in strides]
+    )
+    if kind.code == "bfloat":
+        # NumPy's buffers cannot say bfloat16: Halide allocates, and the bits are copied.
+        order = sorted(range(len(dims)), key=lambda d: strides[d])
+        buffer = hl.Buffer(hl.BFloat(16), [span.extent for span in dims], order)
+    else:
+        # Halide knows unsigned 64-bit elements by the code of C's long long only.
+        shown = array.view(np.ulonglong) if dtype == np.uint64 else array
+        buffer = hl.Buffer(shown, name, False)
+    if dims:
+        buffer.set_min([span.min for span in dims])
+    return buffer, array
+
+
+def layout(
+    name: str, extents: tuple[int, ...], fixed: tuple[int | None, ...]
+) -> tuple[tuple[int, ...], int]:
+    """Each dimension's stride and the number of elements from first to last.
+
+    The strides that are `fixed` stay so; the other dimensions follow in order, dense. Raises
+    `InputError` where fixed strides make elements overlap.
+    """
+    strides: dict[int, int] = {}
+    span = 1
+    waiting = sorted((s, d) for d, s in enumerate(fixed) if s is not None)
+    for d in range(len(extents)):
+        while waiting and (waiting[0][0] <= span or any(which == d for _, which in waiting)):
+            stride, which = waiting.pop(0)
+            if stride < span and extents[which] > 1:
+                raise InputError(
+                    f"the strides {fixed} of {name} make its elements overlap at the "
+                    f"extents {extents}"
+                )
+            strides[which] = stride
+            span = max(span, stride * extents[which])
+        if d not in strides:
+            strides[d] = span
+            span *= extents[d]
+    ordered = tuple(strides[d] for d in range(len(extents)))
+    last = sum(stride * (extent - 1) for stride, extent in zip(ordered, extents, strict=True))
+    return ordered, max(last, 0) + 1
+
+
+def _copy_bits(array: npt.NDArray[Any], buffer: Any) -> None:
+    """Copy a bfloat16 array's bits to where Halide has the buffer's elements."""
+    address = buffer._get_raw_halide_buffer_t() + _HOST_OFFSET
+    host = ctypes.c_uint64.from_address(address).value
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    dense = np.ascontiguousarray(array.transpose(order))
+    ctypes.memmove(host, dense.ctypes.data, dense.nbytes)
+
+
+def output_array(buffer: Any, kind: Type) -> npt.NDArray[Any]:
+    """The elements of an output, axis d dimension d; bfloat16 as its bits (``uint16``)."""
+    if kind.code != "bfloat":
+        array = np.asarray(buffer)
+        return array.transpose(range(array.ndim - 1, -1, -1))
+    dims = [buffer.dim(d) for d in range(buffer.dimensions())]
+    host = ctypes.c_uint64.from_address(buffer._get_raw_halide_buffer_t() + _HOST_OFFSET).value
+    size = 1 + sum(dim.stride() * (dim.extent() - 1) for dim in dims)
+    memory = np.ctypeslib.as_array((ctypes.c_uint16 * size).from_address(host))
+    return np.lib.stride_tricks.as_strided(
+        memory, [dim.extent() for dim in dims], [2 * dim.stride() for dim in dims]
+    ).copy()

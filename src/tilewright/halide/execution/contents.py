@@ -1,0 +1,147 @@
+"""Inputs' contents: a function of seed and coordinates, or a file's elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.execution.inputs import BufferInput, InputError
+from tilewright.halide.ir.algorithm import Span, Type
+
+# Elements generated at a time: few enough to stay in a core's cache.
+_CHUNK = 1 << 15
+
+
+def numpy_type(kind: Type) -> np.dtype[Any]:
+    """NumPy's type of the same bits; NumPy has no bfloat16, so that is ``uint16``."""
+    if kind.code == "bfloat":
+        return np.dtype(np.uint16)
+    if kind == Type("uint", 1):
+        return np.dtype(np.bool_)
+    return np.dtype(f"{kind.code}{kind.bits}")
+
+
+def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], seed: int) -> None:
+    """Write the contents of `box` into `array`, whose axis d is dimension d.
+
+    What an element gets depends on its coordinates, not on the box. bfloat16 is written as
+    the bits of the nearest value.
+    """
+    if buffer.path is not None:
+        _fill_from_file(array, buffer, box)
+        return
+    if 0 in array.shape:
+        return
+    keys = [_keys(span, seed, d) for d, span in enumerate(box)]
+    shape = tuple(span.extent for span in box)
+    if not shape:
+        array[()] = _values(np.array([_seed_key(seed, 0)], np.uint32), buffer)[0]
+        return
+    # The dimension whose elements are closest together runs innermost.
+    order = sorted(range(len(shape)), key=lambda d: -abs(array.strides[d]))
+    target = array.transpose(order)
+    keys = [keys[d] for d in order]
+    shape = target.shape
+    outer = math.prod(shape[:-2]) if len(shape) > 1 else 1
+    rows = shape[-2] if len(shape) > 1 else 1
+    step = max(1, _CHUNK // shape[-1])
+    for index in range(outer):
+        at = np.unravel_index(index, shape[:-2]) if len(shape) > 2 else ()
+        key = np.uint32(0)
+        with np.errstate(over="ignore"):
+            for axis, i in enumerate(at):
+                key = key + keys[axis][i]
+        plane = target[at] if at else target
+        if len(shape) == 1:
+            for start in range(0, shape[0], _CHUNK):
+                part = keys[-1][start : start + _CHUNK].copy()
+                plane[start : start + _CHUNK] = _values(part, buffer)
+            continue
+        for start in range(0, rows, step):
+            stop = min(rows, start + step)
+            part = keys[-2][start:stop, None] + (keys[-1] + key)[None, :]
+            plane[start:stop] = _values(part, buffer)
+
+
+def _seed_key(seed: int, d: int) -> int:
+    return (seed * 0x9E3779B1 + (d + 1) * 0x85EBCA77) & 0xFFFFFFFF
+
+
+def _keys(span: Span, seed: int, d: int) -> npt.NDArray[np.uint32]:
+    """A well mixed number for each coordinate of a dimension."""
+    coordinates = np.arange(span.min, span.min + span.extent, dtype=np.int64)
+    keys = (coordinates & 0xFFFFFFFF).astype(np.uint32)
+    keys ^= np.uint32(_seed_key(seed, d))
+    return _mix(keys)
+
+
+def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Chris Wellons' lowest-bias 32-bit hash of two rounds, in place."""
+    h ^= h >> np.uint32(16)
+    h *= np.uint32(0x7FEB352D)
+    h ^= h >> np.uint32(15)
+    h *= np.uint32(0x846CA68B)
+    h ^= h >> np.uint32(16)
+    return h
+
+
+def _values(keys: npt.NDArray[np.uint32], buffer: BufferInput) -> npt.NDArray[Any]:
+    """Uniform values of the buffer's type and range, from keys that it overwrites."""
+    h = _mix(keys)
+    kind = buffer.type
+    low, high = buffer.low, buffer.high
+    if kind.code in ("float", "bfloat"):
+        unit = (h >> np.uint32(8)).astype(np.float32)
+        unit *= np.float32(2.0**-24)
+        if kind.bits == 16:
+            # Rounding to few bits must not give 1, which is outside.
+            digits = 8 if kind.code == "bfloat" else 11
+            np.minimum(unit, np.float32(1 - 2.0**-digits), out=unit)
+        if (low, high) != (0.0, 1.0):
+            return _as_stored(unit.astype(np.float64) * (high - low) + low, kind)
+        return _as_stored(unit, kind)
+    span = math.ceil(high) - math.ceil(low)
+    if span == 1 << kind.bits and kind.bits <= 16:
+        unsigned = (h >> np.uint32(32 - kind.bits)).astype(f"uint{max(8, kind.bits)}")
+        return unsigned.view(numpy_type(kind)) if kind.bits > 1 else unsigned != 0
+    wide = h.astype(np.uint64)
+    wide *= np.uint64(min(span, 1 << 32))
+    wide >>= np.uint64(32)
+    return (wide.astype(np.int64) + math.ceil(low)).astype(numpy_type(kind))
+
+
+def _as_stored(values: npt.NDArray[Any], kind: Type) -> npt.NDArray[Any]:
+    if kind.code == "bfloat":
+        return to_bfloat16(values.astype(np.float32))
+    return values.astype(numpy_type(kind), copy=False)
+
+
+def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """The bits of the nearest bfloat16, ties to even. NaN stays NaN."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return np.where(nan, np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def from_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """The values that the bits of bfloat16 stand for."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _fill_from_file(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...]) -> None:
+    try:
+        source = np.load(str(buffer.path), mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the contents of {buffer.name} cannot be read: {error}") from None
+    if source.ndim != len(box):
+        raise InputError(f"{buffer.path} has {source.ndim} axes, {buffer.name} {len(box)}")
+    places = []
+    for span, base, size in zip(box, buffer.dims, source.shape, strict=True):
+        wanted = np.arange(span.min, span.min + span.extent) - base.min
+        places.append(np.clip(wanted, 0, size - 1))
+    found = source[np.ix_(*places)] if places else source[()]
+    array[...] = to_bfloat16(np.asarray(found)) if buffer.type.code == "bfloat" else found

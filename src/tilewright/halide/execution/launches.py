@@ -1,0 +1,148 @@
+"""What a schedule really launches on a device, and how long every launch takes.
+
+Halide's runtime with the target feature ``debug`` waits for the device after each launch and
+prints the launch with its time, the same on CUDA and on OpenCL. That is read here, inside a
+measuring worker; the times include some microseconds of launching and waiting each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.halide.execution.profiling import printed
+from tilewright.halide.execution.runner import Runner
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.plan import GroupReport
+from tilewright.measure import Candidate, Timing, measure_all
+
+_BUILDER = "tilewright.halide.execution.launches:Traced"
+_TIMING = Timing(warmup=1, min_samples=3, max_samples=5, seconds=1.0, sample_seconds=0.0,
+                 verify=False)  # fmt: skip
+_LAUNCH = re.compile(
+    r"halide_(?:cuda|opencl)_run \(.*entry: (\S+), blocks: (\d+)x(\d+)x(\d+), "
+    r"threads: (\d+)x(\d+)x(\d+), shmem: (\d+)"
+)
+_TIME = re.compile(r"Time: ([0-9.e+-]+) ms\s*$")
+_NEXT = re.compile(r"^(CL: |CUDA: |Exiting Pipeline)")
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """One launch: the kernel's name, its extents, bytes of shared memory, seconds."""
+
+    kernel: str
+    blocks: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    shared_bytes: int
+    seconds: float | None = None
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Launched:
+        """From JSON data, as in `Traced.details`."""
+        x, y, z = data["blocks"]
+        tx, ty, tz = data["threads"]
+        return Launched(
+            data["kernel"], (x, y, z), (tx, ty, tz), data["shared_bytes"], data["seconds"]
+        )
+
+
+def parse(lines: Iterable[str]) -> list[Launched]:
+    """The launches in what the runtime printed; times are those after the launch."""
+    found: list[Launched] = []
+    inside = False
+    for line in lines:
+        launch = _LAUNCH.search(line)
+        if launch:
+            bx, by, bz, tx, ty, tz, shared = (int(launch[i]) for i in range(2, 9))
+            found.append(Launched(launch[1], (bx, by, bz), (tx, ty, tz), shared))
+            inside = True
+            continue
+        if _NEXT.match(line):
+            inside = False
+        time = _TIME.search(line)
+        if inside and time:
+            # OpenCL prints the time to look the kernel up before that of the launch.
+            last = found[-1]
+            found[-1] = Launched(
+                last.kernel, last.blocks, last.threads, last.shared_bytes, float(time[1]) / 1e3
+            )
+    return found
+
+
+class Traced(Runner):
+    """A schedule compiled with the runtime that prints its launches; payload as `Runner`'s."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Compile, bind."""
+        self._runs: list[list[Launched]] = []
+        super().__init__({**payload, "target": f"{payload['target']}-debug"})
+
+    def run(self) -> None:
+        """Run once and read what was printed."""
+        lines: list[str] = []
+        with printed(lines):
+            super().run()
+            self.sync()
+        self._runs.append(parse(lines))
+
+    def details(self) -> dict[str, Any]:
+        """The launches of a run in order, each with its least time over all runs."""
+        launches = [
+            {
+                "kernel": first.kernel,
+                "blocks": list(first.blocks),
+                "threads": list(first.threads),
+                "shared_bytes": first.shared_bytes,
+                "seconds": min((x.seconds for x in same if x.seconds is not None), default=None),
+            }
+            for first, *same in ((runs[0], *runs) for runs in zip(*self._runs, strict=False))
+        ]
+        return {"launches": launches}
+
+
+def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
+    """The launches of a variant on the device, and why there are none where it did not run."""
+    made = session.prepare().candidate(variant)
+    builder = _BUILDER
+    candidate = Candidate(builder, made.payload, f"launches of {variant.name}", made.env)
+    for _, measurement in measure_all(
+        [candidate],
+        limits=session.limits,
+        timing=_TIMING,
+        workers=session.workers,
+        deadline=session.deadline,
+    ):
+        launches = measurement.details.get("launches", [])
+        why = "" if measurement.ok else f"{measurement.status}: {measurement.message}"
+        return [Launched.from_json(item) for item in launches], why
+    return [], "there was no time for it"
+
+
+def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched]:
+    """The launches of a group's kernel, by the name that Halide gives it."""
+    prefix = f"_kernel_{_flat(group.output)}_s{group.stage}_"
+    return [launch for launch in launches if _flat(launch.kernel).startswith(prefix)]
+
+
+def seconds_by_group(
+    groups: Iterable[GroupReport], launches: Iterable[Launched]
+) -> tuple[float | None, ...]:
+    """The device's time in each group; None for one that launches nothing."""
+    by_kernel: defaultdict[str, list[Launched]] = defaultdict(list)
+    for launch in launches:
+        by_kernel[launch.kernel].append(launch)
+    found: list[float | None] = []
+    for group in groups:
+        own = kernel_of(group, (launch for same in by_kernel.values() for launch in same))
+        times = [launch.seconds for launch in own if launch.seconds is not None]
+        found.append(sum(times) if times else None)
+    return tuple(found)
+
+
+def _flat(name: str) -> str:
+    """A name as it is in kernels' names, where ``$`` has become two underscores."""
+    return re.sub(r"[\W_]+", "_", name)

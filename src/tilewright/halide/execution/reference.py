@@ -1,0 +1,138 @@
+"""The answers that schedules are verified against, computed once and kept on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.execution.inputs import Inputs
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.measure import Candidate, Event, Limits, Measurement, Timing, Workers, measure_all
+from tilewright.records import cache_directory
+
+_KEPT_BYTES = 4 << 30
+_SECONDS = 600.0
+_ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0, verify=False)
+
+
+class ReferenceError(TilewrightError):
+    """The pipeline could not be run even in its plainest schedules."""
+
+
+class OutOfTimeError(TilewrightError):
+    """The time given for everything was up."""
+
+
+def reference(
+    algorithm: Algorithm,
+    inputs: Inputs,
+    *,
+    workers: Workers,
+    limits: Limits,
+    directory: Path | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    deadline: float | None = None,
+) -> tuple[str, ...]:
+    """Paths of ``.npy`` files with every value of every output, axis d dimension d.
+
+    They are computed in a worker, on the CPU, unless they are in `directory` (by default
+    ``references`` in the cache directory) since an earlier run; the folder is kept below
+    4 GB. The pipeline runs with its Funcs at root
+    (`tilewright.halide.execution.runner.Reference`), and wholly unscheduled where that
+    fails, with at least 10 minutes of time, but not beyond the `deadline` (of
+    `time.monotonic`).
+
+    Raises `ReferenceError` where neither runs, saying why, `OutOfTimeError` at the deadline.
+    """
+    root = directory or cache_directory() / "references"
+    key = hashlib.sha256(f"{algorithm.digest} {inputs.digest}".encode()).hexdigest()[:32]
+    count = sum(len(output.types) for output in inputs.outputs)
+    home = root / key
+    paths = tuple(str(home / f"{i}.npy") for i in range(count))
+    if home.exists():
+        with contextlib.suppress(OSError):
+            os.utime(home)  # the least recently used go first
+        return paths
+    root.mkdir(parents=True, exist_ok=True)
+    patient = replace(
+        limits,
+        build_seconds=max(limits.build_seconds, _SECONDS),
+        run_seconds=max(limits.run_seconds, _SECONDS),
+        memory_bytes=max(limits.memory_bytes, _most_memory()),
+    )
+    failures = []
+    for inline in (False, True):
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=root))
+        try:
+            payload = {
+                "serialized": algorithm.serialized,
+                "inputs": inputs.to_json(),
+                "directory": str(draft),
+                "inline": inline,
+            }
+            candidate = Candidate(
+                "tilewright.halide.execution.runner:Reference", payload, "reference"
+            )
+            measurement = _measure(candidate, patient, workers, on_event, deadline)
+            if measurement.ok:
+                with contextlib.suppress(OSError):  # another process was first: as good
+                    draft.rename(home)
+                _trim(root, keep=home)
+                return paths
+            failures.append(f"{measurement.status}: {measurement.message}{_printed(measurement)}")
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    raise ReferenceError(
+        "the pipeline could not be run to have answers to verify against. With every Func at "
+        f"root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
+        "or more memory"
+    )
+
+
+def _measure(
+    candidate: Candidate,
+    limits: Limits,
+    workers: Workers,
+    on_event: Callable[[Event], object] | None,
+    deadline: float | None,
+) -> Measurement:
+    for _, measurement in measure_all(
+        [candidate],
+        limits=limits,
+        timing=_ONCE,
+        workers=workers,
+        on_event=on_event,
+        deadline=deadline,
+    ):
+        return measurement
+    raise OutOfTimeError("the time was up before the answers to verify against were computed")
+
+
+def _printed(measurement: Measurement) -> str:
+    """What the worker printed beside its traceback: the JIT's complaints, say."""
+    lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
+    text = " ".join(line.strip() for line in lines if line.strip())
+    return f" ({text[-300:]})" if text else ""
+
+
+def _most_memory() -> int:
+    import psutil
+
+    return int(0.75 * psutil.virtual_memory().total)
+
+
+def _trim(root: Path, keep: Path) -> None:
+    """Remove the least recently used references beyond what may be kept."""
+    homes = [(home.stat().st_mtime, home) for home in root.iterdir() if home.is_dir()]
+    total = 0
+    for _, home in sorted(homes, reverse=True):
+        total += sum(file.stat().st_size for file in home.iterdir())
+        if total > _KEPT_BYTES and home != keep and not home.name.startswith("."):
+            shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,275 @@
+"""A Halide pipeline under one schedule, built and run inside a measuring worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import halide as hl
+import numpy as np
+
+from tilewright.halide.emit.apply import apply, halide_target
+from tilewright.halide.execution.binding import bind, deserialize, output_array
+from tilewright.halide.execution.cuda_kernels import kernel_resources
+from tilewright.halide.execution.inputs import Inputs
+from tilewright.halide.execution.opencl import load_pocl
+from tilewright.halide.execution.verification import Comparison, Tolerance, accepted, compare
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import live_funcs
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.json import from_json
+from tilewright.measure import VerifyResult
+
+_RECHECKED_SHARE = 0.01  # more wrong values than this are not due to rounding
+
+
+class Runner:
+    """One compiled schedule with its inputs.
+
+    The payload is a dict: ``serialized`` (the pipeline's bytes, read by `import_pipeline`
+    before), ``schedule`` (JSON text, or None to run the pipeline as it is), ``target``,
+    ``inputs`` (`Inputs.to_json`), ``reference`` (paths of ``.npy`` files, one for each value
+    of each output, or None) and ``tolerance`` (fields of `Tolerance`).
+    """
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Apply, compile, bind. Raises what Halide raises, and `ScheduleError`."""
+        began = time.perf_counter()
+        self._target = prepare_target(payload["target"])
+        self._inputs = Inputs.from_json(payload["inputs"])
+        self._live = deserialize(payload["serialized"], self._inputs)
+        if payload["schedule"] is not None:
+            algorithm = import_pipeline(payload["serialized"])
+            schedule = from_json(payload["schedule"], algorithm)
+            apply(schedule, algorithm, self._live.pipeline, same_bytes=True)
+        self._prepared = time.perf_counter() - began
+        self._finish(payload)
+
+    def _finish(self, payload: Mapping[str, Any]) -> None:
+        began = time.perf_counter()
+        self._payload = payload
+        self._outputs = bind(self._live, self._inputs, self._target)
+        self._compiled = time.perf_counter() - began
+        self._device = self._target.has_gpu_feature()
+        self._kinds = [kind for output in self._inputs.outputs for kind in output.types]
+        self._names = [
+            f"{output.name}[{i}]" if len(output.types) > 1 else output.name
+            for output in self._inputs.outputs
+            for i in range(len(output.types))
+        ]
+        self._reference = payload.get("reference")
+        self._tolerance = Tolerance(**payload.get("tolerance", {}))
+
+    def run(self) -> None:
+        """Compute the outputs; on a device, only start to."""
+        self._live.pipeline.realize(self._outputs, self._target)
+
+    def sync(self) -> None:
+        """Wait until the device has finished."""
+        if self._device:
+            for output in self._outputs:
+                if output.has_device_allocation():
+                    output.device_sync()
+
+    def answers(self) -> list[Any]:
+        """Run once and give every output value as an array, axis d dimension d."""
+        for output, kind in zip(self._outputs, self._kinds, strict=True):
+            if kind.code != "bfloat":
+                _spoil(output_array(output, kind))
+        self.run()
+        self.sync()
+        for output in self._outputs:
+            output.copy_to_host()
+        return [
+            output_array(output, kind)
+            for output, kind in zip(self._outputs, self._kinds, strict=True)
+        ]
+
+    def verify(self) -> VerifyResult:
+        """Run and compare with the reference; right if there is none."""
+        answers = self.answers()
+        if self._reference is None:
+            return VerifyResult(True)
+        self._shares = []
+        worst, message = 0.0, ""
+        for name, path, kind, answer in zip(
+            self._names, self._reference, self._kinds, answers, strict=True
+        ):
+            expected = np.load(path, mmap_mode="r", allow_pickle=False)
+            comparison = compare(answer, expected, kind, self._tolerance)
+            worst = max(worst, comparison.max_error)
+            self._shares.append(comparison.wrong / max(comparison.values, 1))
+            if not accepted(comparison, self._tolerance):
+                message = message or _difference(name, comparison, answer, expected)
+        self._verdict = VerifyResult(not message, message, worst)
+        return self._verdict
+
+    def recheck(self) -> VerifyResult:
+        """A few values may be wrong only because the pipeline magnifies rounding.
+
+        Where floats decide between branches, the same schedule is compiled once more with
+        strict floating point and compared with itself. If that changes at least a tenth as many
+        values as differ from the reference, these differences say nothing against the schedule.
+        """
+        sensitive = self._tolerance.outliers > 0 and max(self._shares) <= _RECHECKED_SHARE
+        if not sensitive:
+            return self._verdict
+        ours = [np.array(answer) for answer in self.answers()]
+        strict = type(self)(
+            {
+                **self._payload,
+                "target": f"{self._target}-strict_float",
+                "reference": None,
+            }
+        )
+        for answer, other, kind, share in zip(
+            ours, strict.answers(), self._kinds, self._shares, strict=True
+        ):
+            comparison = compare(other, answer, kind, self._tolerance)
+            noise = comparison.wrong / max(comparison.values, 1)
+            if share > max(self._tolerance.outliers, 10 * noise):
+                return self._verdict
+        return VerifyResult(True, self._verdict.message, self._verdict.max_error)
+
+    def details(self) -> dict[str, Any]:
+        """What beside the times is of use, as JSON data.
+
+        Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
+        inputs (``compile_seconds``), and the box of each input that the pipeline asked for
+        (``input_boxes``: pairs of first coordinate and extent). On CUDA, what its kernels use
+        (``kernels``: `tilewright.halide.execution.cuda_kernels.KernelResources`).
+        """
+        boxes = {
+            name: [[span.min, span.extent] for span in box]
+            for name, box in self._live.boxes.items()
+        }
+        details: dict[str, Any] = {
+            "prepare_seconds": self._prepared,
+            "compile_seconds": self._compiled,
+            "input_boxes": boxes,
+        }
+        if self._target.has_feature(hl.TargetFeature.CUDA):
+            details["kernels"] = kernel_resources(self._live.pipeline, self._target)
+        return details
+
+
+class Reference(Runner):
+    """The pipeline in the plainest schedule that is never exponential; saves its answers.
+
+    Every Func is computed at root but those that are read at one place, point by point; the
+    outermost pure loop is parallel. Funcs that the user scheduled stay as they are. The
+    payload has ``directory`` for the ``.npy`` files, and ``inline`` to leave the pipeline
+    wholly unscheduled instead.
+    """
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Schedule, compile, bind."""
+        began = time.perf_counter()
+        self._target = prepare_target("host")
+        self._inputs = Inputs.from_json(payload["inputs"])
+        self._live = deserialize(payload["serialized"], self._inputs)
+        if not payload["inline"]:
+            schedule_plainly(import_pipeline(payload["serialized"]), self._live.pipeline)
+        self._directory = Path(payload["directory"])
+        self._prepared = time.perf_counter() - began
+        self._finish(payload)
+
+    def run(self) -> None:
+        """Compute the answers and save them as ``0.npy``, ``1.npy`` …"""
+        super().run()
+        for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
+            np.save(self._directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)
+
+    def verify(self) -> VerifyResult:
+        """There is nothing to compare with."""
+        return VerifyResult(True)
+
+
+def schedule_plainly(algorithm: Algorithm, pipeline: Any) -> None:
+    """Compute at root what is not read point by point at a single place."""
+    funcs = live_funcs(algorithm, pipeline)
+    for func, live in zip(algorithm.funcs, funcs, strict=True):
+        if func.fixed or func.scheduled:
+            continue
+        if func.name not in algorithm.outputs:
+            if func.pure and _read_pointwise(algorithm, func.name):
+                continue
+            live.compute_root()
+        for stage in func.stages:
+            outer = stage.loops[-1] if stage.loops else None
+            if outer is not None and outer.kind == "pure":
+                handle = live if stage.index == 0 else live.update(stage.index - 1)
+                handle.parallel(hl.Var(outer.name))
+
+
+def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
+    """Whether inlining a Func leaves the work as it is: one reader, one call, no new loops."""
+    readers = algorithm.consumers[name]
+    if len(readers) != 1:
+        return False
+    reader = algorithm.by_name[readers[0]]
+    calls = [(s, c) for s in reader.stages for c in s.calls if c.name == name and c.kind == "func"]
+    if len(calls) != 1 or reader.extern is not None:
+        return False
+    stage, call = calls[0]
+    loops = {loop.name for loop in stage.loops}
+    names = {getattr(arg, "name", None) for arg in call.args}
+    return len(loops) == len(call.args) and names == loops
+
+
+def prepare_target(text: str) -> Any:
+    """The ``halide.Target``, with an OpenCL driver loaded where one is needed.
+
+    PoCL from its wheels is taken where the system has no OpenCL platform.
+    """
+    target = halide_target(text)
+    if target.has_feature(hl.TargetFeature.OpenCL) and not _system_opencl():
+        load_pocl()
+    return target
+
+
+def _system_opencl() -> bool:
+    import ctypes
+
+    try:
+        loader = ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_uint(0)
+    status = loader.clGetPlatformIDs(0, None, ctypes.byref(count))
+    return bool(status == 0 and count.value > 0)
+
+
+def warm(text: str) -> None:
+    """Compile a trivial pipeline, so that workers forked afterwards have Halide's runtime.
+
+    That takes several times as long as compiling a small pipeline does. Devices are not
+    touched: they would not survive the fork.
+    """
+    target = halide_target("host" if "opencl" in text else text)
+    x = hl.Var("x")
+    func = hl.Func("warm")
+    func[x] = hl.cast(hl.Int(32), x)
+    if target.has_gpu_feature():
+        block, thread = hl.Var("block"), hl.Var("thread")
+        func.gpu_tile(x, block, thread, 8)
+    func.compile_jit(target)
+
+
+def _spoil(array: Any) -> None:
+    """Fill an output, so that what is never written is not right by chance."""
+    if array.dtype.kind == "f":
+        array[...] = np.nan
+    else:
+        array[...] = np.frombuffer(b"\xa5" * array.itemsize, array.dtype)[0]
+
+
+def _difference(name: str, comparison: Comparison, found: Any, expected: Any) -> str:
+    at = ", ".join(map(str, comparison.where))
+    return (
+        f"{comparison.wrong} of {comparison.values} values of {name} differ from the "
+        f"reference's; the first, [{at}], is {found[comparison.where]!s} and should be "
+        f"{expected[comparison.where]!s}"
+    )

@@ -1,0 +1,329 @@
+"""Schedules of one pipeline built, verified, measured and recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewright.halide.emit.apply import halide_target
+from tilewright.halide.execution.inputs import Inputs, describe_inputs
+from tilewright.halide.execution.reference import reference
+from tilewright.halide.execution.verification import tolerance
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.json import to_data, to_json
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.measure import (
+    Candidate,
+    Event,
+    Finals,
+    Limits,
+    Measurement,
+    Timing,
+    Workers,
+    finalists,
+    machine_id,
+)
+from tilewright.records import Records, Trial, cache_directory, measure_recorded
+
+RUNNER = "tilewright.halide.execution.runner:Runner"
+HANDWRITTEN = "tilewright.halide.execution.handwritten:Handwritten"
+REGISTERS = "HL_CUDA_JIT_MAX_REGISTERS"
+THREADS = "HL_NUM_THREADS"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function of a Python file that takes a ``halide.Target`` and builds a pipeline.
+
+    `content` is a hash of the file, so that records of another version of it are not taken
+    for records of this one.
+    """
+
+    path: str
+    function: str
+    content: str
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run the pipeline.
+
+    Either `schedule`, or `serialized`: the same pipeline scheduled by somebody else, as bytes
+    that keep the schedule, or `handwritten`: where the same pipeline is built and scheduled
+    (None for all: as the pipeline came). `max_registers` a thread is
+    what the CUDA runtime compiles with; its own default is 64. `threads` is the size of
+    Halide's thread pool, by default one a CPU.
+    """
+
+    schedule: Schedule | None = None
+    serialized: bytes | None = None
+    handwritten: Source | None = None
+    target: str = "host"
+    name: str = ""
+    max_registers: int | None = None
+    threads: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables it needs."""
+        env = dict(self.env)
+        if self.max_registers is not None:
+            env[REGISTERS] = str(self.max_registers)
+        if self.threads is not None:
+            env[THREADS] = str(self.threads)
+        return env
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What tells it from others of the same pipeline, as JSON data for the records."""
+        schedule = None if self.schedule is None else to_data(self.schedule)
+        data = {"schedule": schedule, "target": self.target, "env": self.environment}
+        if self.serialized is not None:
+            data["serialized"] = hashlib.sha256(self.serialized).hexdigest()
+        if self.handwritten is not None:
+            data["handwritten"] = asdict(self.handwritten)
+        return data
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A variant, its measurement, and whether that came from the records."""
+
+    variant: Variant
+    measurement: Measurement
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A pipeline with the inputs it is measured on and the answers it must give.
+
+    `reference` has the paths of the answers, None where nothing is to be verified.
+    """
+
+    algorithm: Algorithm
+    inputs: Inputs
+    reference: tuple[str, ...] | None = None
+
+    @property
+    def key(self) -> str:
+        """The pipeline's digest and that of sizes and inputs: the problem in the records."""
+        return f"halide/{self.algorithm.digest[:32]}/{self.inputs.digest[:32]}"
+
+    def candidate(self, variant: Variant) -> Candidate:
+        """The variant as plain data for a worker."""
+        payload = {
+            "serialized": variant.serialized or self.algorithm.serialized,
+            "schedule": None if variant.schedule is None else to_json(variant.schedule),
+            "target": variant.target,
+            "inputs": self.inputs.to_json(),
+            "reference": self.reference,
+            "tolerance": asdict(tolerance(self.algorithm)),
+        }
+        if variant.handwritten is not None:
+            payload["handwritten"] = asdict(variant.handwritten)
+            return Candidate(HANDWRITTEN, payload, variant.name, variant.environment)
+        return Candidate(RUNNER, payload, variant.name, variant.environment)
+
+
+def make_inputs(
+    algorithm: Algorithm, *, seed: int = 0, contents: Mapping[str, Any] | None = None
+) -> Inputs:
+    """`describe_inputs` with arrays saved in the cache directory, by their contents.
+
+    Raises `InputError` where contents do not fit.
+    """
+    hashed = hashlib.sha256(algorithm.digest.encode())
+    settled: dict[str, Any] = {}
+    for name, given in sorted((contents or {}).items()):
+        settled[name] = given
+        if callable(given):
+            spans = next((p.estimates for p in algorithm.parameters if p.name == name), ())
+            settled[name] = given(tuple(span.extent for span in spans if span is not None))
+        hashed.update(name.encode())
+        if hasattr(settled[name], "tobytes"):
+            hashed.update(settled[name].tobytes())
+    directory = None
+    if any(hasattr(given, "tobytes") for given in settled.values()):
+        directory = cache_directory() / "inputs" / hashed.hexdigest()[:32]
+        directory.mkdir(parents=True, exist_ok=True)
+    return describe_inputs(algorithm, seed=seed, contents=settled, directory=directory)
+
+
+def preload(targets: Iterable[str]) -> tuple[str, ...]:
+    """What the workers' server does beforehand for candidates on these targets."""
+    warm = tuple(
+        f"tilewright.halide.execution.runner:warm:{target}" for target in dict.fromkeys(targets)
+    )
+    return ("tilewright.halide.execution.runner", *warm)
+
+
+def versions() -> dict[str, str]:
+    """What measurements of Halide pipelines depend on, for the records."""
+    return {"halide": importlib.metadata.version("halide")}
+
+
+def machine_key(target: str) -> dict[str, Any]:
+    """This machine for the records, where the caller has no fuller description of it."""
+    model = machine_id().split(", ", 1)[1]
+    return {"processor": model, "system": platform.system(), "target": str(halide_target(target))}
+
+
+class Session:
+    """Measures variants of one pipeline: workers, inputs and reference made once.
+
+    Parameters
+    ----------
+    algorithm
+        Complete with estimates (`tilewright.halide.frontend.source.load`).
+    targets
+        The Halide targets that variants will be run on.
+    inputs
+        By default random ones with `seed`, or with `contents` (see `make_inputs`).
+    records
+        Where measurements go and are looked up; None to keep none.
+    machine
+        JSON data that tells this machine from others in the records.
+    verify
+        Whether answers are compared with the reference's.
+    deadline
+        When everything ends, of `time.monotonic`: `measure` yields no more then, `finals`
+        gives what there is, and making the reference raises `OutOfTimeError`.
+
+    A context manager. Raises `WorkersError` where no worker can be started, `InputError` and
+    `ReferenceError` from the first measurement.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        targets: Sequence[str] = ("host",),
+        inputs: Inputs | None = None,
+        seed: int = 0,
+        contents: Mapping[str, Any] | None = None,
+        records: Records | None = None,
+        machine: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        timing: Timing | None = None,
+        jobs: int | None = None,
+        verify: bool = True,
+        remeasure: bool = False,
+        references: str | os.PathLike[str] | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.inputs = inputs or make_inputs(algorithm, seed=seed, contents=contents)
+        self.problem = Problem(algorithm, self.inputs)
+        self.limits = limits or Limits()
+        self.timing = replace(timing or Timing(), verify=verify)
+        self.workers = Workers(jobs=jobs, preload=preload(targets))
+        self.records = records
+        self.machine: Mapping[str, Any] = (
+            machine if machine is not None else machine_key(targets[0])
+        )
+        self._verify = verify
+        self.remeasure = remeasure
+        self._references = None if references is None else Path(references)
+        self._on_event = on_event
+        self.deadline = deadline
+
+    def __enter__(self) -> Session:
+        """Give the session."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        self.workers.close()
+
+    def prepare(self) -> Problem:
+        """Compute the reference, if it is wanted and not yet there."""
+        if self._verify and self.problem.reference is None:
+            paths = reference(
+                self.problem.algorithm,
+                self.inputs,
+                workers=self.workers,
+                limits=self.limits,
+                directory=self._references,
+                on_event=self._on_event,
+                deadline=self.deadline,
+            )
+            self.problem = replace(self.problem, reference=paths)
+        return self.problem
+
+    def measure(self, variants: Iterable[Variant]) -> Iterator[Measured]:
+        """Every variant's measurement, as it comes; what the records know is not run again."""
+        trials = (
+            Trial(variant.configuration, partial(self._candidate, variant), variant)
+            for variant in variants
+        )
+        for outcome in measure_recorded(
+            trials,
+            self.records,
+            problem=self.problem.key,
+            machine=self.machine,
+            versions=versions(),
+            limits=self.limits,
+            timing=self.timing,
+            context={"outputs": list(self.problem.algorithm.outputs)},
+            remeasure=self.remeasure,
+            workers=self.workers,
+            on_event=self._on_event,
+            deadline=self.deadline,
+        ):
+            yield Measured(outcome.trial.tag, outcome.measurement, outcome.recorded)
+
+    def _candidate(self, variant: Variant) -> Candidate:
+        return self.prepare().candidate(variant)
+
+    def finals(
+        self, variants: Sequence[Variant], rounds: int = 10, *, seconds: float | None = None
+    ) -> Finals:
+        """Time variants against each other in interleaved rounds; nothing is looked up."""
+        problem = self.prepare()
+        return finalists(
+            [problem.candidate(variant) for variant in variants],
+            rounds,
+            seconds=seconds,
+            limits=self.limits,
+            verify=self._verify,
+            workers=self.workers,
+            on_event=self._on_event,
+            deadline=self.deadline,
+        )
+
+
+def measure_schedules(
+    algorithm: Algorithm,
+    schedules: Iterable[Schedule],
+    *,
+    target: str = "host",
+    max_registers: int | None = None,
+    **session: Any,
+) -> Iterator[Measured]:
+    """Build, verify, measure and record schedules of `algorithm` on this machine.
+
+    Takes what `Session` takes. A rerun with the same records finds there what an earlier one,
+    killed or not, has measured. Yields each schedule with its measurement, as it comes.
+    """
+    variants = (
+        Variant(schedule, target=target, name=f"schedule {i}", max_registers=max_registers)
+        for i, schedule in enumerate(schedules)
+    )
+    with ExitStack() as stack:
+        opened = stack.enter_context(Session(algorithm, targets=[target], **session))
+        yield from opened.measure(variants)

@@ -1,0 +1,175 @@
+"""Whether two runs of a pipeline gave the same answer, up to what reassociation may change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.execution.contents import from_bfloat16
+from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Op, Type, walk
+
+# Relative error that is forgiven, by bits of the least precise float the pipeline computes
+# with. Long sums in another order, fused multiply-adds and a device's exp and pow stay well
+# below; a wrong schedule does not.
+_RELATIVE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
+_OUTLIERS = 1e-4  # share of the values that a rounding across a threshold may change
+_ROUNDERS = ("floor", "ceil", "round", "trunc", "nearbyint", "rint")
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far values may be from the reference's.
+
+    `relative` bounds the error of floats relative to the value's magnitude plus the mean
+    magnitude of the output. Integers must be equal where `exact`; otherwise they come from
+    floats and may be off by one and by `relative`. `outliers` is the share of values that may
+    be anything, above zero only where floats decide between branches or are rounded.
+    """
+
+    relative: float = 0.0
+    exact: bool = True
+    outliers: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Values that differ by more than the tolerance, of how many, and the largest error.
+
+    The error is relative for floats, absolute for integers; `where` is the first wrong value's
+    index, axis d dimension d, counted from the start of the output.
+    """
+
+    wrong: int
+    values: int
+    max_error: float
+    where: tuple[int, ...] = ()
+
+
+def tolerance(algorithm: Algorithm) -> Tolerance:
+    """What to forgive an algorithm: nothing if it computes with integers alone."""
+    floats: set[str] = set()
+    thresholds = False
+    for node in _expressions(algorithm):
+        kind = node.type
+        if kind.code in ("float", "bfloat"):
+            floats.add(f"{kind.code}{kind.bits}")
+        thresholds = thresholds or _decides(node)
+    if not floats:
+        return Tolerance()
+    relative = max(_RELATIVE.get(name, 1e-4) for name in floats)
+    return Tolerance(relative, exact=False, outliers=_OUTLIERS if thresholds else 0.0)
+
+
+def _expressions(algorithm: Algorithm) -> Iterator[Expr]:
+    for func in algorithm.funcs:
+        for stage in func.stages:
+            yield from walk(*stage.values, *stage.args, *stage.predicates)
+
+
+def _decides(node: Expr) -> bool:
+    """Whether a tiny change of a float operand can change the result by a lot."""
+    if isinstance(node, Op):
+        from_float = any(_is_float(arg.type) for arg in node.args)
+        to_integer = node.name == "cast" and not _is_float(node.type)
+        return from_float and (to_integer or node.name in _COMPARISONS)
+    return isinstance(node, Call) and _is_float(node.type) and node.name.startswith(_ROUNDERS)
+
+
+def _is_float(kind: Type) -> bool:
+    return kind.code in ("float", "bfloat")
+
+
+def compare(
+    found: npt.NDArray[Any], expected: npt.NDArray[Any], kind: Type, allowed: Tolerance
+) -> Comparison:
+    """Compare two outputs of one shape and of type `kind`; bfloat16 comes as its bits.
+
+    NaN equals NaN, and an infinity only itself. Works in pieces, in little memory beside the
+    arrays. Raises ValueError when the shapes differ.
+    """
+    if found.shape != expected.shape:
+        raise ValueError(f"the outputs' shapes differ: {found.shape} and {expected.shape}")
+    scale = _mean_magnitude(expected, kind) if _is_float(kind) else 0.0
+    wrong, worst = 0, 0.0
+    where: tuple[int, ...] = ()
+    for start, ours, theirs in _pieces(found, expected):
+        if _is_float(kind):
+            bad, error = _float_errors(_floats(ours, kind), _floats(theirs, kind), scale, allowed)
+        else:
+            bad, error = _integer_errors(ours, theirs, allowed)
+        worst = max(worst, error)
+        count = int(np.count_nonzero(bad))
+        if count and not wrong:
+            first = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            where = tuple(int(i) for i in first)
+            if where:
+                where = (*where[:-1], where[-1] + start)
+        wrong += count
+    return Comparison(wrong, found.size, worst, where)
+
+
+def accepted(comparison: Comparison, allowed: Tolerance) -> bool:
+    """Whether an output is right: no more wrong values than may be outliers."""
+    return comparison.wrong <= allowed.outliers * comparison.values
+
+
+def _pieces(
+    found: npt.NDArray[Any], expected: npt.NDArray[Any]
+) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Both arrays in pieces along the last axis, the slowest in memory."""
+    if found.ndim == 0:
+        yield 0, found, expected
+        return
+    length = found.shape[-1]
+    step = max(1, _CHUNK // max(1, math.prod(found.shape[:-1])))
+    for start in range(0, length, step):
+        yield start, found[..., start : start + step], expected[..., start : start + step]
+
+
+def _floats(values: npt.NDArray[Any], kind: Type) -> npt.NDArray[np.float64]:
+    if kind.code == "bfloat":
+        values = from_bfloat16(values)
+    return values.astype(np.float64)
+
+
+def _mean_magnitude(values: npt.NDArray[Any], kind: Type) -> float:
+    total, count = 0.0, 0
+    for _, piece, _ in _pieces(values, values):
+        magnitudes = np.abs(_floats(piece, kind))
+        finite = magnitudes[np.isfinite(magnitudes)]
+        total, count = total + float(finite.sum()), count + finite.size
+    return total / count if count else 0.0
+
+
+def _float_errors(
+    ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64], scale: float, allowed: Tolerance
+) -> tuple[npt.NDArray[np.bool_], float]:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        error = np.abs(ours - theirs) / (np.abs(theirs) + scale)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    error = np.where(same, 0.0, error)
+    error = np.where(np.isnan(error), np.inf, error)  # NaN or an infinity on one side only
+    return error > allowed.relative, float(error.max(initial=0.0))
+
+
+def _integer_errors(
+    ours: npt.NDArray[Any], theirs: npt.NDArray[Any], allowed: Tolerance
+) -> tuple[npt.NDArray[np.bool_], float]:
+    if ours.dtype == np.bool_:
+        bad: npt.NDArray[np.bool_] = ours != theirs
+        return bad, float(bad.any())
+    # The difference in the type's own arithmetic is exact as an unsigned number.
+    unsigned = np.dtype(f"uint{ours.dtype.itemsize * 8}")
+    larger, smaller = np.maximum(ours, theirs), np.minimum(ours, theirs)
+    difference = larger.view(unsigned) - smaller.view(unsigned)
+    worst = float(difference.max(initial=0))
+    if allowed.exact:
+        return difference != 0, worst
+    return difference > 1 + allowed.relative * np.abs(theirs.astype(np.float64)), worst

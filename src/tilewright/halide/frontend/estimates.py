@@ -1,0 +1,182 @@
+"""The sizes and scalar values that a pipeline is scheduled for, and which of them are missing."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, Span
+
+_INT32 = range(-(2**31), 2**31)
+
+
+class MissingEstimatesError(TilewrightError):
+    """Sizes or values that the pipeline does not say; `missing` lists what, by name."""
+
+    def __init__(self, missing: Mapping[str, tuple[str, ...]]) -> None:
+        """`missing` maps a Func's or input's name to dimensions, a scalar's to nothing."""
+        self.missing = dict(missing)
+        what = [
+            f"{name} ({', '.join(dims)})" if dims else f"{name} (a value)"
+            for name, dims in missing.items()
+        ]
+        example = {
+            name: [(0, 1024)] * len(dims) if dims else 1 for name, dims in self.missing.items()
+        }
+        super().__init__(
+            f"the pipeline does not say its sizes: estimates are missing of {'; '.join(what)}. "
+            "Set them in the pipeline (set_estimates, Param.set_estimate) or give them, as in "
+            f"estimates={example!r}"
+        )
+
+
+def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
+    """The algorithm with estimates added; they take precedence over those it has.
+
+    `estimates` maps the name of an output (or any Func) or of an input buffer to a sequence
+    of ``(min, extent)`` pairs, one a dimension (None keeps what is known), and the name of a
+    scalar parameter to a number. Raises `TilewrightError` where a name is unknown or a range
+    does not fit.
+    """
+    scalars = dict(algorithm.scalars)
+    parameters = {p.name: p for p in algorithm.parameters}
+    funcs = {f.name: f for f in algorithm.funcs}
+    for written, given in estimates.items():
+        name = _meant(written, algorithm)
+        parameter = parameters.get(name)
+        if parameter is not None and not parameter.is_buffer:
+            scalars[name] = _scalar(name, given, parameter)
+        elif parameter is not None:
+            known = parameter.estimates or (None,) * parameter.dimensions
+            spans = _spans(name, given, parameter.dimensions)
+            merged = tuple(new or old for new, old in zip(spans, known, strict=True))
+            parameters[name] = replace(parameter, estimates=merged)
+        else:
+            func = funcs[name]
+            spans = _spans(name, given, len(func.args))
+            new = {arg: span for arg, span in zip(func.args, spans, strict=True) if span}
+            funcs[name] = replace(func, estimates={**func.estimates, **new})
+    return replace(
+        algorithm,
+        funcs=tuple(funcs[f.name] for f in algorithm.funcs),
+        parameters=tuple(parameters[p.name] for p in algorithm.parameters),
+        scalars=scalars,
+    )
+
+
+def parse_estimates(texts: Iterable[str]) -> dict[str, Any]:
+    """Estimates from a command line: ``f=0:1536,0:2560`` and ``radius=5``.
+
+    Raises `TilewrightError` where a text is neither.
+
+    >>> parse_estimates(["f=0:1536,-1:2560", "radius=5", "gain=0.5", "on=true"])
+    {'f': [(0, 1536), (-1, 2560)], 'radius': 5, 'gain': 0.5, 'on': True}
+    """
+    estimates: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            if not name or not equals:
+                raise ValueError
+            estimates[name] = _parse(value.strip())
+        except ValueError:
+            raise TilewrightError(
+                f"an estimate is written NAME=MIN:EXTENT,MIN:EXTENT or NAME=VALUE, not {text!r}"
+            ) from None
+    return estimates
+
+
+def _parse(value: str) -> Any:
+    if ":" in value:
+        pairs = [part.split(":") for part in value.split(",")]
+        return [(int(low), int(extent)) for low, extent in pairs]
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return int(value, 0)
+    except ValueError:
+        return float(value)
+
+
+def _meant(name: str, algorithm: Algorithm) -> str:
+    """The full name of what the user calls `name`: Halide makes ``f`` into ``f$1``."""
+    names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
+    if name in names:
+        return name
+    close = [full for full in algorithm.outputs if full.split("$")[0] == name]
+    if len(close) != 1:
+        places = sorted({*algorithm.outputs, *(p.name for p in algorithm.parameters)})
+        raise TilewrightError(
+            f"an estimate is given for {name!r}, but the pipeline has no such output or "
+            f"parameter; it has {', '.join(places)}"
+        )
+    return close[0]
+
+
+def output_spans(func: Func) -> tuple[Span | None, ...]:
+    """The range of each dimension of an output: its estimate, or the bound it is given."""
+    return tuple(func.estimates.get(arg, func.bounds.get(arg)) for arg in func.args)
+
+
+def missing_estimates(algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
+    """What still has no estimate: outputs and inputs with their dimensions, and scalars."""
+    missing: dict[str, tuple[str, ...]] = {}
+    for name in algorithm.outputs:
+        func = algorithm.by_name[name]
+        spans = zip(func.args, output_spans(func), strict=True)
+        dims = tuple(arg for arg, span in spans if span is None)
+        if dims:
+            missing[name] = dims
+    for parameter in algorithm.parameters:
+        if parameter.is_buffer:
+            ranges = parameter.estimates or (None,) * parameter.dimensions
+            dims = tuple(str(d) for d, span in enumerate(ranges) if span is None)
+            if dims:
+                missing[parameter.name] = dims
+        elif parameter.name not in algorithm.scalars:
+            missing[parameter.name] = ()
+    return missing
+
+
+def _scalar(name: str, given: Any, parameter: Parameter) -> int | float:
+    kind = parameter.type
+    try:
+        if kind.code in ("float", "bfloat"):
+            return float(given)
+        value = operator.index(given)
+    except (TypeError, ValueError):
+        raise TilewrightError(
+            f"the value of {name} must be a number of type {kind}, not {given!r}"
+        ) from None
+    low = -(1 << (kind.bits - 1)) if kind.code == "int" else 0
+    if not low <= value < low + (1 << kind.bits):
+        raise TilewrightError(f"the value {value} of {name} does not fit into {kind}")
+    return value
+
+
+def _spans(name: str, given: Any, dimensions: int) -> tuple[Span | None, ...]:
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != dimensions:
+        raise TilewrightError(
+            f"the estimate of {name} must be {dimensions} pairs (min, extent), not {given!r}"
+        )
+    return tuple(_span(name, pair) for pair in given)
+
+
+def _span(name: str, pair: Any) -> Span | None:
+    if pair is None or isinstance(pair, Span):
+        return pair
+    try:
+        low, extent = (operator.index(number) for number in pair)
+    except (TypeError, ValueError):
+        raise TilewrightError(
+            f"the estimate of {name} has {pair!r} where a pair (min, extent) belongs"
+        ) from None
+    if extent < 1 or low not in _INT32 or low + extent - 1 not in _INT32:
+        raise TilewrightError(
+            f"the estimate of {name} has min {low} and extent {extent}: the extent must be "
+            "positive and every coordinate fit into 32 bits"
+        )
+    return Span(low, extent)

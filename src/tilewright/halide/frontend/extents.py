@@ -1,0 +1,135 @@
+"""How much of its inputs a pipeline reads, from the estimates of its outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import (
+    Bounder,
+    Box,
+    Interval,
+    Linearizer,
+    accesses_of,
+    span_box,
+    stage_env,
+    touched,
+    union_boxes,
+)
+from tilewright.halide.ir.algorithm import Algorithm, Expr, Span, Variable, walk
+
+_INT32_MAX = 2**31 - 1
+
+
+def derive_input_extents(algorithm: Algorithm) -> Algorithm:
+    """The algorithm with a range for every dimension of its inputs that has none.
+
+    Where an input is read within its own bounds (boundary conditions), any size would do; it
+    is taken to start at zero and to be as large as the coordinates that are asked for, or
+    else as the outputs are. A dimension that is indexed by data without a bound stays
+    without a range. The outputs' estimates must be known.
+    """
+    symbols: dict[str, float] = dict(algorithm.symbols)
+    for parameter in algorithm.parameters:
+        for d, span in enumerate(parameter.estimates):
+            if span is None:
+                symbols[f"{parameter.name}.min.{d}"] = 0.0
+                symbols[f"{parameter.name}.extent.{d}"] = math.inf
+    with np.errstate(invalid="ignore"):  # infinity minus infinity: no bound is known
+        boxes = input_boxes(algorithm, symbols)
+    parameters = []
+    for parameter in algorithm.parameters:
+        spans = list(parameter.estimates)
+        box = boxes.get(parameter.name)
+        for d, span in enumerate(spans):
+            if span is None:
+                interval = None if box is None else box[d]
+                spans[d] = _span(interval) or _like_outputs(algorithm, parameter.name, d)
+        parameters.append(replace(parameter, estimates=tuple(spans)))
+    return replace(algorithm, parameters=tuple(parameters))
+
+
+def _span(interval: Interval | None) -> Span | None:
+    if interval is None:
+        return None
+    low, high = float(interval.lo), float(interval.hi)
+    if not (math.isfinite(low) and math.isfinite(high)) or not 0 <= high - low < _INT32_MAX:
+        return None
+    return Span(math.floor(low), math.floor(high) - math.floor(low) + 1)
+
+
+def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
+    """The largest range of an output in that dimension, if the input adapts to its own size."""
+    if f"{name}.extent.{d}" not in metadata_used(algorithm):
+        return None
+    spans = []
+    for output in algorithm.outputs:
+        func = algorithm.by_name[output]
+        if d < len(func.args) and func.args[d] in func.estimates:
+            spans.append(func.estimates[func.args[d]])
+    if not spans:
+        return None
+    low = min([0, *(span.min for span in spans)])
+    return Span(low, max(span.max for span in spans) - low + 1)
+
+
+def metadata_used(algorithm: Algorithm) -> frozenset[str]:
+    """The names of inputs' extents and the like (``im.extent.0``) that the computation uses.
+
+    What the pipeline merely requires of them when it starts is left out.
+    """
+    roots: list[Expr] = []
+    for func in algorithm.funcs:
+        if func.extern is not None:
+            roots += func.extern.expressions
+        for stage in func.stages:
+            roots += [*stage.values, *stage.args, *stage.predicates]
+            for rvar in stage.rvars:
+                roots += [rvar.min, rvar.extent]
+    scalars = {p.name for p in algorithm.parameters}
+    return frozenset(
+        node.name
+        for node in walk(*roots)
+        if isinstance(node, Variable) and node.kind == "param" and node.name not in scalars
+    )
+
+
+def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str, Box]:
+    """The box of every image that computing the outputs' estimates reads.
+
+    `symbols` has values of the scalars and of the images' own bounds, as far as known.
+    """
+    bounder = Bounder(Linearizer(symbols))
+    boxes: dict[str, Box] = {}
+    for name in algorithm.outputs:
+        func = algorithm.by_name[name]
+        boxes[name] = span_box(func.estimates[arg] for arg in func.args)
+    images: dict[str, Box] = {}
+    everything = Interval(-math.inf, math.inf)
+    dimensions = {p.name: p.dimensions for p in algorithm.parameters if p.is_buffer}
+    for func in reversed(algorithm.funcs):
+        box = boxes.get(func.name)
+        if box is None:
+            continue
+        if func.extern is not None:
+            # What a C function reads is its own affair; most read where they write.
+            for name in func.extern.reads:
+                if name in algorithm.by_name:
+                    rank = len(algorithm.by_name[name].args)
+                else:
+                    rank = dimensions.get(name, 0)
+                region = box if rank == len(box) else (everything,) * rank
+                target = boxes if name in algorithm.by_name else images
+                target[name] = union_boxes(target.get(name), region)
+            continue
+        for stage in reversed(func.stages):
+            env = stage_env(func, stage, boxes[func.name], bounder)
+            memo: dict[int, Interval] = {}
+            for access in accesses_of(stage.calls, bounder.linear):
+                region = touched(access, env, bounder, memo)
+                target = boxes if access.kind == "func" else images
+                target[access.callee] = union_boxes(target.get(access.callee), region)
+    return images

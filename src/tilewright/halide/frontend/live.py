@@ -1,0 +1,228 @@
+"""What only the live pipeline knows: serialisation loses it, so it is read beforehand."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.ir.algorithm import Algorithm, Const, Span
+from tilewright.halide.ir.schedule import KnownValue
+
+Scalar = int | float
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A pipeline's bytes and what its live parameters say beside them.
+
+    `scalars` has the estimate of a scalar parameter or else its value, `ranges` the estimate
+    of each dimension of an input buffer, or else its constraint, or else its size if a buffer
+    is bound to it, `strides` the strides (in elements) that an input is constrained to.
+    """
+
+    serialized: bytes
+    scalars: dict[str, Scalar]
+    ranges: dict[str, tuple[Span | None, ...]]
+    strides: dict[str, tuple[int | None, ...]]
+
+
+def capture(pipeline: Any) -> Capture:
+    """Serialise a ``halide.Pipeline`` and read what serialisation loses.
+
+    Raises `TilewrightError` where Halide cannot serialise it.
+    """
+    import halide as hl
+
+    try:
+        serialized, parameters = hl.serialize_pipeline(pipeline, get_params=True)
+    except hl.HalideError as error:
+        raise TilewrightError(f"Halide could not serialise the pipeline: {error}") from None
+    wanted: dict[tuple[str, str, int], Any] = {}
+    for name, parameter in parameters.items():
+        if parameter.is_buffer():
+            for d in range(parameter.dimensions()):
+                for what in _DIMENSION:
+                    wanted[name, what, d] = getattr(parameter, what)(d)
+        else:
+            wanted[name, "estimate", 0] = parameter.estimate()
+            wanted[name, "value", 0] = _value(parameter)
+    known = _constants(wanted)
+    result = Capture(bytes(serialized), {}, {}, {})
+    for name, parameter in parameters.items():
+        if not parameter.is_buffer():
+            value = known.get((name, "estimate", 0), known.get((name, "value", 0)))
+            if value is not None:
+                result.scalars[name] = value
+            continue
+        ranges, strides = [], []
+        for d in range(parameter.dimensions()):
+            low, extent, fixed_low, fixed_extent, stride = (
+                known.get((name, what, d)) for what in _DIMENSION
+            )
+            if low is None or extent is None:
+                low, extent = fixed_low, fixed_extent
+            if low is None or extent is None:
+                ranges.append(_bound_range(parameter, d))
+            else:
+                ranges.append(Span(int(low), int(extent)))
+            strides.append(None if stride is None else int(stride))
+        result.ranges[name] = tuple(ranges)
+        result.strides[name] = tuple(strides)
+    return result
+
+
+_DIMENSION = (
+    "min_constraint_estimate",
+    "extent_constraint_estimate",
+    "min_constraint",
+    "extent_constraint",
+    "stride_constraint",
+)
+
+
+def _bound_range(parameter: Any, d: int) -> Span | None:
+    """The range of the buffer that the user has bound to an input, if any."""
+    buffer = parameter.buffer()
+    if not buffer.defined() or buffer.dim(d).extent() < 1:
+        return None
+    return Span(buffer.dim(d).min(), buffer.dim(d).extent())
+
+
+def _value(parameter: Any) -> Any:
+    import halide as hl
+
+    try:
+        return parameter.scalar_expr()
+    except hl.HalideError:
+        return hl.Expr()  # it has none
+
+
+def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, str, int], Scalar]:
+    """The values of those expressions that are literals, exactly.
+
+    Halide's Python binding shows literals only as rounded text, so a pipeline of them is
+    serialised and read back.
+    """
+    import halide as hl
+
+    defined = {key: expr for key, expr in wanted.items() if expr.defined()}
+    if not defined:
+        return {}
+    holder = hl.Func()
+    holder[()] = hl.Tuple(list(defined.values()))
+    func = import_pipeline(bytes(hl.serialize_pipeline(hl.Pipeline(holder)))).funcs[-1]
+    values = zip(defined, func.stages[0].values, strict=True)
+    return {
+        key: value.value
+        for key, value in values
+        if isinstance(value, Const) and not isinstance(value.value, str)
+    }
+
+
+def to_pipeline(thing: Any) -> Any:
+    """The ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
+
+    A Generator class is built with its default parameters for this machine.
+    """
+    import halide as hl
+
+    if isinstance(thing, hl.Pipeline):
+        return thing
+    try:
+        if isinstance(thing, hl.Generator):
+            built = thing._pipeline
+            return thing._build_pipeline() if built is None else built
+        if inspect.isclass(thing) and issubclass(thing, hl.Generator):
+            with hl.GeneratorContext(hl.get_jit_target_from_environment()):
+                generator: Any = thing()
+                return generator._build_pipeline()
+        if isinstance(thing, hl.Func):
+            thing = [thing]
+        if isinstance(thing, Sequence) and thing and all(isinstance(f, hl.Func) for f in thing):
+            undefined = [f.name() for f in thing if not f.defined()]
+            if undefined:
+                raise TilewrightError(f"the Func {undefined[0]} has no definition yet")
+            return hl.Pipeline(list(thing))
+    except hl.HalideError as error:
+        raise TilewrightError(f"Halide could not build the pipeline: {error}") from None
+    raise TilewrightError(
+        f"a {type(thing).__name__} is no pipeline: give a halide.Func, a list of them, a "
+        "halide.Pipeline, a halide.Generator, serialised bytes or the path of a .hlpipe file"
+    )
+
+
+def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
+    """The ``halide.Func`` objects of a live pipeline, in the algorithm's order.
+
+    `algorithm` was read from this very pipeline. Wrappers and clones (``Func.in_``,
+    ``Func.clone_in``) are reached through the Funcs they stand for.
+    """
+    import halide as hl
+
+    found: dict[str, Any] = {}
+    index = 0
+    while True:
+        try:
+            func = pipeline.get_func(index)
+        except hl.HalideError:
+            break  # past the last one
+        found[func.name()] = func
+        index += 1
+    missing = [func.name for func in algorithm.funcs if func.name not in found]
+    while missing:
+        before = len(missing)
+        for wrapper in list(missing):
+            func = _wrapper(algorithm, wrapper, found)
+            if func is not None:
+                found[wrapper] = func
+                missing.remove(wrapper)
+        if len(missing) == before:
+            raise TilewrightError(f"the pipeline has no Func called {', '.join(missing)}")
+    return [found[func.name] for func in algorithm.funcs]
+
+
+def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
+    """The wrapper or clone called `name`, if the Func that it stands for is in `found`."""
+    for link in algorithm.wrappers:
+        if link.wrapper != name or link.wrapped not in found:
+            continue
+        wrapped = found[link.wrapped]
+        if not link.caller:
+            return wrapped.in_()
+        if link.caller in found:
+            return wrapped.in_(found[link.caller])
+    return None
+
+
+def live_parameters(pipeline: Any) -> dict[str, Any]:
+    """The ``halide.Parameter`` of every input and scalar of a pipeline, by its live name."""
+    import halide as hl
+
+    _, parameters = hl.serialize_pipeline(pipeline, get_params=True)
+    return dict(parameters)
+
+
+def known_condition(parameter: Any, known: KnownValue) -> Any:
+    """The condition `known` as an expression of a live ``halide.Parameter``.
+
+    Halide hands out the parameters of a pipeline, but no expressions of them: the condition is
+    written with a stand-in of the same name, in a Func of its own, which is serialised and read
+    back with the parameter itself in the stand-in's place.
+    """
+    import halide as hl
+
+    name = parameter.name()
+    number: Any
+    if parameter.is_buffer():
+        image = hl.ImageParam(parameter.type(), parameter.dimensions(), name)
+        number = getattr(image.dim(known.dimension), known.field)()
+    else:
+        number = hl.Param(parameter.type(), name)
+    condition = hl.Func("known")
+    condition[()] = number == known.value
+    serialized = hl.serialize_pipeline(hl.Pipeline(condition))
+    return hl.deserialize_pipeline(serialized, {name: parameter}).get_func(0).value()

@@ -1,0 +1,70 @@
+"""Whether a Func in a file carries a schedule.
+
+Halide's own flag (``touched``) is also set by ``rfactor``, which is part of the algorithm
+once it is done, so every part of the schedule is compared with its default instead.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilewright.halide.frontend.serial.reader import Record
+
+# rfactor names the Func of partial results so, and orders its loops as the original's were.
+_PARTIAL = re.compile(r"_intm(\$\d+)?$")
+_SERIAL, _EXTERN = 0, 4
+
+
+def is_scheduled(func: Record, output: bool) -> bool:
+    """Whether the user has scheduled `func`; an output is at root by itself."""
+    schedule = func.func_schedule
+    compute, store, hoist = (
+        _level(level)
+        for level in (schedule.compute_level, schedule.store_level, schedule.hoist_storage_level)
+    )
+    if compute and not (output and compute == "__root"):
+        return True
+    if (store and not (output and store == "__root")) or hoist:
+        return True
+    if schedule.memory_type or schedule.__dict__["async"] or defined(schedule.ring_buffer):
+        return True
+    if any(defined(bound.modulus) for bound in schedule.bounds):
+        return True
+    if tuple(dim.var for dim in schedule.storage_dims) != tuple(func.args):
+        return True
+    for dim in schedule.storage_dims:
+        if defined(dim.alignment) or defined(dim.bound) or defined(dim.fold_factor):
+            return True
+    partial = bool(_PARTIAL.search(func.name))
+    return any(
+        _stage_is_scheduled(func, definition, index, partial)
+        for index, definition in enumerate([func.init_def, *func.updates])
+        if definition is not None
+    )
+
+
+def _stage_is_scheduled(func: Record, definition: Record, index: int, partial: bool) -> bool:
+    schedule = definition.stage_schedule
+    if definition.specializations or schedule.splits or schedule.prefetches:
+        return True
+    if schedule.fused_pairs or _level(schedule.fuse_level.fuse_level):
+        return True
+    if schedule.atomic or schedule.allow_race_conditions:
+        return True
+    for dim in schedule.dims:
+        if dim.for_type not in (_SERIAL, _EXTERN) or dim.device_api or dim.partition_policy:
+            return True
+    order = [dim.var for dim in schedule.dims if dim.var != "__outermost"]
+    default = [rvar.var for rvar in schedule.rvars]
+    default += [arg for arg in func.args if arg in order]
+    return order != default and not (partial and index > 0)
+
+
+def _level(level: Record | None) -> str:
+    """The loop of a level: empty for inlined, ``__root`` for root."""
+    return "" if level is None else level.var_name or level.func_name or ""
+
+
+def defined(record: Record | None) -> bool:
+    """Whether an optional expression is there."""
+    return record is not None and record.table != "UndefinedExpr"

@@ -1,0 +1,122 @@
+"""What Halide's own reader takes for granted, beyond each table being where it should be.
+
+Halide reads its files without checking them: names that refer to nothing, lists of unequal
+length or buffers of absurd size would crash it. What passes here it can be given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.halide.frontend.serial.reader import MalformedError, Record
+from tilewright.halide.frontend.serial.schema import TYPE_CODES
+
+# Halide's reader recurses; so deep an expression needs about half of a stack of 8 MB.
+_MAX_DEPTH = 10_000
+_MAX_DIMENSIONS = 100
+
+
+def validate(root: Record) -> None:
+    """Raise `MalformedError` unless the parts of the pipeline fit together."""
+    names = [func.name for func in root.funcs]
+    if list(root.func_names_in_order) != names:
+        raise MalformedError("the list of Funcs does not fit the Funcs")
+    _distinct("Func", names)
+    if not root.output_names:
+        raise MalformedError("the pipeline has no outputs")
+    _distinct("output", root.output_names)
+    for name in root.output_names:
+        if name not in names:
+            raise MalformedError(f"the output {name} is not defined in the pipeline")
+    parameters = [*root.parameters, *root.external_parameters]
+    _distinct("parameter", [p.name for p in parameters])
+    for parameter in parameters:
+        if not 0 <= parameter.dimensions <= _MAX_DIMENSIONS:
+            raise MalformedError(f"{parameter.name} has {parameter.dimensions} dimensions")
+    for parameter in root.parameters:
+        if len(parameter.buffer_constraints) != parameter.dimensions or not parameter.is_buffer:
+            raise MalformedError(f"{parameter.name} lacks constraints of its dimensions")
+    _distinct("buffer", [buffer.name for buffer in root.buffers])
+    for buffer in root.buffers:
+        _check_buffer(buffer)
+    for requirement in root.requirements:
+        if requirement.table != "AssertStmt":
+            raise MalformedError("a requirement of the pipeline is not a condition")
+    known = {None, "", *(p.name for p in parameters)}
+    buffers = {None, "", *(b.name for b in root.buffers)}
+    for record, depth in _walk(root):
+        fields = record.__dict__
+        if depth > _MAX_DEPTH:
+            raise MalformedError(f"tables are nested more than {_MAX_DEPTH} deep")
+        for field in ("param_name", "image_param_name"):
+            if fields.get(field) not in known:
+                raise MalformedError(f"the parameter {fields[field]} is not in the pipeline")
+        for field in ("image_name", "buffer_name"):
+            if fields.get(field) not in buffers:
+                raise MalformedError(f"the buffer {fields[field]} is not in the pipeline")
+        if record.table == "Type":
+            _check_type(record)
+        elif record.table == "Call" and not -1 <= record.func_index < len(names):
+            raise MalformedError(f"{record.name} is called, but not in the pipeline")
+        elif record.table == "Call" and record.func_index >= 0:
+            if record.name != names[record.func_index]:
+                raise MalformedError(f"{record.name} is called by the place of another Func")
+        elif record.table == "FuseLoopLevel" and len(record.align_strategies) != len(
+            record.align_dimension_names
+        ):
+            raise MalformedError("a fused loop lacks alignments")
+
+
+def _walk(root: Record) -> Iterable[tuple[Record, int]]:
+    """Every table and how deep it is nested."""
+    stack = [(root, 0)]
+    while stack:
+        record, depth = stack.pop()
+        yield record, depth
+        for value in record.__dict__.values():
+            if isinstance(value, Record):
+                stack.append((value, depth + 1))
+            elif isinstance(value, tuple):
+                stack.extend((v, depth + 1) for v in value if isinstance(v, Record))
+
+
+def _distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen or not name:
+            raise MalformedError(f"there are two {what}s called {name!r}, or one without a name")
+        seen.add(name)
+
+
+def _check_type(record: Record) -> None:
+    if not 0 <= record.code < len(TYPE_CODES):
+        raise MalformedError(f"{record.code} is not the code of a type")
+    if record.bits not in _BITS[TYPE_CODES[record.code]]:
+        raise MalformedError(f"{TYPE_CODES[record.code]} does not come with {record.bits} bits")
+    if not 1 <= record.lanes <= 65535:
+        raise MalformedError(f"a type has {record.lanes} lanes")
+
+
+_BITS = {
+    "int": (8, 16, 32, 64),
+    "uint": (1, 8, 16, 32, 64),
+    "float": (16, 32, 64),
+    "bfloat": (16,),
+    "handle": (64,),
+}
+
+
+def _check_buffer(buffer: Record) -> None:
+    """A buffer's contents must have the size that its shape says."""
+    if not buffer.defined or len(buffer.dims) != buffer.dimensions:
+        raise MalformedError(f"the buffer {buffer.name} lacks its dimensions")
+    _check_type(buffer.type)
+    size = (buffer.type.bits + 7) // 8 * buffer.type.lanes
+    for dim in buffer.dims:
+        if dim.extent < 0:
+            raise MalformedError(f"the buffer {buffer.name} has a negative extent")
+        size *= dim.extent
+    if size != len(buffer.data):
+        raise MalformedError(
+            f"the buffer {buffer.name} needs {size} bytes and has {len(buffer.data)}"
+        )

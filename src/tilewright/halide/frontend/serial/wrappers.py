@@ -1,0 +1,52 @@
+"""Wrappers (``Func.in_``) and clones (``Func.clone_in``): whose calls go where.
+
+A wrapped Func's schedule lists the wrappers; the calls themselves are redirected only when
+Halide lowers the pipeline. The same rules are applied here, so that an `Algorithm` shows the
+calls that will be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.halide.frontend.serial.reader import MalformedError, Record
+
+
+def redirections(funcs: Sequence[Record]) -> dict[str, dict[str, str]]:
+    """For each calling Func, which callee is replaced by which wrapper.
+
+    `funcs` are all Funcs of the file, in the order by which wrappers refer to them. A wrapper
+    made for one caller takes precedence over one made for all; a wrapper itself goes on
+    calling the Func that it wraps.
+    """
+    names = [func.name for func in funcs]
+    result: dict[str, dict[str, str]] = {name: {} for name in names}
+    for func in sorted(funcs, key=lambda func: str(func.name)):
+        wrappers = {}
+        for wrapper in func.func_schedule.wrappers:
+            if not 0 <= wrapper.func_index < len(names):
+                raise MalformedError(f"a wrapper of {func.name} is not in the pipeline")
+            wrappers[wrapper.func_name or ""] = names[wrapper.func_index]
+        own = {func.name, *wrappers.values()}
+        for caller, wrapper in sorted(wrappers.items()):
+            if caller:
+                if caller in result:
+                    _redirect(result[caller], func.name, wrapper)
+                continue
+            for name in names:
+                if name not in own and name not in wrappers:
+                    _redirect(result[name], func.name, wrapper)
+    return result
+
+
+def _redirect(calls: dict[str, str], wrapped: str, wrapper: str) -> None:
+    """Add one redirection; wrappers of wrappers merge into one step."""
+    for original, target in list(calls.items()):
+        if target == wrapped:
+            calls[original] = wrapper
+            return
+        if original == wrapper:
+            del calls[original]
+            calls[wrapped] = target
+            return
+    calls[wrapped] = wrapper

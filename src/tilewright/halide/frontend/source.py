@@ -1,0 +1,230 @@
+"""Pipelines from wherever a user has them."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.frontend.estimates import (
+    MissingEstimatesError,
+    missing_estimates,
+    output_spans,
+    with_estimates,
+)
+from tilewright.halide.frontend.extents import derive_input_extents
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import Capture, capture, to_pipeline
+from tilewright.halide.ir.algorithm import Algorithm
+
+_MAX_FILE = 2**31 - 1  # of a FlatBuffer
+
+
+class ScheduledError(TilewrightError):
+    """The user has scheduled Funcs of the pipeline; `funcs` names them."""
+
+    def __init__(self, funcs: tuple[str, ...]) -> None:
+        """`funcs` are the names of the scheduled Funcs."""
+        self.funcs = funcs
+        super().__init__(
+            f"the pipeline has been scheduled already: {', '.join(funcs)}. Give it without its "
+            "schedule, or with keep_schedule=True to leave these Funcs as they are"
+        )
+
+
+def load(
+    pipeline: Any,
+    *,
+    estimates: Mapping[str, Any] | None = None,
+    keep_schedule: bool = False,
+) -> Algorithm:
+    """Read a pipeline, complete with the sizes and values it is to be scheduled for.
+
+    `pipeline` is a ``halide.Func``, a sequence of them, a ``halide.Pipeline``, a Python
+    ``halide.Generator`` (class or instance), serialised bytes, or a path or string as
+    `load_source` takes it. Estimates come from the pipeline; `estimates` adds to them and
+    takes precedence (see `tilewright.halide.frontend.estimates.with_estimates`). A scalar
+    without an estimate has its current value as one, an input without one the extents that
+    the outputs' estimates imply.
+
+    Raises `ScheduledError` where Funcs have been scheduled and `keep_schedule` is false,
+    `MissingEstimatesError` where sizes or values are unknown, naming all of them, and
+    `TilewrightError` where there is no pipeline to be had.
+    """
+    if isinstance(pipeline, str | os.PathLike):
+        return load_source(os.fspath(pipeline), estimates=estimates, keep_schedule=keep_schedule)
+    if isinstance(pipeline, bytes | bytearray | memoryview):
+        captured = Capture(bytes(pipeline), {}, {}, {})
+    else:
+        captured = capture(to_pipeline(pipeline))
+    algorithm = _add(import_pipeline(captured.serialized), captured)
+    scheduled = tuple(func.name for func in algorithm.funcs if func.scheduled)
+    if scheduled and not keep_schedule:
+        raise ScheduledError(scheduled)
+    return complete(algorithm, estimates or {})
+
+
+def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
+    """The algorithm with `estimates` added and everything that follows from them derived.
+
+    Raises `MissingEstimatesError` where something remains unknown.
+    """
+    algorithm = with_estimates(algorithm, estimates)
+    funcs = tuple(
+        replace(
+            func,
+            estimates={a: s for a, s in zip(func.args, output_spans(func), strict=True) if s},
+        )
+        if func.name in algorithm.outputs
+        else func
+        for func in algorithm.funcs
+    )
+    algorithm = replace(algorithm, funcs=funcs)
+    missing = missing_estimates(algorithm)
+    if any(name in algorithm.outputs for name in missing):
+        # Inputs follow from outputs, so asking for them as well would be asking too much.
+        inputs = {p.name for p in algorithm.parameters if p.is_buffer}
+        missing = {name: dims for name, dims in missing.items() if name not in inputs}
+    elif missing:
+        algorithm = derive_input_extents(algorithm)
+        missing = missing_estimates(algorithm)
+    if missing:
+        raise MissingEstimatesError(missing)
+    return algorithm
+
+
+def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
+    parameters = []
+    for parameter in algorithm.parameters:
+        if parameter.is_buffer:
+            known = parameter.estimates
+            ranges = captured.ranges.get(parameter.name, known)
+            parameter = replace(
+                parameter,
+                estimates=tuple(new or old for new, old in zip(ranges, known, strict=True)),
+                strides=captured.strides.get(parameter.name, parameter.strides),
+            )
+        parameters.append(parameter)
+    scalars = {
+        p.name: captured.scalars[p.name] for p in algorithm.parameters if p.name in captured.scalars
+    }
+    # A handle's value is an address of this process: no use to any other.
+    scalars.update((p.name, 0) for p in algorithm.parameters if p.type.code == "handle")
+    return replace(algorithm, parameters=tuple(parameters), scalars=scalars)
+
+
+def load_source(
+    source: str,
+    *,
+    estimates: Mapping[str, Any] | None = None,
+    keep_schedule: bool = False,
+) -> Algorithm:
+    """Read a pipeline from a file.
+
+    `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that
+    Python file, a function without required arguments that returns what `load` takes, a
+    Generator class, or such a thing itself. The file is run, in this process.
+
+    Raises as `load` does, and `TilewrightError` where the file cannot be read or run.
+    """
+    path, _, name = source.rpartition(":") if ".py:" in source else (source, "", "")
+    if not name and path.endswith(".py"):
+        raise TilewrightError(
+            f"say which pipeline of {path}: {path}:NAME; it has "
+            f"{', '.join(_candidates(_run(path))) or 'none that could be meant'}"
+        )
+    if not name:
+        return load(_read(path), estimates=estimates, keep_schedule=keep_schedule)
+    thing = _find(_run(path), path, name)
+    if inspect.isroutine(thing):
+        try:
+            thing = thing()
+        except TilewrightError:
+            raise
+        except Exception as error:
+            raise TilewrightError(
+                f"{source} failed: {type(error).__name__}: {error}. It must be a function that "
+                "can be called without arguments and returns a Func, Funcs or a Pipeline"
+            ) from error
+    return load(thing, estimates=estimates, keep_schedule=keep_schedule)
+
+
+def _read(path: str) -> bytes:
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise TilewrightError(f"there is no file {path}: expected a .hlpipe or FILE.py:NAME")
+        if file.stat().st_size > _MAX_FILE:
+            raise TilewrightError(f"{path} is larger than a serialised pipeline can be (2 GiB)")
+        return file.read_bytes()
+    except OSError as error:
+        raise TilewrightError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _run(path: str) -> ModuleType:
+    """The module that the file defines; its folder is on the search path while it runs."""
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise TilewrightError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(f"_tilewright_source_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise TilewrightError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    sys.modules[spec.name] = module
+    try:
+        with _own_generators():
+            spec.loader.exec_module(module)
+    except Exception as error:
+        raise TilewrightError(f"{path} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(file.parent))
+        del sys.modules[spec.name]
+    return module
+
+
+@contextmanager
+def _own_generators() -> Iterator[None]:
+    """Set the names of registered Generators aside: a file that is run again registers anew."""
+    from halide import _generator_helpers
+
+    registry: dict[str, Any] = _generator_helpers._python_generators
+    before = dict(registry)
+    registry.clear()
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)
+
+
+def _find(module: ModuleType, path: str, name: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        names = ", ".join(_candidates(module))
+        raise TilewrightError(f"{path} has no {name!r}; it has {names}") from None
+
+
+def _candidates(module: ModuleType) -> list[str]:
+    """Public functions and Generators that the file itself defines."""
+    import halide as hl
+
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+        and (
+            inspect.isfunction(value)
+            or (inspect.isclass(value) and issubclass(value, hl.Generator))
+        )
+    ]

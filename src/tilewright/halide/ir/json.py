@@ -1,0 +1,281 @@
+"""Schedules as JSON, with a schema version and the algorithm's digest, and back.
+
+``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
+"funcs": […]}``, and ``"clones": […]`` where there are any; every other field is named as in
+`tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``, or
+``{"func": …, "stage": …, "loop": …}``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, get_args
+
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    Clone,
+    FuncSchedule,
+    Fuse,
+    KnownValue,
+    Level,
+    Mapping,
+    MemoryType,
+    Partition,
+    Schedule,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+    Tail,
+)
+
+SCHEMA = "tilewright.halide.schedule"
+VERSION = 1
+
+
+def to_data(schedule: Schedule) -> dict[str, Any]:
+    """The schedule as plain dictionaries, lists, strings and numbers."""
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "algorithm": schedule.algorithm,
+        "target": schedule.target,
+        "funcs": [_func_data(func) for func in schedule.funcs],
+    }
+    if schedule.clones:
+        clones = [{"func": clone.func, "readers": [*clone.readers]} for clone in schedule.clones]
+        data["clones"] = clones
+    return data
+
+
+def to_json(schedule: Schedule, indent: int | None = None) -> str:
+    """The schedule as JSON text."""
+    return json.dumps(to_data(schedule), indent=indent)
+
+
+def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
+    """Read what `to_data` wrote; with `algorithm`, also check that it was made for it.
+
+    Raises `ScheduleError`, naming the field, where the data is malformed, of another version,
+    or made for another algorithm.
+    """
+    top = _Object(data, "schedule")
+    schema = top.take("schema", str)
+    if schema != SCHEMA:
+        raise ScheduleError(f"schema is {schema!r}; a schedule has {SCHEMA!r}")
+    version = top.take("version", int)
+    if version != VERSION:
+        raise ScheduleError(
+            f"the schedule has schema version {version}; this version of Tilewright reads "
+            f"{VERSION}: schedule the pipeline anew"
+        )
+    digest = top.take("algorithm", str)
+    if algorithm is not None and digest != algorithm.digest:
+        raise ScheduleError(
+            f"the schedule was made for the algorithm {digest[:12]}, not for this one "
+            f"({algorithm.digest[:12]}); schedule this one anew"
+        )
+    target = top.take("target", str)
+    funcs = tuple(_func(item) for item in top.items("funcs"))
+    clones = tuple(_clone(item) for item in top.items("clones")) if "clones" in top.data else ()
+    top.done()
+    return Schedule(digest, target, funcs, clones)
+
+
+def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule:
+    """Read what `to_json` wrote; as `from_data`."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError(f"the schedule is not JSON: {error}") from None
+    return from_data(data, algorithm)
+
+
+def _func_data(func: FuncSchedule) -> dict[str, Any]:
+    return {
+        "func": func.func,
+        "compute": _level_data(func.compute),
+        "store": _level_data(func.store),
+        "memory": func.memory,
+        "align_storage": func.align_storage,
+        "storage_order": list(func.storage_order),
+        "stages": [_stage_data(stage) for stage in func.stages],
+    }
+
+
+def _level_data(level: Level) -> str | dict[str, Any]:
+    if level.kind != "at":
+        return level.kind
+    return {"func": level.func, "stage": level.stage, "loop": level.loop}
+
+
+def _stage_data(stage: StageSchedule) -> dict[str, Any]:
+    return {
+        "splits": [_split_data(change) for change in stage.splits],
+        "loops": [
+            {"name": loop.name, "mapping": loop.mapping, "partition": loop.partition}
+            for loop in stage.loops
+        ],
+        "atomic": stage.atomic,
+        "single_thread": stage.single_thread,
+        "specialize": [
+            {"parameter": k.parameter, "field": k.field, "dimension": k.dimension, "value": k.value}
+            for k in stage.specialize
+        ],
+    }
+
+
+def _split_data(change: Split | Fuse) -> dict[str, Any]:
+    if isinstance(change, Fuse):
+        return {"inner": change.inner, "outer": change.outer, "fused": change.fused}
+    return {
+        "old": change.old,
+        "outer": change.outer,
+        "inner": change.inner,
+        "factor": change.factor,
+        "tail": change.tail,
+    }
+
+
+class _Object:
+    """A JSON object whose fields are taken one by one, with the path to it for messages."""
+
+    def __init__(self, data: Any, path: str) -> None:
+        if not isinstance(data, dict):
+            raise ScheduleError(f"{path} must be an object, not {_kind(data)}")
+        self.data = dict(data)
+        self.path = path
+
+    def take(self, name: str, kind: type) -> Any:
+        if name not in self.data:
+            raise ScheduleError(f"{self.path}.{name} is missing")
+        value = self.data.pop(name)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ScheduleError(f"{self.path}.{name} must be {_NAMES[kind]}, not {_kind(value)}")
+        return value
+
+    def one_of(self, name: str, literal: Any) -> Any:
+        value = self.take(name, str)
+        if value not in get_args(literal):
+            allowed = ", ".join(get_args(literal))
+            raise ScheduleError(f"{self.path}.{name} is {value!r}; it must be one of {allowed}")
+        return value
+
+    def natural(self, name: str, least: int) -> int:
+        value: int = self.take(name, int)
+        if not least <= value < 2**31:
+            raise ScheduleError(f"{self.path}.{name} is {value}; it must be at least {least}")
+        return value
+
+    def naturals(self, name: str, what: str) -> tuple[int, ...]:
+        values = self.take(name, list)
+        if not all(type(value) is int and 0 <= value < 2**31 for value in values):
+            raise ScheduleError(f"{self.path}.{name} must be a list of {what}")
+        return tuple(values)
+
+    def items(self, name: str) -> list[_Object]:
+        values = self.take(name, list)
+        return [_Object(value, f"{self.path}.{name}[{i}]") for i, value in enumerate(values)]
+
+    def done(self) -> None:
+        if self.data:
+            raise ScheduleError(f"{self.path} has an unknown field {min(self.data)!r}")
+
+
+_NAMES = {str: "a string", int: "a whole number", list: "a list", bool: "true or false"}
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {dict: "an object", float: "a fraction", **_NAMES}.get(type(value), "something else")
+
+
+def _func(item: _Object) -> FuncSchedule:
+    order = item.naturals("storage_order", "dimensions")
+    result = FuncSchedule(
+        func=item.natural("func", 0),
+        compute=_level(item, "compute"),
+        store=_level(item, "store"),
+        memory=item.one_of("memory", MemoryType),
+        stages=tuple(_stage(stage) for stage in item.items("stages")),
+        align_storage=item.natural("align_storage", 1),
+        storage_order=order,
+    )
+    item.done()
+    return result
+
+
+def _clone(item: _Object) -> Clone:
+    result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"))
+    item.done()
+    return result
+
+
+def _known(item: _Object) -> KnownValue:
+    result = KnownValue(
+        item.natural("parameter", 0),
+        item.one_of("field", Literal["value", "min", "extent", "stride"]),
+        item.natural("dimension", 0),
+        item.take("value", int),
+    )
+    item.done()
+    return result
+
+
+def _level(item: _Object, name: str) -> Level:
+    value = item.data.pop(name, None)
+    if value == "inline":
+        return INLINE
+    if value == "root":
+        return ROOT
+    if not isinstance(value, dict):
+        raise ScheduleError(
+            f"{item.path}.{name} must be 'inline', 'root' or an object with func, stage and loop"
+        )
+    level = _Object(value, f"{item.path}.{name}")
+    result = Level(
+        "at", level.natural("func", 0), level.natural("stage", 0), level.take("loop", str)
+    )
+    level.done()
+    return result
+
+
+def _stage(item: _Object) -> StageSchedule:
+    result = StageSchedule(
+        splits=tuple(_change(change) for change in item.items("splits")),
+        loops=tuple(_loop(loop) for loop in item.items("loops")),
+        atomic=item.take("atomic", bool),
+        single_thread=item.take("single_thread", bool),
+        specialize=tuple(_known(known) for known in item.items("specialize")),
+    )
+    item.done()
+    return result
+
+
+def _change(item: _Object) -> Split | Fuse:
+    result: Split | Fuse
+    if "fused" in item.data:
+        result = Fuse(item.take("inner", str), item.take("outer", str), item.take("fused", str))
+    else:
+        result = Split(
+            item.take("old", str),
+            item.take("outer", str),
+            item.take("inner", str),
+            item.natural("factor", 1),
+            item.one_of("tail", Tail),
+        )
+    item.done()
+    return result
+
+
+def _loop(item: _Object) -> ScheduledLoop:
+    result = ScheduledLoop(
+        item.take("name", str),
+        item.one_of("mapping", Mapping),
+        item.one_of("partition", Partition),
+    )
+    item.done()
+    return result

@@ -1,0 +1,131 @@
+"""The names that loops get in Halide.
+
+Loops that a stage was defined with keep their names. Loops that a schedule introduces are
+named after the loop they come from (``x`` is split into ``x_o`` and ``x_i``). Such a name
+has an underscore and no ``$``, unlike any that Halide makes up (``v7``, ``r4$x``), and it is
+made different from every name in the pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Fuse, Schedule, Split
+
+# The loops of one iteration around a nest that a GPU runs as a single thread.
+BLOCK, THREAD = "_block", "_thread"
+
+
+@dataclass(frozen=True, slots=True)
+class FuncNames:
+    """One Func's name, its arguments' names, and its reduction variables' names a stage."""
+
+    func: str
+    args: tuple[str, ...]
+    rvars: tuple[tuple[str, ...], ...]
+
+
+def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
+    """The names the pipeline was serialised with, in realisation order."""
+    return tuple(
+        FuncNames(
+            func.name,
+            func.args,
+            tuple(tuple(rvar.name for rvar in stage.rvars) for stage in func.stages),
+        )
+        for func in algorithm.funcs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNames:
+    """Halide's names of all loops of a scheduled pipeline.
+
+    `introduced` has the names of loops that the schedule makes, by Func and canonical name:
+    loops of one canonical name in two stages of one Func share a name, as the levels of
+    producers computed there expect.
+    """
+
+    funcs: tuple[FuncNames, ...]
+    introduced: dict[tuple[int, str], str]
+
+    def __call__(self, func: int, stage: int, loop: str) -> str:
+        """The name of a loop in Halide."""
+        name = self.introduced.get((func, loop))
+        if name is not None:
+            return name
+        names = self.funcs[func]
+        index = int(loop[1:])
+        return names.args[index] if loop[0] == "v" else names.rvars[stage][index]
+
+
+def loop_names(
+    schedule: Schedule, algorithm: Algorithm, funcs: Sequence[FuncNames] | None = None
+) -> LoopNames:
+    """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build.
+
+    `algorithm` and `funcs` have the clones of the schedule.
+    """
+    own = algorithm_names(algorithm)
+    funcs = own if funcs is None else tuple(funcs)
+    taken = {parameter.name for parameter in algorithm.parameters}
+    for names in (*own, *funcs):
+        taken.update((names.func, *names.args, *(name for stage in names.rvars for name in stage)))
+    introduced: dict[tuple[int, str], str] = {}
+    for entry in schedule.funcs:
+        used = set(taken)
+
+        def introduce(loop: str, wish: str, func: int = entry.func, used: set[str] = used) -> None:
+            if (func, loop) not in introduced:
+                introduced[func, loop] = distinct(wish, used)
+                used.add(introduced[func, loop])
+
+        if any(nest.single_thread for nest in entry.stages):
+            introduce(BLOCK, "one_block")
+            introduce(THREAD, "one_thread")
+        for stage, nest in enumerate(entry.stages):
+            for change in nest.splits:
+                for loop, wish in _wishes(change, entry.func, stage, LoopNames(own, introduced)):
+                    introduce(loop, wish)
+    return LoopNames(funcs, introduced)
+
+
+def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> list[tuple[str, str]]:
+    """The loops that a split or fusion introduces, each with a name after where it comes from."""
+    if isinstance(change, Split):
+        old = readable(names(func, stage, change.old))
+        return [(change.outer, _derive(old, "o")), (change.inner, _derive(old, "i"))]
+    inner, outer = (readable(names(func, stage, loop)) for loop in (change.inner, change.outer))
+    return [(change.fused, f"{inner}_{outer}")]
+
+
+def readable(name: str) -> str:
+    """A name without what Halide adds to it: ``r13$x`` gives ``rx``, ``blur$2`` ``blur``."""
+    automatic = re.fullmatch(r"([a-z])\d+\$([a-z])", name)
+    if automatic:
+        return automatic[1] + automatic[2]
+    name = re.sub(r"\$\d+$|\W+$", "", name, flags=re.ASCII)
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII)
+    return name if name[:1].isalpha() else f"d{name}"
+
+
+def titled(name: str) -> str:
+    """A Func's name for people, `readable`; that of a copy says for whom: ``blur (for out)``."""
+    head, copy, readers = name.partition(" (for ")
+    return f"{readable(head)}{copy}{readers}"
+
+
+def distinct(wish: str, taken: set[str]) -> str:
+    """`wish`, with a number added where it is taken."""
+    name, number = wish, 2
+    while name in taken:
+        name, number = f"{wish}_{number}", number + 1
+    return name
+
+
+def _derive(base: str, role: str) -> str:
+    """``x`` gives ``x_o``, ``x_i`` gives ``x_io``."""
+    return f"{base}{role}" if re.search(r"_[oi]+$", base) else f"{base}_{role}"

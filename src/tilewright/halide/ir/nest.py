@@ -1,0 +1,182 @@
+"""The loops of a stage under a schedule: from canonical names to what each loop is.
+
+A stage starts with the loops of its definition, named ``v0``, ``v1`` … and ``r0``, ``r1`` …;
+splits and fusions replace some of them by new ones. This module follows that rewriting, so
+that everything else can ask a loop's kind, its extent, and where it came from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
+from tilewright.halide.ir.schedule import (
+    FuncSchedule,
+    Fuse,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+    Tail,
+)
+
+GUARDED: frozenset[Tail] = frozenset(
+    {"guard_with_if", "predicate", "predicate_loads", "predicate_stores"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NestLoop:
+    """One loop of a nest.
+
+    `extent` is the number of iterations where it is a known constant, else None. `sources`
+    are the canonical names of the stage's original loops that it iterates over. `inside` says
+    that it descends from the inner loop of a split, `guarded` that some of its iterations may
+    be skipped under a condition, as ``guard_with_if`` and the predicates do.
+    """
+
+    name: str
+    kind: LoopKind
+    extent: int | None
+    sources: tuple[str, ...]
+    inside: bool = False
+    guarded: bool = False
+
+    @property
+    def reduction(self) -> bool:
+        """Whether Halide has it as an RVar."""
+        return self.kind != "pure"
+
+
+def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
+    """The loops of a stage as it was defined, innermost first, under canonical names."""
+    rvars = {rvar.name: i for i, rvar in enumerate(stage.rvars)}
+    loops = []
+    for loop in stage.loops:
+        name: str
+        extent: int | None
+        if loop.kind == "pure" and loop.name in func.args:
+            bound = func.bounds.get(loop.name)
+            name, extent = f"v{func.args.index(loop.name)}", bound.extent if bound else None
+        elif loop.name not in rvars:
+            raise ScheduleError(
+                f"{func.name} has been scheduled already: its loop {loop.name} is not of its "
+                "definition; serialise the pipeline before scheduling it"
+            )
+        else:
+            index = rvars[loop.name]
+            name, extent = f"r{index}", _constant(stage.rvars[index].extent)
+        loops.append(NestLoop(name, loop.kind, extent, (name,)))
+    return tuple(loops)
+
+
+def _constant(expr: Expr) -> int | None:
+    return expr.value if isinstance(expr, Const) and isinstance(expr.value, int) else None
+
+
+def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
+    """The loops after all splits and fusions and before reordering, innermost first.
+
+    Raises `ScheduleError` where a split or a fusion names a loop that is not there, or gives
+    a new loop a name that is taken.
+    """
+    loops = list(original_loops(func, stage))
+    used = {loop.name for loop in loops}
+    for change in schedule.splits:
+        if isinstance(change, Split):
+            _split(loops, change, used)
+        else:
+            _fuse(loops, change, used)
+    return tuple(loops)
+
+
+def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
+    """The loops of the final nest, innermost first, in the order of `schedule.loops`.
+
+    Raises `ScheduleError` where `schedule.loops` is not a permutation of what is left after
+    splits and fusions.
+    """
+    by_name = {loop.name: loop for loop in split_loops(func, stage, schedule)}
+    listed = [loop.name for loop in schedule.loops]
+    unknown = [name for name in listed if name not in by_name]
+    missing = [name for name in by_name if name not in listed]
+    if unknown or missing or len(listed) != len(set(listed)):
+        raise ScheduleError(
+            f"the loops of a stage must be {sorted(by_name)}, each once, but are {listed}"
+        )
+    return tuple(by_name[name] for name in listed)
+
+
+def default_stage(func: Func, stage: Stage) -> StageSchedule:
+    """The nest a stage has when nothing is scheduled."""
+
+    return StageSchedule(
+        (), tuple(ScheduledLoop(loop.name) for loop in original_loops(func, stage))
+    )
+
+
+def stage_schedules(
+    algorithm: Algorithm, schedule: FuncSchedule
+) -> tuple[tuple[Stage, StageSchedule], ...]:
+    """Each stage of a Func with its nest; default nests where the schedule lists none."""
+    func = algorithm.funcs[schedule.func]
+    if not schedule.stages:
+        return tuple((stage, default_stage(func, stage)) for stage in func.stages)
+    if len(schedule.stages) != len(func.stages):
+        raise ScheduleError(
+            f"{func.name} has {len(func.stages)} stages, but its schedule has "
+            f"{len(schedule.stages)}"
+        )
+    return tuple(zip(func.stages, schedule.stages, strict=True))
+
+
+def _find(loops: list[NestLoop], name: str) -> int:
+    for i, loop in enumerate(loops):
+        if loop.name == name:
+            return i
+    raise ScheduleError(f"no loop {name!r} among {[loop.name for loop in loops]}")
+
+
+def _take(name: str, used: set[str]) -> None:
+    if name in used:
+        raise ScheduleError(f"two loops are called {name!r}")
+    if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or re.fullmatch(r"[vr]\d+", name):
+        raise ScheduleError(
+            f"{name!r} is no name for a new loop: it must begin with a letter, go on with letters, "
+            "digits and _, and not look like v0 or r0"
+        )
+    used.add(name)
+
+
+def _split(loops: list[NestLoop], split: Split, used: set[str]) -> None:
+    at = _find(loops, split.old)
+    _take(split.outer, used)
+    _take(split.inner, used)
+    if split.factor < 1:
+        raise ScheduleError(f"loop {split.old!r} is split by {split.factor}; at least 1 is needed")
+    old = loops[at]
+    outer_extent = None if old.extent is None else -(-old.extent // split.factor)
+    exact = old.extent is not None and old.extent % split.factor == 0
+    guarded = old.guarded or (split.tail in GUARDED and not exact)
+    inner = NestLoop(split.inner, old.kind, split.factor, old.sources, True, guarded)
+    outer = NestLoop(split.outer, old.kind, outer_extent, old.sources, old.inside, guarded)
+    loops[at : at + 1] = [inner, outer]
+
+
+def _fuse(loops: list[NestLoop], fuse: Fuse, used: set[str]) -> None:
+    outer = loops.pop(_find(loops, fuse.outer))
+    at = _find(loops, fuse.inner)
+    inner = loops[at]
+    _take(fuse.fused, used)
+    kinds: tuple[LoopKind, ...] = ("impure_rvar", "pure_rvar", "pure")
+    kind = next(kind for kind in kinds if kind in (inner.kind, outer.kind))
+    known = inner.extent is not None and outer.extent is not None
+    loops[at] = NestLoop(
+        fuse.fused,
+        kind,
+        (inner.extent or 0) * (outer.extent or 0) if known else None,
+        (*inner.sources, *outer.sources),
+        inner.inside or outer.inside,
+        inner.guarded or outer.guarded,
+    )

@@ -1,0 +1,45 @@
+"""What an analytic scheduler hands back: schedules, and why each is as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.halide.ir.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """One group (a kernel, or a parallel loop nest) as its scheduler sees it.
+
+    `funcs` are its members in realisation order, inlined ones left out; `stage` is the stage
+    of `output` whose loops are tiled. `tile` has one size for every tiled loop, innermost
+    first. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a block's
+    shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
+    `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply
+    is left at its default. `cost` is the model's estimate in its own unit, `seconds` the same
+    as time where the model speaks of time. `notes` are sentences for a reader.
+    """
+
+    funcs: tuple[str, ...]
+    output: str
+    stage: int = 0
+    tile: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
+    shared_bytes: int = 0
+    occupancy: float = 0.0
+    parallel_tasks: int = 0
+    vector_width: int = 0
+    cost: float = 0.0
+    seconds: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSchedule:
+    """A schedule, the groups it is made of, and what the model expects it to cost."""
+
+    schedule: Schedule
+    groups: tuple[GroupReport, ...]
+    cost: float
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Which schedules Halide accepts, and at which sizes of the output."""

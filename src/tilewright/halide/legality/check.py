@@ -1,0 +1,221 @@
+"""Whether a schedule is legal, decided before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.clones import clone_problems, with_clones
+from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Schedule, ScheduleError
+from tilewright.halide.ir.targets import is_gpu as is_gpu
+from tilewright.halide.legality.levels import (
+    level_problems,
+    path_problems,
+    single_thread_problems,
+)
+from tilewright.halide.legality.paths import find_paths
+from tilewright.halide.legality.stages import stage_problems
+
+Found = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a schedule is refused.
+
+    `kind` is one word for programs, `message` a sentence for people that names the Func and
+    the cure. `stage` is None where the Func as a whole is meant.
+    """
+
+    kind: str
+    func: str
+    stage: int | None
+    message: str
+
+    def __str__(self) -> str:
+        """The Func, the stage and the reason."""
+        where = self.func if self.stage in (None, 0) else f"{self.func}, update {self.stage - 1}"
+        return f"{where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device can run: threads a block, and bytes of shared memory a block."""
+
+    threads_per_block: int = 1024
+    shared_memory_bytes: int | None = None
+
+
+def check(
+    schedule: Schedule,
+    algorithm: Algorithm,
+    limits: Limits | None = None,
+    shared_bytes: Mapping[int, int] | None = None,
+) -> list[Problem]:
+    """Everything wrong with a schedule; an empty list means it may be compiled.
+
+    `shared_bytes` gives the bytes of shared memory a block of the kernel of a Func (by its
+    place, clones counted) needs, for those it is known for; they are held against `limits`.
+
+    Raises `ScheduleError` where the schedule was made for another algorithm.
+    """
+    if schedule.algorithm != algorithm.digest:
+        raise ScheduleError("the schedule was made for another algorithm; schedule this one anew")
+    limits = limits or Limits()
+    unsound = list(clone_problems(algorithm, schedule.clones))
+    if unsound:
+        return [Problem("clone", name, None, reason) for name, reason in unsound]
+    algorithm = with_clones(algorithm, schedule.clones)
+    found = list(_entry_problems(schedule, algorithm))
+    if not found:
+        for entry in schedule.funcs:
+            found += _func_problems(entry, schedule.target, algorithm)
+    # Whether levels fit can be asked only where every nest is sound.
+    if not found:
+        found += _place_problems(schedule, algorithm, limits)
+    found += _memory_problems(algorithm, limits, shared_bytes or {})
+    return found
+
+
+def require_legal(
+    schedule: Schedule,
+    algorithm: Algorithm,
+    limits: Limits | None = None,
+    shared_bytes: Mapping[int, int] | None = None,
+) -> None:
+    """Raise `ScheduleError` with every reason where `check` finds a problem."""
+    problems = check(schedule, algorithm, limits, shared_bytes)
+    if problems:
+        raise ScheduleError("; ".join(str(problem) for problem in problems))
+
+
+def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Problem]:
+    """Entries for Funcs that are not there, twice there, or missing."""
+    seen: set[int] = set()
+    for entry in schedule.funcs:
+        if not 0 <= entry.func < len(algorithm.funcs):
+            reason = f"there is no Func {entry.func}; the pipeline has {len(algorithm.funcs)} Funcs"
+            yield Problem("unknown_func", str(entry.func), None, reason)
+            continue
+        name = algorithm.funcs[entry.func].name
+        if entry.func in seen:
+            yield Problem("duplicate", name, None, "it has two entries; one is needed")
+        seen.add(entry.func)
+    for i, func in enumerate(algorithm.funcs):
+        free = not func.fixed and not func.scheduled
+        if i not in seen and free and not func.pure and func.name not in algorithm.outputs:
+            reason = "it has no entry and no single pure definition, so it cannot be left inline"
+            yield Problem("missing", func.name, None, reason)
+
+
+def _unknowable(known: KnownValue, algorithm: Algorithm) -> str:
+    """Why a condition makes no sense for an algorithm; empty if it does."""
+    if known.parameter >= len(algorithm.parameters):
+        return f"there is no parameter {known.parameter} to specialise on"
+    parameter = algorithm.parameters[known.parameter]
+    if known.field == "value":
+        if parameter.is_buffer:
+            return f"{parameter.name} is an input; its sizes can be known, not its value"
+        if parameter.type.code not in ("int", "uint"):
+            return f"{parameter.name} is of type {parameter.type}; only whole numbers compare"
+    elif known.dimension >= parameter.dimensions:
+        return f"{parameter.name} has no dimension {known.dimension}"
+    return ""
+
+
+def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Problem]:
+    """What is wrong with one Func apart from the loops around it."""
+    func = algorithm.funcs[entry.func]
+    for index, nest in enumerate(entry.stages):
+        for known in nest.specialize:
+            reason = _unknowable(known, algorithm)
+            if reason:
+                yield Problem("specialize", func.name, index, reason)
+    for kind, message in (
+        *_inline_problems(entry, func),
+        *_storage_problems(entry, func, target),
+        *(_output_problems(entry) if func.name in algorithm.outputs else ()),
+    ):
+        yield Problem(kind, func.name, None, message)
+    if entry.stages and func.fixed:
+        message = "an extern or memoised Func keeps its loops as they are"
+        yield Problem("fixed", func.name, None, message)
+    elif entry.stages and len(entry.stages) != len(func.stages):
+        message = f"it has {len(func.stages)} stages, its schedule {len(entry.stages)}"
+        yield Problem("stages", func.name, None, message)
+    else:
+        for stage, nest in zip(func.stages, entry.stages, strict=False):
+            for kind, message in stage_problems(func, stage, nest):
+                yield Problem(kind, func.name, stage.index, message)
+
+
+def _inline_problems(entry: FuncSchedule, func: Func) -> Found:
+    if entry.compute.kind == "inline":
+        if not func.pure:
+            yield "inline", "only a Func with a single pure definition can be inlined"
+        if func.memoized:
+            yield "inline", "a memoised Func cannot be inlined"
+        if entry.store.kind != "inline":
+            yield "store", "it is computed inline, so it is stored nowhere"
+        if entry.stages or entry.memory != "auto" or entry.storage_order:
+            yield "inline", "an inlined Func has no loops and no memory of its own"
+    elif entry.store.kind == "inline":
+        yield "store", "it is stored inline but not computed inline"
+    if entry.compute.kind == "root" and entry.store.kind == "at":
+        yield "store", "it is stored inside the level it is computed at"
+
+
+def _storage_problems(entry: FuncSchedule, func: Func, target: str) -> Found:
+    dims = len(func.args)
+    if entry.storage_order and sorted(entry.storage_order) != list(range(dims)):
+        yield "storage", f"storage_order must order the dimensions 0 to {dims - 1}"
+    if entry.align_storage < 1 or (entry.align_storage > 1 and dims == 0):
+        yield "storage", "align_storage must be at least 1, and 1 without dimensions"
+    if entry.memory == "gpu_shared" and not is_gpu(target):
+        yield "memory", f"the target {target} has no shared memory"
+
+
+def _output_problems(entry: FuncSchedule) -> Found:
+    if entry.compute.kind != "root" or entry.store.kind != "root":
+        yield "output", "an output must be computed and stored at root"
+    if entry.memory != "auto" or entry.storage_order or entry.align_storage > 1:
+        yield "output", "the memory of an output is the caller's, not the schedule's"
+
+
+def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Problem]:
+    try:
+        paths = find_paths(schedule, algorithm)
+    except ScheduleError as error:
+        return [Problem("level", algorithm.outputs[0], None, str(error))]
+    found = []
+    for entry in schedule.funcs:
+        name = algorithm.funcs[entry.func].name
+        problems = [
+            *level_problems(entry, schedule, algorithm, paths),
+            *single_thread_problems(entry, paths, schedule.target),
+        ]
+        found += [Problem(kind, name, None, message) for kind, message in problems]
+    if not found:
+        for (func, stage), ways in paths.stages.items():
+            name = algorithm.funcs[func].name
+            for path in ways:
+                for kind, message in path_problems(path, schedule.target, limits.threads_per_block):
+                    found.append(Problem(kind, name, stage, message))
+    return list(dict.fromkeys(found))
+
+
+def _memory_problems(
+    algorithm: Algorithm, limits: Limits, shared_bytes: Mapping[int, int]
+) -> list[Problem]:
+    available = limits.shared_memory_bytes
+    return [
+        Problem(
+            "shared_memory",
+            algorithm.funcs[func].name,
+            None,
+            f"a block needs {used} bytes of shared memory; the device has {available}",
+        )
+        for func, used in shared_bytes.items()
+        if available is not None and used > available
+    ]

@@ -1,0 +1,170 @@
+"""Whether Funcs are computed and stored where they may be, given all loops around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.nest import original_loops, scheduled_loops
+from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule, Split
+from tilewright.halide.ir.targets import is_gpu
+from tilewright.halide.legality.paths import Path, Paths, position
+from tilewright.halide.legality.stages import GPU, HALVES, PARALLEL
+
+Found = Iterator[tuple[str, str]]
+
+
+def level_problems(
+    entry: FuncSchedule, schedule: Schedule, algorithm: Algorithm, paths: Paths
+) -> Found:
+    """Levels that are not there, do not enclose the uses, or are the wrong way round."""
+    for verb, level in (("computed", entry.compute), ("stored", entry.store)):
+        if level.kind == "at":
+            reason = _missing_loop(level, schedule, algorithm)
+            if reason:
+                yield "level", f"it is {verb} at loop {level.loop!r}: {reason}"
+                return
+    if entry.func in paths.misplaced:
+        yield "level", paths.misplaced[entry.func]
+        return
+    if entry.compute.kind == "at" and not paths.uses[entry.func]:
+        yield "level", "nothing reads it, so it can only be computed at root"
+        return
+    for path in paths.prefixes.get(entry.func, ()):
+        yield from _store_problems(entry, path)
+        yield from _slide_problems(entry, path, schedule)
+    for use in paths.uses.get(entry.func, ()):
+        for path in paths.stages.get(use, ()):
+            for level in (entry.compute, entry.store):
+                at = position(path, level) or 0
+                outside, inside = ({n.mapping for n in part} for part in (path[:at], path[at:]))
+                for mapping in sorted(GPU & outside & inside):
+                    kind = mapping.removeprefix("gpu_")
+                    yield "level", f"loop {level.loop!r} is between two GPU {kind} loops"
+
+
+def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str:
+    """Why a level names no loop; empty where it does."""
+    if not 0 <= level.func < len(algorithm.funcs):
+        return f"there is no Func {level.func}"
+    func = algorithm.funcs[level.func]
+    if not 0 <= level.stage < len(func.stages):
+        return f"{func.name} has no stage {level.stage}"
+    entry = next((e for e in schedule.funcs if e.func == level.func), None)
+    if entry is not None and entry.compute.kind == "inline":
+        return f"{func.name} is inlined, so it has no loops"
+    stage = func.stages[level.stage]
+    if entry is not None and entry.stages:
+        loops = scheduled_loops(func, stage, entry.stages[level.stage])
+    else:
+        loops = original_loops(func, stage)
+    names = [loop.name for loop in loops]
+    if level.loop in names:
+        return ""
+    return f"stage {level.stage} of {func.name} has the loops {', '.join(names) or 'none'}"
+
+
+def _store_problems(entry: FuncSchedule, path: Path) -> Found:
+    stored = position(path, entry.store)
+    if stored is None:
+        yield "store", "it is stored inside the level it is computed at, or beside it"
+        return
+    for node in path[stored:]:
+        if node.mapping in PARALLEL or node.mapping == "vectorized":
+            yield (
+                "store",
+                f"it is stored outside the {node.mapping} loop {node.loop} and computed inside, "
+                "so iterations would overwrite each other's values",
+            )
+        elif node.mapping == "unrolled":
+            # Sliding over the loop lengthens it by a warm-up that is no constant.
+            yield (
+                "store",
+                f"it is stored outside the unrolled loop {node.loop} and computed inside, which "
+                "Halide cannot always unroll",
+            )
+    kept = path[:stored]
+    in_block = any(node.mapping == "gpu_block" for node in kept)
+    in_thread = any(node.mapping == "gpu_thread" for node in kept)
+    if entry.memory == "gpu_shared" and (in_thread or not in_block):
+        yield "memory", "shared memory belongs to a block: store it inside blocks, outside threads"
+    if entry.memory in ("stack", "register") and in_block and not in_thread:
+        yield "memory", f"{entry.memory} memory on a GPU belongs to a thread: store it in threads"
+
+
+def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Found:
+    """Values kept from one iteration to the next where loads run beyond what is stored.
+
+    Halide 21 then gets the region wrong that is new in an iteration.
+    """
+    slid = {node.func for node in path[position(path, entry.store) or 0 :]}
+    for other in schedule.funcs:
+        changes = [change for nest in other.stages for change in nest.splits]
+        tails = {change.tail for change in changes if isinstance(change, Split)}
+        if other.func in slid and tails & HALVES:
+            yield (
+                "store",
+                "it is stored outside a loop of a consumer with predicate_loads or "
+                "predicate_stores, and computed inside; store it where it is computed",
+            )
+            return
+
+
+def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
+    """What is wrong with how the loops around one stage are mapped."""
+    gpu = is_gpu(target)
+    mappings = [node.mapping for node in path]
+    blocks = [i for i, mapping in enumerate(mappings) if mapping == "gpu_block"]
+    threads = [i for i, mapping in enumerate(mappings) if mapping == "gpu_thread"]
+    if (blocks or threads) and not gpu:
+        yield "target", "GPU blocks and threads need a GPU target"
+        return
+    if "vectorized" in mappings:
+        inside = path[mappings.index("vectorized") + 1 :]
+        for node in inside:
+            if node.mapping in PARALLEL:
+                yield "nesting", f"loop {node.loop} is {node.mapping} inside a vectorised loop"
+    if not blocks:
+        if threads:
+            yield "nesting", f"the GPU threads of {path[threads[0]].loop} are in no GPU block"
+        return
+    if "cuda" not in target.split("-"):
+        lanes = next((i for i in range(blocks[0], len(path)) if mappings[i] == "vectorized"), None)
+        guarded = [] if lanes is None else [node for node in path[lanes:] if node.guarded]
+        if lanes is not None and guarded:
+            yield (
+                "vector",
+                f"the vectorised loop {path[lanes].loop} has the loop {guarded[0].loop} guarded "
+                "by a condition, which Halide cannot compile inside this target's kernels; split "
+                "it with round_up or shift_inwards, or do not vectorise",
+            )
+    if len({path[i].func for i in blocks}) > 1:
+        yield "nesting", "GPU blocks are nested in the GPU blocks of another Func"
+    elif len({path[i].func for i in threads}) > 1:
+        yield "nesting", "GPU threads are nested in the GPU threads of another Func"
+    elif blocks[-1] - blocks[0] + 1 != len(blocks):
+        yield "nesting", "the block loops must be directly inside one another"
+    if threads and threads[0] < blocks[-1]:
+        yield "nesting", f"the GPU block loop {path[blocks[-1]].loop} is inside a thread loop"
+    if "parallel" in mappings[blocks[0] :]:
+        yield "nesting", "a loop inside a GPU block cannot be parallel; map it to threads"
+    for kind, chosen in (("block", blocks), ("thread", threads)):
+        if len(chosen) > 3:
+            yield "dimensions", f"{len(chosen)} loops are mapped to GPU {kind}s; 3 is the most"
+    count = 1
+    for i in threads:
+        count *= path[i].extent or 1
+    if count > threads_per_block:
+        yield "threads", f"a block has {count} threads; the most is {threads_per_block}"
+
+
+def single_thread_problems(entry: FuncSchedule, paths: Paths, target: str) -> Found:
+    """A nest run by one thread makes a kernel of its own, so it cannot be inside another."""
+    if not any(nest.single_thread for nest in entry.stages):
+        return
+    if not is_gpu(target):
+        yield "target", "a nest run by a single GPU thread needs a GPU target"
+    for path in paths.prefixes.get(entry.func, ()):
+        if any(node.mapping in GPU for node in path):
+            yield "single_thread", "it is inside a GPU kernel already; drop single_thread"
+            return

@@ -1,0 +1,182 @@
+"""Where each stage of a scheduled pipeline runs: the loops around it, of all Funcs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.nest import default_stage, scheduled_loops, stage_schedules
+from tilewright.halide.ir.schedule import (
+    FuncSchedule,
+    Level,
+    Mapping,
+    Schedule,
+    ScheduleError,
+    Split,
+)
+
+# A producer read by two stages of its consumer, at a loop that both have, runs in both places;
+# along a chain of such Funcs the places multiply.
+_MOST_PLACES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One loop on the way to a stage: whose it is, its name, and how it runs.
+
+    `guarded` says that some of its iterations may be skipped under a condition.
+    """
+
+    func: int
+    loop: str
+    mapping: Mapping
+    extent: int | None
+    guarded: bool = False
+
+
+Path = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The loops around every stage, outermost first.
+
+    `prefixes` are the loops around a Func as a whole, `stages` those around each stage, its
+    own loops included: several where the Func runs in several places. `uses` are the stages
+    that read a Func, directly or through inlined Funcs. `misplaced` gives a reason for every
+    Func whose compute level does not enclose its uses.
+    """
+
+    prefixes: dict[int, tuple[Path, ...]]
+    stages: dict[tuple[int, int], tuple[Path, ...]]
+    uses: dict[int, tuple[tuple[int, int], ...]]
+    misplaced: dict[int, str]
+
+
+def position(path: Path, level: Level) -> int | None:
+    """How many loops of `path` are outside of `level` or at it; None where it is not there."""
+    if level.kind == "root":
+        return 0
+    for i, node in enumerate(path):
+        if (node.func, node.loop) == (level.func, level.loop):
+            return i + 1
+    return None
+
+
+def inlined(schedule: Schedule, algorithm: Algorithm) -> frozenset[int]:
+    """The Funcs that have no loops of their own."""
+    algorithm = with_clones(algorithm, schedule.clones)
+    entries = {entry.func: entry for entry in schedule.funcs}
+    return frozenset(
+        i
+        for i, func in enumerate(algorithm.funcs)
+        if (entries[i].compute.kind == "inline" if i in entries else _inline_by_default(func))
+        and func.name not in algorithm.outputs
+    )
+
+
+def _inline_by_default(func: Func) -> bool:
+    return func.pure and not func.fixed and not func.scheduled
+
+
+def find_paths(schedule: Schedule, algorithm: Algorithm) -> Paths:
+    """Follow compute levels from the outputs to the inputs."""
+    algorithm = with_clones(algorithm, schedule.clones)
+    entries = {entry.func: entry for entry in schedule.funcs}
+    uses = _uses(algorithm, inlined(schedule, algorithm))
+    result = Paths({}, {}, uses, {})
+    for func in sorted(uses, reverse=True):
+        entry = entries.get(func)
+        level = entry.compute if entry else Level("root")
+        result.prefixes[func] = _prefixes(func, level, algorithm, result)
+        for stage, nodes in enumerate(_own_loops(func, entry, algorithm)):
+            result.stages[func, stage] = tuple(path + nodes for path in result.prefixes[func])
+    return result
+
+
+def _uses(algorithm: Algorithm, inline: frozenset[int]) -> dict[int, tuple[tuple[int, int], ...]]:
+    """For each Func that is not inlined, the stages of such Funcs that read it."""
+    reads: dict[tuple[int, int], set[int]] = {}
+    through: dict[int, set[int]] = {}
+    for i, func in enumerate(algorithm.funcs):
+        for stage in func.stages:
+            called = {algorithm.order[c.name] for c in stage.calls if c.kind == "func"} - {i}
+            reads[i, stage.index] = _expand(called, through)
+        if func.extern is not None:
+            names = [name for name in func.extern.reads if name in algorithm.order]
+            reads[i, 0] = _expand({algorithm.order[name] for name in names}, through)
+        if i in inline:
+            through[i] = reads.pop((i, 0))
+    uses: dict[int, list[tuple[int, int]]] = {
+        i: [] for i in range(len(algorithm.funcs)) if i not in inline
+    }
+    for use, read in reads.items():
+        for producer in read:
+            uses[producer].append(use)
+    return {func: tuple(found) for func, found in uses.items()}
+
+
+def _expand(called: set[int], through: dict[int, set[int]]) -> set[int]:
+    result: set[int] = set()
+    for func in called:
+        result |= through.get(func, {func})
+    return result
+
+
+def _prefixes(func: int, level: Level, algorithm: Algorithm, paths: Paths) -> tuple[Path, ...]:
+    if level.kind != "at":
+        return ((),)
+    found: dict[Path, None] = {}
+    for use in paths.uses[func]:
+        for path in paths.stages.get(use, paths.prefixes.get(use[0], ())):
+            at = position(path, level)
+            if at is None:
+                consumer = algorithm.funcs[use[0]].name
+                where = _describe(level, algorithm)
+                paths.misplaced[func] = (
+                    f"it is computed at {where}, which is not around stage {use[1]} of "
+                    f"{consumer}, where it is read"
+                )
+            else:
+                found[path[:at]] = None
+    if len(found) > _MOST_PLACES:
+        raise ScheduleError(f"{algorithm.funcs[func].name} is computed in too many places")
+    return tuple(found) or ((),)
+
+
+def _describe(level: Level, algorithm: Algorithm) -> str:
+    known = 0 <= level.func < len(algorithm.funcs)
+    consumer = algorithm.funcs[level.func].name if known else f"Func {level.func}"
+    return f"loop {level.loop!r} of {consumer}"
+
+
+def _own_loops(func: int, entry: FuncSchedule | None, algorithm: Algorithm) -> tuple[Path, ...]:
+    definition = algorithm.funcs[func]
+    if entry is not None:
+        nests = stage_schedules(algorithm, entry)
+    elif definition.scheduled:
+        # Its loops are the user's own and unknown here, so nothing can be computed at them.
+        return ((),) * len(definition.stages)
+    else:
+        nests = tuple((stage, default_stage(definition, stage)) for stage in definition.stages)
+    result = []
+    for stage, nest in nests:
+        loops = scheduled_loops(definition, stage, nest)
+        # These make every load or store of the stage conditional, whichever loop they split.
+        masked = bool(stage.predicates) or any(
+            isinstance(change, Split) and change.tail.startswith("predicate")
+            for change in nest.splits
+        )
+        nodes = [
+            Node(
+                func,
+                loop.name,
+                mapped.mapping,
+                loop.extent,
+                loop.guarded or masked,
+            )
+            for loop, mapped in zip(loops, nest.loops, strict=True)
+        ]
+        result.append(tuple(reversed(nodes)))
+    return tuple(result)

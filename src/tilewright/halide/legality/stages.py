@@ -1,0 +1,238 @@
+"""Whether one stage's nest is legal by itself, whatever is computed around or inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Variable, walk
+from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops, split_loops
+from tilewright.halide.ir.schedule import (
+    Fuse,
+    Mapping,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+    Tail,
+)
+from tilewright.halide.legality.sizes import WRITES_BEYOND, stays_inside
+
+Found = Iterator[tuple[str, str]]
+
+PARALLEL: frozenset[Mapping] = frozenset({"parallel", "gpu_block", "gpu_thread"})
+GPU: frozenset[Mapping] = frozenset({"gpu_block", "gpu_thread"})
+_ASSOCIATIVE = frozenset({"add", "mul", "min", "max", "and", "or"})
+_REDUCTION_TAILS: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
+_BLENDS: frozenset[Tail] = frozenset({"shift_inwards_and_blend", "round_up_and_blend"})
+HALVES: frozenset[Tail] = frozenset({"predicate_loads", "predicate_stores"})
+_EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
+
+
+def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
+    """Everything wrong with one nest, as pairs of a kind and a sentence."""
+    try:
+        loops = scheduled_loops(func, stage, nest)
+    except ScheduleError as error:
+        yield "loops", str(error)
+        return
+    dotted = [loop.name for loop in stage.loops if "." in loop.name]
+    if dotted and nest != default_stage(func, stage):
+        yield "name", f"Halide schedules no dimension with a dot in its name: {dotted[0]}"
+    yield from _split_problems(func, stage, nest)
+    yield from _bound_problems(func, nest)
+    yield from _order_problems(func, stage, nest, loops)
+    for loop, mapped in zip(loops, nest.loops, strict=True):
+        yield from _mapping_problems(stage, nest, loop, mapped)
+    if nest.atomic and not (stage.index > 0 and is_associative(stage)):
+        yield (
+            "atomic",
+            "only an update that adds to, multiplies, or takes the minimum or maximum with the "
+            "value it overwrites may be atomic",
+        )
+    if nest.single_thread and any(loop.mapping in PARALLEL for loop in nest.loops):
+        yield "single_thread", "a nest run by a single thread may have no parallel loops"
+
+
+def is_associative(stage: Stage) -> bool:
+    """Whether the stage combines a new value with the old one by an operator free of order.
+
+    Conservative: Halide proves more, but nothing that passes here is refused by it.
+    """
+    if len(stage.values) != 1:
+        return False
+    value = stage.values[0]
+    if not (isinstance(value, Op) and value.name in _ASSOCIATIVE):
+        return False
+    own = [arg for arg in value.args if _is_old_value(stage, arg)]
+    rest = [arg for arg in value.args if not _is_old_value(stage, arg)]
+    return len(own) == 1 and not _reads_itself(stage, [*rest, *stage.args, *stage.predicates])
+
+
+def _is_old_value(stage: Stage, expr: Expr) -> bool:
+    if not (isinstance(expr, Call) and expr.kind == "func" and expr.name == stage.func):
+        return False
+    return all(same(a, b) for a, b in zip(expr.args, stage.args, strict=True))
+
+
+def _reads_itself(stage: Stage, exprs: list[Expr]) -> bool:
+    return any(
+        isinstance(node, Call) and node.kind == "func" and node.name == stage.func
+        for node in walk(*exprs)
+    )
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are written alike (variables by name)."""
+    seen: set[tuple[int, int]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if x is y or (id(x), id(y)) in seen:
+            continue
+        seen.add((id(x), id(y)))
+        if type(x) is not type(y) or x.type != y.type:
+            return False
+        if isinstance(x, Op | Call) and isinstance(y, Op | Call):
+            if x.name != y.name or len(x.args) != len(y.args):
+                return False
+            if isinstance(x, Call) and isinstance(y, Call) and x.value_index != y.value_index:
+                return False
+            stack.extend(zip(x.args, y.args, strict=True))
+        elif isinstance(x, Variable) and isinstance(y, Variable):
+            if x.name != y.name:
+                return False
+        elif getattr(x, "value", None) != getattr(y, "value", None):
+            return False
+    return True
+
+
+def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
+    """Tail strategies that would change the meaning, fusions out of order."""
+    settled: set[str] = set()
+    for i, change in enumerate(nest.splits):
+        before = split_loops(func, stage, StageSchedule(nest.splits[:i]))
+        by_name = {loop.name: loop for loop in before}
+        if isinstance(change, Fuse):
+            yield from _fuse_problems(stage, change, before)
+            if settled & {change.inner, change.outer}:
+                # Halide 21 crashes on some of these.
+                yield (
+                    "fuse",
+                    f"{change.inner} or {change.outer} comes from a split with predicate_loads "
+                    "or predicate_stores, and such a loop cannot be fused",
+                )
+            continue
+        yield from _tail_problems(stage, nest, change, by_name[change.old])
+        if change.old in settled:
+            yield (
+                "tail",
+                f"{change.old} comes from a split with predicate_loads or predicate_stores, "
+                "and such a loop cannot be split again",
+            )
+        if change.tail in HALVES:
+            settled |= {change.outer, change.inner}
+
+
+def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoop) -> Found:
+    tail = split.tail
+    if old.reduction and tail not in _REDUCTION_TAILS:
+        yield (
+            "tail",
+            f"loop {old.name} runs over a reduction, so its split must use guard_with_if or "
+            f"predicate, not {tail}",
+        )
+        return
+    if len(old.sources) > 1 and tail not in _EXACT:
+        yield "tail", f"{old.name} is fused from several loops; split it with guard_with_if"
+    if stage.index > 0 and tail == "shift_inwards":
+        yield "tail", f"the split of {old.name} is in an update, where shift_inwards is illegal"
+    if stage.index > 0 and old.inside and tail == "round_up":
+        yield (
+            "tail",
+            f"the split of {old.name}, itself inside a split, is in an update, where round_up "
+            "would compute values twice",
+        )
+    if tail in HALVES and old.name != old.sources[0]:
+        # Halide refuses some of these and is wrong about the extents of others.
+        yield "tail", f"{old.name} comes from a split; {tail} is for loops of the definition only"
+    if tail in HALVES and stage.index > 0:
+        # Halide 21 computes wrong values for vectors of a Tuple and refuses atomic ones.
+        yield "tail", f"{tail} guards only half of an update; use guard_with_if"
+    if tail in _BLENDS and (nest.atomic or any(loop.mapping in PARALLEL for loop in nest.loops)):
+        yield "tail", f"{tail} writes back old values, so no loop of the nest may be parallel"
+    if old.inside and old.extent is not None and tail not in _EXACT:
+        fits = old.extent >= split.factor if "shift" in tail else old.extent % split.factor == 0
+        if not fits:
+            yield (
+                "tail",
+                f"{old.name} has {old.extent} iterations, which do not split by {split.factor} "
+                f"with {tail}; use guard_with_if",
+            )
+
+
+def _bound_problems(func: Func, nest: StageSchedule) -> Found:
+    """Splits that run beyond a dimension whose bounds the user has promised."""
+    for d, arg in enumerate(func.args):
+        bound = func.bounds.get(arg)
+        if bound and not stays_inside(nest, f"v{d}", bound.extent, WRITES_BEYOND, bound=True):
+            yield (
+                "tail",
+                f"dimension {arg} is bound to {bound.extent} values, and a split of it goes "
+                "beyond; use guard_with_if",
+            )
+
+
+def _fuse_problems(stage: Stage, fuse: Fuse, before: tuple[NestLoop, ...]) -> Found:
+    """Fusing loops over a reduction must not change the order of what depends on order."""
+    by_name = {loop.name: loop for loop in before}
+    inner, outer = by_name[fuse.inner], by_name[fuse.outer]
+    if set(inner.sources) & set(outer.sources):
+        # Halide 21 crashes on some of these, and a loop split and fused again is no use.
+        yield "fuse", f"{fuse.inner} and {fuse.outer} come from one loop; fuse different ones"
+    impure = [loop.name for loop in before if loop.kind == "impure_rvar"]
+    if is_associative(stage) or not {fuse.inner, fuse.outer} <= set(impure):
+        return
+    if impure.index(fuse.outer) != impure.index(fuse.inner) + 1:
+        yield "fuse", f"fusing {fuse.inner} and {fuse.outer} changes the reduction's order"
+
+
+def _order_problems(
+    func: Func, stage: Stage, nest: StageSchedule, loops: tuple[NestLoop, ...]
+) -> Found:
+    """Impure reduction loops keep their order unless the reduction is associative."""
+    if is_associative(stage):
+        return
+    before = [x.name for x in split_loops(func, stage, nest) if x.kind == "impure_rvar"]
+    after = [x.name for x in loops if x.kind == "impure_rvar"]
+    if before != after:
+        yield (
+            "reorder",
+            f"the reduction runs over {', '.join(before)} (innermost first) and depends on that "
+            f"order; {', '.join(after)} may give another result",
+        )
+
+
+def _mapping_problems(
+    stage: Stage, nest: StageSchedule, loop: NestLoop, mapped: ScheduledLoop
+) -> Found:
+    mapping = mapped.mapping
+    if mapping in ("unrolled", "vectorized") and loop.extent is None:
+        yield (
+            "extent",
+            f"loop {loop.name} is {mapping} but its number of iterations is no constant; split "
+            f"it and have the inner loop {mapping}",
+        )
+    if mapping == "gpu_block" and loop.inside and loop.extent == 1:
+        # Halide 21 fails an assertion on some of these.
+        yield (
+            "extent",
+            f"loop {loop.name} comes from a split by one, so as a GPU block loop it does nothing; "
+            "drop the split",
+        )
+    shared = mapping in PARALLEL or mapping == "vectorized"
+    if loop.kind == "impure_rvar" and shared and not (nest.atomic and is_associative(stage)):
+        yield (
+            "race",
+            f"loop {loop.name} carries a reduction from one iteration to the next, so it cannot "
+            f"be {mapping} unless the stage is associative and atomic",
+        )

@@ -1,0 +1,139 @@
+"""A planned schedule as the plain data of a report: graph, groups, loop nest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tilewright.halide.analysis.loop_nest import loop_nest
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.names import readable
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.paths import inlined
+from tilewright.report.model import Attempt, Bar, Dag, GroupRow, Node, ScheduleReport
+
+
+def schedule_report(
+    algorithm: Algorithm,
+    planned: PlannedSchedule,
+    *,
+    pipeline: str,
+    machine: str = "",
+    mode: str = "",
+    verified: bool | None = None,
+    seconds: float | None = None,
+    naive_seconds: float | None = None,
+    attempts: Sequence[Attempt] = (),
+    comparison: Sequence[Bar] = (),
+    notes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+) -> ScheduleReport:
+    """Everything that is to be told of a schedule.
+
+    `verified` is None where nothing was run; `seconds` and `naive_seconds` are median times of
+    the schedule and of the naive one. The rest is as in `ScheduleReport`.
+    """
+    from tilewright.halide.emit.printing import to_cpp, to_python
+
+    algorithm = with_clones(algorithm, planned.schedule.clones)
+    timed = bool(planned.groups) and all(g.seconds is not None for g in planned.groups)
+    return ScheduleReport(
+        pipeline=pipeline,
+        target=planned.schedule.target,
+        machine=machine,
+        mode=mode,
+        verified=verified,
+        seconds=seconds,
+        naive_seconds=naive_seconds,
+        groups=tuple(group_row(algorithm, group, timed) for group in planned.groups),
+        predicted_unit="s" if timed else "cost",
+        dag=pipeline_dag(algorithm, planned.schedule, planned.groups),
+        nest=loop_nest(algorithm, planned.schedule, group_of(algorithm, planned)),
+        attempts=tuple(attempts),
+        comparison=tuple(comparison),
+        python=to_python(planned.schedule, algorithm),
+        cpp=to_cpp(planned.schedule, algorithm),
+        notes=(*planned.notes, *notes),
+        facts=facts or {},
+    )
+
+
+def group_row(algorithm: Algorithm, group: GroupReport, timed: bool) -> GroupRow:
+    """A group's line in the table; the prediction is a time where `timed`, else a cost."""
+    func = algorithm.by_name[group.output]
+    stage = func.stages[group.stage] if func.stages else None
+    names = [readable(loop.name) for loop in stage.loops] if stage else []
+    if len(names) != len(group.tile):
+        names = [""] * len(group.tile)
+    return GroupRow(
+        name=group.output,
+        funcs=group.funcs,
+        tile=tuple(zip(names, group.tile, strict=True)),
+        blocks=_launch(group.blocks),
+        threads=_launch(group.threads),
+        parallel=group.parallel_tasks or None,
+        vector=group.vector_width or None,
+        shared_bytes=group.shared_bytes or None,
+        occupancy=group.occupancy or None,
+        predicted=group.seconds if timed else _finite(group.cost),
+        note="; ".join(group.notes),
+    )
+
+
+def _launch(extents: tuple[int, ...]) -> tuple[int, ...]:
+    """A launch without the trailing ones that say nothing."""
+    kept = len(extents)
+    while kept > 1 and extents[kept - 1] == 1:
+        kept -= 1
+    return extents[:kept]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
+    """The group of every Func; an inlined one belongs to the first of its readers' groups."""
+    algorithm = with_clones(algorithm, planned.schedule.clones)
+    groups = {name: i for i, group in enumerate(planned.groups) for name in group.funcs}
+    for func in reversed(algorithm.funcs):
+        if func.name not in groups:
+            readers = [groups[c] for c in algorithm.consumers[func.name] if c in groups]
+            if readers:
+                groups[func.name] = min(readers)
+    return groups
+
+
+def pipeline_dag(algorithm: Algorithm, schedule: Schedule, groups: Sequence[GroupReport]) -> Dag:
+    """The pipeline's inputs and Funcs with what each reads."""
+    algorithm = with_clones(algorithm, schedule.clones)
+    planned = PlannedSchedule(schedule, tuple(groups), 0.0)
+    member = group_of(algorithm, planned)
+    gone = inlined(schedule, algorithm)
+    inputs = [p.name for p in algorithm.parameters if p.is_buffer]
+    nodes = [Node(name, "input") for name in inputs]
+    edges: list[tuple[str, str]] = []
+    for i, func in enumerate(algorithm.funcs):
+        stages = "" if len(func.stages) < 2 else f", {len(func.stages)} stages"
+        types = ", ".join(map(str, func.types))
+        nodes.append(
+            Node(
+                func.name,
+                "output" if func.name in algorithm.outputs else "func",
+                member.get(func.name),
+                inlined=i in gone,
+                detail=f"{types} over {', '.join(map(readable, func.args)) or 'nothing'}{stages}",
+            )
+        )
+        edges += [(producer, func.name) for producer in algorithm.producers[func.name]]
+        edges += [
+            (call.name, func.name)
+            for stage in func.stages
+            for call in stage.calls
+            if call.kind == "image" and call.name in inputs
+        ]
+        if func.extern is not None:
+            edges += [(name, func.name) for name in func.extern.reads if name in inputs]
+    return Dag(tuple(nodes), tuple(dict.fromkeys(edges)))

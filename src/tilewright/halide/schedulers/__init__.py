@@ -1,0 +1,1 @@
+"""Where schedules come from: naive, analytic, and Halide's autoschedulers as peers."""

@@ -1,0 +1,87 @@
+"""Trivial inlining: Funcs that cost less recomputed at every use than kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Box
+from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
+
+LARGEST_EXPRESSION = 1500
+# A Func of more operations that is read at more points is computed once.
+HOPELESS_OPERATIONS = 16
+HOPELESS_READS = 8
+
+
+def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
+    """Funcs that cost less recomputed at every use than stored and loaded.
+
+    Each Func's uses are costed with its definition substituted and common subexpressions
+    shared, against computing it once and moving it through the second-level cache. A `bias`
+    above 1 inlines more.
+    """
+    algorithm = base.view.algorithm
+    regions = base.regions
+    inlined: set[str] = set()
+
+    def costs_with(names: set[str]) -> CpuCosts:
+        return CpuCosts(base.with_inlined(frozenset(names)), model, {})
+
+    current = costs_with(inlined)
+    for func in algorithm.funcs:
+        if (
+            not func.pure
+            or func.fixed
+            or func.scheduled
+            or func.name in algorithm.outputs
+            or func.name not in regions
+        ):
+            continue
+        readers = current.analysis.view.consumers[func.name]
+        if not readers or any(algorithm.by_name[r].fixed for r in readers):
+            continue
+        if hopeless(current, func.name, readers):
+            continue
+        proposal = costs_with(inlined | {func.name})
+        try:
+            together = sum(_root_cycles(proposal, r, regions) for r in readers)
+            size = max(
+                sum(op.count for op in s.ops) + len(s.loads)
+                for r in readers
+                for s in proposal.analysis.summaries(r)
+            )
+        except TooLarge:
+            continue
+        if size > LARGEST_EXPRESSION:
+            continue
+        apart = _root_cycles(current, func.name, regions)
+        apart += sum(_root_cycles(current, r, regions) for r in readers)
+        moved = value_bytes(func.types) * math.prod(
+            float(np.max(i.extent)) for i in regions[func.name]
+        )
+        apart += 2.0 * moved / model.l2_rate
+        if together <= apart * bias:
+            inlined.add(func.name)
+            current = proposal
+    return frozenset(inlined)
+
+
+def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
+    """Whether a stencil is read by a stencil: not worth the time to write it out."""
+    operations = max(sum(op.count for op in s.ops) for s in costs.analysis.summaries(name))
+    return operations > HOPELESS_OPERATIONS and any(
+        sum(access.count for access in summary.reads(name)) > HOPELESS_READS
+        for reader in readers
+        for summary in costs.analysis.summaries(reader)
+    )
+
+
+def _root_cycles(costs: CpuCosts, name: str, regions: Mapping[str, Box]) -> float:
+    return float(np.max(costs.func_cycles(name, regions[name])))

@@ -1,0 +1,84 @@
+"""Nested fusion: reductions that are computed in the registers of the Func that reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Linear
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Variable
+from tilewright.halide.schedulers.analytic.cpu.cost import Nest
+from tilewright.halide.schedulers.analytic.cpu.register_block import SHORT, accumulates
+
+
+def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
+    """Reductions that one pure Func reads point by point, and that Func.
+
+    Computing such a reduction in its reader's innermost block keeps it in registers and
+    repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops). A short
+    dimension may be read in another way, as it is unrolled whole inside the block.
+    """
+    view = analysis.view
+    hosts: dict[str, Nest] = {}
+    for func in view.funcs:
+        readers = view.consumers[func.name]
+        if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
+            continue
+        host = view.by_name[readers[0]]
+        stages = analysis.summaries(func.name)
+        if (
+            len(stages) < 2
+            or not all(accumulates(s) for s in stages[1:])
+            or len(host.stages) != 1
+            or host.fixed
+            or host.scheduled
+            or any(nest.host == host.name for nest in hosts.values())
+            or not all(_covers(s.args, func.args) for s in stages)
+        ):
+            continue
+        others = _not_pointwise(analysis, host.name, func.name)
+        if others is None or len(others) > 1:
+            continue
+        whole = next(iter(others), None)
+        if whole is not None and not (
+            _is_short(analysis, func.name, whole) and _is_short(analysis, host.name, whole)
+        ):
+            continue
+        hosts[func.name] = Nest(host.name, whole)
+    return hosts
+
+
+def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
+    region = analysis.regions.get(name)
+    return region is not None and 1 < float(np.max(region[dimension].extent)) <= SHORT
+
+
+def _not_pointwise(analysis: Analysis, host: str, guest: str) -> set[int] | None:
+    """The dimensions in which the guest is read elsewhere than at the host's own point."""
+    args = analysis.view.by_name[host].args
+    others: set[int] = set()
+    for access in analysis.summaries(host)[0].reads(guest):
+        if len(access.forms) != len(args):
+            return None
+        others.update(
+            d
+            for d, (name, forms) in enumerate(zip(args, access.forms, strict=True))
+            if not _is_at(forms, name)
+        )
+    return others
+
+
+def _is_at(forms: tuple[tuple[Linear, float, float], ...], variable: str) -> bool:
+    if len(forms) != 1:
+        return False
+    form, low, high = forms[0]
+    if low != 0 or high != 0 or len(form.terms) != 1:
+        return False
+    atom, c = form.terms[0]
+    return isinstance(atom, Variable) and atom.name == variable and c == 1
+
+
+def _covers(args: tuple[object, ...], names: tuple[str, ...]) -> bool:
+    return all(isinstance(a, Variable) and a.kind == "var" for a in args) and len(args) == len(
+        names
+    )

@@ -1,0 +1,50 @@
+"""What a finished search suggests to search again with: copies of Funcs, another storage."""
+
+from __future__ import annotations
+
+from tilewright.halide.ir.clones import clone_problems
+from tilewright.halide.ir.schedule import Clone
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+
+
+def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
+    """Copies of Funcs for the scattering stages that read them, among other readers.
+
+    A stage that scatters is not vectorised. A copy can be, in a row of its own that is computed
+    just before, while the other readers go on computing the Func where they need it.
+    """
+    view = costs.analysis.view
+    base = view.algorithm
+    clones: list[Clone] = []
+    for func in base.funcs:
+        name = func.name
+        readers = [f for f in base.funcs if name in base.producers[f.name]]
+        if len(readers) < 2 or not func.args or not func.pure or func.fixed or func.scheduled:
+            continue
+        for reader in readers:
+            if reader.name in view.inlined or reader.fixed:
+                continue
+            stages = costs.analysis.summaries(reader.name)
+            if len(stages) > 1 and stages[-1].scatter:
+                clone = Clone(base.order[name], (base.order[reader.name],))
+                if not list(clone_problems(base, (*clones, clone))):
+                    clones.append(clone)
+    return tuple(sorted(clones, key=lambda clone: (clone.func, clone.readers)))
+
+
+def gathers(costs: CpuCosts) -> bool:
+    """Whether some vectors are gathered across rows, so that another storage may be better."""
+    view = costs.analysis.view
+    for func in view.funcs:
+        if func.name not in costs.analysis.regions:
+            continue  # read by extern stages alone, who knows where
+        for summary in costs.analysis.summaries(func.name):
+            block = costs.block(func.name, summary.index)
+            if block.vector is None:
+                continue
+            loop = costs.pure_loops(func.name, summary.index).get(block.vector)
+            for load in summary.loads:
+                steps = load.strides.get(loop or "", ())
+                if not load.indirect and steps is not None and any(steps[1:]):
+                    return True
+    return False

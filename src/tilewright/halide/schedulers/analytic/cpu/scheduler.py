@@ -1,0 +1,313 @@
+"""The analytic scheduler for CPUs: inline, nest, group, tile, assemble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.halide.analysis.bounds import Box
+from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import clones_of, with_clones
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
+from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.inline import (
+    LARGEST_EXPRESSION,
+    hopeless,
+    inline_trivial,
+)
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of, weighted
+from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
+from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
+from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
+from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
+from tilewright.machines.cpu import CpuMachine
+
+# So many members of groups are costed before revising ends, and so many for another storage.
+EFFORT = 2000
+TRANSPOSED_EFFORT = 300
+
+
+class Search:
+    """The search under one policy: which Funcs to inline, and the groups of the others."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        machine: CpuMachine,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        policy: Policy,
+        base: Analysis | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.machine = machine
+        self.policy = policy
+        self.model = weighted(model_of(machine), policy.memory_weight)
+        self.base = base or Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.orders: tuple[bool, ...] = (False, True)
+        self._known: dict[object, CpuPlan] = {}
+        self.spent = 0
+
+    def costs(self, inlined: frozenset[str]) -> CpuCosts:
+        """The costs of the pipeline with some Funcs inlined."""
+        analysis = self.base.with_inlined(inlined)
+        return CpuCosts(
+            analysis,
+            self.model,
+            nest_reductions(analysis),
+            self.policy.block,
+            self.policy.transposed,
+        )
+
+    def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
+        """Groups what is not inlined, in the order of merging that was the better one at first."""
+        planner = Planner(costs, self.policy, self._known)
+        guests = {nest.host: guest for guest, nest in costs.nested.items()}
+        initial = [
+            Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
+            for f in costs.analysis.view.funcs
+            if f.name not in costs.nested and f.name in self.base.regions
+        ]
+        found = [
+            greedy_grouping(
+                costs.analysis.view, planner.plan, initial=initial, producers_first=first
+            )
+            for first in self.orders
+        ]
+        self.spent += planner.spent
+        totals = [self.total(costs, grouping) for grouping in found]
+        best = totals.index(min(totals))
+        self.orders = (self.orders[best],)
+        return found[best]
+
+    def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
+        """The cost of a whole grouping, with the page faults of all its buffers together.
+
+        C libraries keep freed memory for the next run only up to a limit: single large
+        buffers, and a heap far larger than its largest buffer, go back to the system and
+        fault anew in every run.
+        """
+        limit = self.model.fault_threshold
+        view = costs.analysis.view
+        place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
+        fresh = largest = peak = 0.0
+        live: dict[int, float] = {}
+        ends: dict[int, int] = {}
+        for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
+            size = plan.root_bytes
+            if size > limit:
+                fresh += size
+            else:
+                largest = max(largest, size)
+                live[i] = size
+                readers = view.consumers[group.output]
+                ends[i] = max((place[r] for r in readers if r in place), default=i)
+                peak = max(peak, sum(live.values()))
+            live = {j: held for j, held in live.items() if ends[j] > i}
+        if peak > 1.5 * largest:
+            fresh += peak
+        return sum(plan.cost - plan.fault for plan in grouping.plans) + costs.fault_cycles(fresh)
+
+    def run(self, effort: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
+        """Inlines what is cheap, groups, then revises what is inlined.
+
+        Revisions are tried, the costliest groups' outputs first: a Func at root is inlined, or
+        an inlined one is not, where that lowers the whole cost. They end when `effort`
+        members of groups have been costed, a count rather than a time so that the same
+        pipeline always gets the same schedule.
+        """
+        inlined = inline_trivial(self.base, self.model, self.policy.inline_bias)
+        costs = self.costs(inlined)
+        grouping = self.group(costs)
+        best = self.total(costs, grouping)
+        tried: set[frozenset[str]] = {inlined}
+        improved = True
+        while improved and self.spent < effort:
+            improved = False
+            for name in self._revisions(grouping, inlined):
+                proposal = inlined ^ {name}
+                if proposal in tried or self.spent >= effort:
+                    continue
+                tried.add(proposal)
+                readers = costs.analysis.view.consumers.get(name, ())
+                if name not in inlined and hopeless(costs, name, readers):
+                    continue
+                try:
+                    new_costs = self.costs(proposal)
+                    new = self.group(new_costs)
+                except TooLarge:
+                    continue
+                if self.total(new_costs, new) < 0.995 * best and not self._too_large(
+                    new_costs, name
+                ):
+                    inlined, costs, grouping = proposal, new_costs, new
+                    best = self.total(costs, grouping)
+                    improved = True
+                    break
+        final = Planner(costs, self.policy, self._known, fine=True)
+        plans = tuple(
+            min(final.plan(g), p, key=lambda plan: plan.cost)
+            for g, p in zip(grouping.groups, grouping.plans, strict=True)
+        )
+        return costs, Grouping(grouping.groups, plans)
+
+    def _revisions(self, grouping: Grouping[CpuPlan], inlined: frozenset[str]) -> list[str]:
+        """Funcs whose inlining may be worth revising, the most promising first."""
+        algorithm = self.algorithm
+        worth: dict[str, float] = {}
+        for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+            if plan.cost < 0.02 * grouping.cost:
+                continue
+            for name in group.members:
+                func = algorithm.by_name[name]
+                if (
+                    func.pure
+                    and not func.fixed
+                    and not func.scheduled
+                    and name not in algorithm.outputs
+                ):
+                    worth[name] = plan.cost / (1 if name == group.output else 4)
+                for producer in algorithm.producers[name]:
+                    if producer in inlined:
+                        worth[producer] = max(worth.get(producer, 0.0), plan.cost / 2)
+        return sorted(worth, key=lambda name: (-worth[name], algorithm.order[name]))
+
+    @staticmethod
+    def _too_large(costs: CpuCosts, name: str) -> bool:
+        analysis = costs.analysis
+        readers = [f for f in analysis.view.funcs if name in analysis.view.absorbed(f.name)]
+        return any(
+            sum(op.count for op in s.ops) + len(s.loads) > LARGEST_EXPRESSION
+            for f in readers
+            for s in analysis.summaries(f.name)
+        )
+
+
+def schedule_with(
+    algorithm: Algorithm,
+    machine: CpuMachine,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    policy: Policy,
+    effort: int = EFFORT,
+    base: Analysis | None = None,
+) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
+    """One search under one policy; `base` is the analysis with nothing inlined, if known."""
+    costs, grouping = Search(algorithm, machine, boxes, scalars, policy, base).run(effort)
+    view = costs.analysis.view
+    funcs: list[FuncSchedule] = []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        func = view.by_name[group.output]
+        if func.fixed or func.scheduled:
+            continue
+        funcs += group_schedules(costs, group, plan.tiling, machine.cores)
+    funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
+    placed = {entry.func for entry in funcs}
+    # Of what an extern stage alone reads, nobody says how much is wanted.
+    funcs += [
+        FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
+        for func in view.funcs
+        if not (func.fixed or func.scheduled or algorithm.order[func.name] in placed)
+    ]
+    funcs.sort(key=lambda f: f.func)
+    clones = clones_of(algorithm)
+    return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones), grouping, costs
+
+
+POLICIES = (
+    Policy(),
+    Policy(unprotected=True, always_slide=True, stepped=True),
+    Policy(stepped=True),
+    Policy(memory_weight=3.0),
+    Policy(block=1),
+    Policy(inline_bias=2.0),
+    Policy(slide=False),
+    Policy(inline_bias=0.5),
+    Policy(block=2),
+    Policy(fuse=False),
+)
+
+
+def schedule_cpu(
+    algorithm: Algorithm,
+    machine: CpuMachine,
+    *,
+    boxes: Mapping[str, Box] | None = None,
+    scalars: Mapping[str, float] | None = None,
+    k: int = 1,
+) -> list[PlannedSchedule]:
+    """The `k` most promising distinct schedules for a CPU, the expected best first.
+
+    `boxes` gives the region wanted of each output and `scalars` the values of symbols; by
+    default both come from the algorithm's estimates. Nothing is compiled or run. The first is
+    the model's best; the others are the best under assumptions that may hold instead (more or
+    less inlining, no fusion, …), so that measuring a few covers what the model gets wrong.
+    """
+    if boxes is None:
+        boxes = estimated_boxes(View(algorithm))
+    if scalars is None:
+        scalars = algorithm.symbols
+    found: dict[Schedule, PlannedSchedule] = {}
+    chosen = algorithm
+
+    bases: dict[tuple[Clone, ...], Analysis] = {}
+
+    def search(policy: Policy) -> CpuCosts:
+        # What a stage computes and touches does not depend on the policy.
+        base = bases.get(clones_of(chosen))
+        if base is None:
+            base = Analysis(View(chosen), boxes, scalars, specialize=True)
+            bases[clones_of(chosen)] = base
+        effort = TRANSPOSED_EFFORT if policy.transposed else EFFORT
+        schedule, grouping, costs = schedule_with(
+            chosen, machine, boxes, scalars, policy, effort, base
+        )
+        if schedule not in found:
+            found[schedule] = _planned(schedule, grouping, costs)
+        return costs
+
+    first = search(POLICIES[0])
+    if gathers(first):
+        search(Policy(transposed=True))
+    chosen = with_clones(algorithm, worth_cloning(first))
+    if chosen is not algorithm:
+        search(POLICIES[0])
+    best = sorted(found.values(), key=lambda planned: planned.cost)
+    chosen = with_clones(algorithm, best[0].schedule.clones)
+    for policy in POLICIES[1:]:
+        if len(found) >= k:
+            break
+        search(policy)
+    rest = [planned for planned in found.values() if planned not in best]
+    return [*best, *rest][:k]
+
+
+def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
+    reports = []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        func = costs.analysis.view.by_name[group.output]
+        if func.fixed or func.scheduled:
+            why = "an extern stage" if func.extern is not None else "memoised"
+            note = f"{why}, left as it is" if func.fixed else "kept as it was scheduled"
+            reports.append(GroupReport(group.members, group.output, notes=(note,), seconds=0.0))
+            continue
+        block = costs.block(group.output, len(func.stages) - 1)
+        reports.append(
+            GroupReport(
+                funcs=group.members,
+                output=group.output,
+                stage=max(0, len(func.stages) - 1),
+                tile=plan.tiling.sizes,
+                parallel_tasks=plan.tasks,
+                vector_width=block.lanes if block is not None else 0,
+                cost=plan.cost,
+                seconds=costs.model.seconds(plan.cost),
+                notes=(f"members slide along dimension {plan.tiling.sliding.dimension}",)
+                if plan.tiling.sliding is not None
+                else (),
+            )
+        )
+    return PlannedSchedule(schedule, tuple(reports), grouping.cost)

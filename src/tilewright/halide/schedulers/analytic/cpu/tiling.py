@@ -1,0 +1,218 @@
+"""The best tiling of one group, under one policy."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
+from tilewright.halide.schedulers.analytic.cpu.cost import Array, CpuCosts, Regions, Window
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+from tilewright.halide.schedulers.analytic.cpu.sliding import (
+    LARGEST_STEP,
+    blockwise,
+    inputs_protected,
+    windows,
+)
+from tilewright.halide.schedulers.analytic.grouping import Group
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """The best tiling found for a group; times in cycles, sizes in bytes."""
+
+    cost: float
+    tiling: Tiling
+    compute: float = 0.0
+    traffic: float = 0.0
+    overhead: float = 0.0
+    tile_bytes: float = 0.0
+    tasks: int = 1
+    root_bytes: float = 0.0
+    fault: float = 0.0
+
+
+IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What distinguishes the searches whose results compete (see `POLICIES`).
+
+    `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
+    windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
+    them over inputs that are not clamped (Halide may then ask for a few more rows of input),
+    `stepped` allows those that advance several rows at a time.
+    `memory_weight` makes traffic dearer, `block` takes the so-many-th best register block of
+    reductions, `transposed` stores intermediate Funcs with their second dimension innermost.
+    """
+
+    inline_bias: float = 1.0
+    fuse: bool = True
+    slide: bool = True
+    always_slide: bool = False
+    unprotected: bool = False
+    stepped: bool = False
+    memory_weight: float = 1.0
+    block: int = 0
+    transposed: bool = False
+
+
+class Planner:
+    """Finds the best tiling of groups, remembering every group it has planned."""
+
+    def __init__(
+        self,
+        costs: CpuCosts,
+        policy: Policy,
+        known: dict[object, CpuPlan],
+        fine: bool = False,
+    ) -> None:
+        self.costs = costs
+        self.policy = policy
+        self.fine = fine
+        self.tilings = 0
+        self.spent = 0
+        self._known = known
+
+    def plan(self, group: Group) -> CpuPlan:
+        """The cheapest tiling of `group`, or `IMPOSSIBLE`.
+
+        Plans are shared between views: a group's depends on what is inlined into its members
+        and nowhere else.
+        """
+        view = self.costs.analysis.view
+        key = (
+            self.fine,
+            self.policy,
+            tuple((m, view.absorbed(m), self.costs.nested.get(m)) for m in group.members),
+        )
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._best(group)
+            self.spent += len(group.members)
+        return found
+
+    def _best(self, group: Group) -> CpuPlan:
+        costs, view = self.costs, self.costs.analysis.view
+        output = view.by_name[group.output]
+        guests = {
+            g for g in group.members if g in costs.nested and costs.nested[g].host == group.output
+        }
+        fused = len(group.members) - 1 - len(guests) > 0
+        if fused and (output.fixed or not self.policy.fuse or not _hosts(costs, group)):
+            return IMPOSSIBLE
+        region = costs.analysis.regions.get(group.output)
+        if region is None:
+            return IMPOSSIBLE
+        if output.extern is not None:
+            return CpuPlan(0.0, Tiling((), ()))
+        extents = [
+            max(1, int(float(np.max(i.extent)))) if math.isfinite(float(np.max(i.extent))) else 1024
+            for i in region
+        ]
+        if not extents:
+            c = costs.costs(group, costs.regions(group, np.ones((1, 0)), ()))
+            return CpuPlan(
+                float(c.cycles[0]),
+                Tiling((), ()),
+                float(c.compute[0]),
+                root_bytes=c.root_bytes,
+                fault=c.fault,
+            )
+        tiles = candidate_tiles(extents, costs.block(group.output, 0), self.fine)
+        dims = range(len(extents))
+        orders = [tuple(dims)]
+        if guests and len(extents) > 1:
+            orders.append((1, 0, *range(2, len(extents))))
+        best = IMPOSSIBLE
+        slidable: tuple[Window, ...] = ()
+        if (
+            fused
+            and self.policy.slide
+            and len(output.stages) == 1
+            and (self.policy.unprotected or inputs_protected(costs, group))
+        ):
+            # Halide does not always see that a window over halved rows slides, and computes it
+            # anew then: that is left to measuring.
+            slidable = windows(costs, group, LARGEST_STEP if self.policy.stepped else 1)
+        options: list[tuple[Regions, tuple[int, ...], Window | None, bool]] = []
+        for order in orders:
+            regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())
+            if not (slidable and self.policy.always_slide):
+                options.append((regions, order, None, False))
+            if order == orders[0]:
+                options += [(regions, order, along, False) for along in slidable]
+                if slidable and blockwise(costs, group):
+                    options += [(regions, order, w, True) for w in slidable if w.step == 1]
+        for regions, order, sliding, deep in options:
+            found = costs.costs(group, regions, sliding, deep)
+            self.tilings += len(tiles)
+            cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
+            if sliding is not None:
+                rows = tiles[:, sliding.dimension]
+                fits = (rows > sliding.step) & (rows % sliding.step == 0)
+                cycles = np.where(fits, cycles, np.inf)
+            i = int(np.argmin(cycles))
+            if cycles[i] < best.cost:
+                sizes = tuple(int(t) for t in tiles[i])
+                best = CpuPlan(
+                    float(cycles[i]),
+                    Tiling(sizes, order, sliding, deep),
+                    float(found.compute[i]),
+                    float(found.l2[i] + found.l3[i] + found.memory[i]),
+                    float(found.overhead[i]),
+                    float(found.tile_bytes[i]),
+                    int(found.tasks[i]),
+                    found.root_bytes,
+                    found.fault,
+                )
+        return best
+
+
+def _hosts(costs: CpuCosts, group: Group) -> bool:
+    """Whether the group's output can have members in its tiles.
+
+    They are computed in the loops of one stage: the only one, or the last where that scatters
+    and no other reads them.
+    """
+    stages = costs.analysis.summaries(group.output)
+    if len(stages) == 1:
+        return True
+    members = set(group.members) - {group.output}
+    if not stages[-1].scatter or members & set(costs.nested):
+        return False
+    return not any(a.callee in members for s in stages[:-1] for a in s.accesses)
+
+
+def candidate_tiles(extents: list[int], block: Block, fine: bool) -> Array:
+    """Tile sizes to try: powers of two and the whole extent, in every dimension.
+
+    Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile
+    holds whole blocks. `fine` adds the sizes between powers of two.
+    """
+    largest = sorted(range(len(extents)), key=lambda d: -extents[d])[:3]
+    choices: list[list[int]] = []
+    for d, extent in enumerate(extents):
+        unit = block.width if d == block.vector else block.rows if d == block.row else 1
+        if extent < 8 or d not in largest:
+            choices.append(sorted({1, extent}) if d not in (block.vector, block.row) else [extent])
+            continue
+        sizes = {extent}
+        size = unit
+        while size < extent:
+            sizes.add(size)
+            if fine and size + size // 2 < extent and (size // 2) % unit == 0 and size > 1:
+                sizes.add(size + size // 2)
+            size *= 2
+        if d == block.vector:
+            sizes = {s for s in sizes if s >= min(extent, 2 * block.lanes) or s == unit}
+        choices.append(sorted(sizes))
+    while math.prod(len(c) for c in choices) > (4096 if fine else 512):
+        longest = max(range(len(choices)), key=lambda d: len(choices[d]))
+        choices[longest] = choices[longest][::2] + choices[longest][-1:]
+        choices[longest] = sorted(set(choices[longest]))
+    return np.array(list(itertools.product(*choices)), dtype=np.float64)

@@ -1,0 +1,130 @@
+"""Planned groups written down as a schedule, with a report on every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.halide.analysis.specialization import known_values
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import INLINE, ROOT, FuncSchedule, Schedule
+from tilewright.halide.schedulers.analytic.gpu.cost import CostModel
+from tilewright.halide.schedulers.analytic.gpu.launch import largest_regions, predicted_launch
+from tilewright.halide.schedulers.analytic.gpu.loops import (
+    member_schedule,
+    output_schedule,
+    output_tail,
+)
+from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
+from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
+
+
+def assemble(
+    analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
+) -> PlannedSchedule:
+    """The schedule that is made of the groups' plans, and a report on every kernel."""
+    view = analysis.view
+    algorithm = view.algorithm
+    entries = [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
+    reports: list[GroupReport] = []
+    for plan in plans:
+        kernels = plan.kernels
+        entry, nests = output_schedule(
+            kernels, algorithm, unroll=options.unroll, any_size=options.any_size
+        )
+        entries.append(_specialized(entry, kernels, analysis))
+        done: set[str] = set()
+        for stage, nest in zip(kernels, nests, strict=True):
+            extents = _member_extents(stage, options.any_size)
+            for name in stage.kernel.members:
+                if name in extents and name not in done:
+                    done.add(name)
+                    entries.append(
+                        member_schedule(
+                            stage, name, nest, extents[name], algorithm, unroll=options.unroll
+                        )
+                    )
+            if stage.kind != "nothing":
+                reports.append(_report(stage, model, options.any_size))
+    placed = {entry.func for entry in entries}
+    # Halide crashes on a kernel that reads an extern Func which is not at root in so many words.
+    # Of what an extern stage reads, nobody says how much is wanted: it stays on the host.
+    entries += [
+        FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
+        for func in view.funcs
+        if not (func.memoized or func.scheduled or algorithm.order[func.name] in placed)
+    ]
+    entries.sort(key=lambda e: e.func)
+    target = model.machine.halide_target
+    schedule = Schedule(algorithm.digest, target, tuple(entries))
+    return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
+
+
+def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
+    """The size of each member's region: a block's, or a thread's where it is nested."""
+    kernel = plan.kernel
+    if not kernel.members:
+        return {}
+    boxes = largest_regions(plan, any_size)
+    tiles = np.array([plan.tile], dtype=np.float64)
+    registers = np.array([plan.registers], dtype=np.float64)
+    env = kernel.block_env(tiles)
+    inside = thread_regions(kernel, env, kernel.regions(env), registers, plan.nested)
+    return {
+        name: [float(np.max(part.extent)) for part in inside.get(name, boxes[name])]
+        for name in kernel.members
+        if name in boxes
+    }
+
+
+def _specialized(
+    entry: FuncSchedule, kernels: Sequence[KernelPlan], analysis: Analysis
+) -> FuncSchedule:
+    """Every kernel compiled for the values that it or its members are worth knowing by."""
+    stages = []
+    for plan, stage in zip(kernels, entry.stages, strict=True):
+        computed = [plan.kernel.stage]
+        for name in plan.kernel.members:
+            computed += analysis.view.stages(name)
+        known = known_values(computed, analysis.known) if plan.kind == "parallel" else ()
+        stages.append(replace(stage, specialize=known))
+    return replace(entry, stages=tuple(stages))
+
+
+def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
+    kernel = plan.kernel
+    notes = []
+    if plan.kind == "host":
+        notes.append(f"on the host: {plan.reason}")
+    if plan.kind == "single_thread":
+        notes.append(f"one thread: {plan.reason}")
+    if kernel.atomic:
+        notes.append("reduced in parallel with atomic additions")
+    if plan.nested:
+        notes.append("inside threads: " + ", ".join(plan.nested))
+    if plan.kind == "parallel" and output_tail(kernel, any_size) == "shift_inwards":
+        least = " x ".join(str(plan.tile[i]) for i in kernel.roles.threads)
+        notes.append(f"needs at least {least} points of {kernel.output}")
+    waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
+    if plan.relaxed:
+        notes.append(waived[plan.relaxed])
+    launch = (
+        predicted_launch(plan, any_size) if plan.kind in ("parallel", "single_thread") else None
+    )
+    return GroupReport(
+        funcs=(*kernel.members, kernel.output),
+        output=kernel.output,
+        stage=kernel.stage.index,
+        tile=plan.tile,
+        blocks=launch.blocks if launch else (),
+        threads=launch.threads if launch else (),
+        shared_bytes=launch.shared_bytes if launch else 0,
+        occupancy=plan.occupancy,
+        cost=plan.cost,
+        seconds=predicted_seconds(model, plan),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,101 @@
+"""What a GPU cannot run: stages that have to stay on the host, and reductions with atomics."""
+
+from __future__ import annotations
+
+from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Type, Variable, walk
+from tilewright.machines.gpu import GpuMachine
+
+# C functions that Halide knows on every GPU, less the suffix for the type.
+DEVICE_FUNCTIONS = frozenset(
+    "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh exp fast_exp fast_inverse "
+    "fast_inverse_sqrt fast_log fast_pow floor is_finite is_inf is_nan fmod inf log maxval minval "
+    "nan neg_inf pow round sin sinh sqrt tan tanh trunc fma erf".split()
+)
+# What Halide 21 writes into OpenCL kernels without defining it.
+OPENCL_MISSING = frozenset(["popcount", "count_leading_zeros", "count_trailing_zeros"])
+HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", "memoize_expr"])
+
+
+def host_only(
+    stage: Stage, func: Func, machine: GpuMachine, memoized: frozenset[str] = frozenset()
+) -> str | None:
+    """Why a stage must stay on the host, or None where the GPU can run it.
+
+    `memoized` are Funcs that Halide keeps in its cache: it compiles no kernel that reads them.
+    """
+    roots = [*stage.values, *stage.args, *stage.predicates]
+    types = set(func.types)
+    for node in walk(*roots):
+        types.add(node.type)
+        if isinstance(node, Call):
+            if node.kind == "func" and node.name in memoized:
+                return f"it reads {node.name}, which is memoised on the host"
+            reason = _call(node, machine)
+            if reason:
+                return reason
+    for t in types:
+        reason = _type(t, machine)
+        if reason:
+            return reason
+    return None
+
+
+def _call(call: Call, machine: GpuMachine) -> str | None:
+    if call.kind == "extern":
+        base = call.name
+        for suffix in ("_f16", "_f32", "_f64"):
+            base = base.removesuffix(suffix)
+        if base not in DEVICE_FUNCTIONS:
+            return f"it calls the C function {call.name}"
+    if call.kind == "intrinsic" and call.name in HOST_INTRINSICS:
+        return f"{call.name} does not run on a GPU"
+    if call.kind == "intrinsic" and machine.api == "opencl":
+        if call.name in OPENCL_MISSING:
+            return f"Halide has no {call.name} for OpenCL"
+        if call.name == "bitwise_not" and call.type.bits == 1:
+            # Written as ~, which is never false of an OpenCL bool.
+            return "Halide negates conditions wrongly for OpenCL"
+    return None
+
+
+def _type(t: Type, machine: GpuMachine) -> str | None:
+    if t.code == "handle" and t.bits != 64:
+        return f"it computes {t}"
+    if t.code == "bfloat":
+        return f"Halide does not compile {t} for GPUs"
+    if machine.api == "opencl":
+        needs = {("float", 64): "cl_doubles", ("float", 16): "cl_half"}.get((t.code, t.bits))
+        if needs and needs not in machine.features:
+            return f"{t} needs an OpenCL device with {needs}"
+    return None
+
+
+def can_be_atomic(func: Func, stage: Stage, machine: GpuMachine) -> bool:
+    """Whether a reduction may run in parallel with the device's atomic additions.
+
+    It must add to one value of 32 bits (floats on CUDA only), at coordinates that are the same
+    on both sides, and not read the Func otherwise.
+    """
+    if len(stage.values) != 1 or len(func.types) != 1 or not stage.rvars:
+        return False
+    t = func.types[0]
+    if t.bits != 32 or t.lanes != 1 or t.code not in ("int", "uint", "float"):
+        return False
+    if t.code == "float" and machine.api != "cuda":
+        return False
+    value = stage.values[0]
+    if not isinstance(value, Op) or value.name != "add":
+        return False
+    selves = [c for c in stage.calls if c.kind == "func" and c.name == func.name]
+    if len(selves) != 1 or selves[0] not in value.args:
+        return False
+    own = selves[0]
+    return len(own.args) == len(stage.args) and all(
+        _same(a, b) for a, b in zip(own.args, stage.args, strict=True)
+    )
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    if isinstance(a, Variable) and isinstance(b, Variable):
+        return a.name == b.name
+    return a is b

@@ -1,0 +1,67 @@
+"""Which Funcs may be computed inside the blocks of another.
+
+Besides what is impossible, members are kept out whose share of a block Halide cannot be
+foretold to size: a block's threads and shared memory must be known before anything is compiled.
+"""
+
+from __future__ import annotations
+
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable
+
+# Coordinates modulo more than this stay inside one period or not from tile to tile.
+LARGEST_PERIOD = 4
+_PLAIN = frozenset("add sub mul div min max select cast eq ne lt le gt ge and or not".split())
+_TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "strict_float")
+
+
+def nothing_to_do(stage: Stage) -> bool:
+    """Whether a stage only leaves values undefined: Halide makes no loops for it."""
+    return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
+
+
+def why_not_member(analysis: Analysis, name: str) -> str:
+    """Why a Func cannot be a member of a group at all; empty where it can."""
+    for stage in analysis.view.stages(name):
+        if nothing_to_do(stage):
+            continue
+        if not any(loop.kind == "pure" for loop in stage.loops):
+            return f"{name} has a stage without parallel loops"
+        if analysis.summaries(name)[stage.index].scatter:
+            return f"{name} scatters"
+    return ""
+
+
+def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
+    """Why `member` cannot be computed in blocks that compute `reader`."""
+    for stage in analysis.view.stages(reader):
+        for call in stage.calls:
+            if call.name == member and call.kind == "func":
+                for arg in call.args:
+                    if not _predictable(arg):
+                        return f"{reader} reads {member} at coordinates that wrap around"
+    return ""
+
+
+def _predictable(index: Expr) -> bool:
+    """Whether an index moves with the loops in a way that is the same for every tile."""
+    seen: set[int] = set()
+    stack = [index]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or isinstance(node, Const | Variable):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Call):
+            if node.kind in ("func", "image"):
+                continue  # bounded by what it can hold, wherever it is read
+            if node.kind == "intrinsic" and not node.name.startswith(_TRANSPARENT):
+                return False
+        elif node.name == "mod":
+            period = node.args[1]
+            if not isinstance(period, Const) or float(period.value) > LARGEST_PERIOD:
+                return False
+        elif node.name not in _PLAIN and isinstance(node, Op):
+            return False
+        stack.extend(node.args)
+    return True

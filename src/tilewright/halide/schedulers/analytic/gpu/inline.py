@@ -1,0 +1,216 @@
+"""Which Funcs are inlined before grouping: the trivial ones, then greedily.
+
+Trivial are Funcs that are consumed pointwise or cost next to nothing (Sioutas 2020, Section
+4.1). What is left is inlined greedily as long as the summed cost of arithmetic and loads goes
+down (Mullapudi 2016, Section 4), counted on the expressions that inlining really gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Box, stage_env
+from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.summaries import Analysis, StageSummary
+from tilewright.halide.ir.algorithm import Algorithm, Func
+
+# An operation that picks or converts costs less than one that computes.
+CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret".split())
+# Operations of a Func with one load that are no reason to store it.
+TRIVIAL_OPS = 3.0
+LOAD_COST = 1.0
+STORE_COST = 1.0
+# What is read by several Funcs is in general not computed inside a group. Where it does not fit
+# the last cache it goes through memory, and a GPU computes at least this many operations in the
+# time that a value takes there and back.
+ROUND_TRIP_COST = 16.0
+# What is read several times by a stage of fewer points is not inlined beyond so many.
+MAX_NARROWED = 100.0
+# Stages are not inlined into beyond so many operations an iteration.
+MAX_OPERATIONS = 3000.0
+
+
+def choose_inlined(
+    algorithm: Algorithm,
+    boxes: Mapping[str, Box],
+    scalars: Mapping[str, float],
+    *,
+    load_cost: float = LOAD_COST,
+    cache_bytes: float = math.inf,
+) -> frozenset[str]:
+    """The Funcs to inline; `cache_bytes` is the size of the last cache."""
+    inliner = _Inliner(algorithm, boxes, scalars, load_cost, cache_bytes)
+    inliner.trivial()
+    inliner.greedy()
+    return frozenset(inliner.inlined)
+
+
+def may_inline(algorithm: Algorithm, func: Func) -> bool:
+    """Whether a Func can be inlined at all: pure, no output, read by no extern stage."""
+    if not func.pure or func.fixed or func.scheduled or func.name in algorithm.outputs:
+        return False
+    readers = (algorithm.by_name[name] for name in algorithm.consumers[func.name])
+    return all(not r.extern and not r.memoized and not r.scheduled for r in readers)
+
+
+class _Inliner:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        load_cost: float,
+        cache_bytes: float,
+    ) -> None:
+        self.cache_bytes = cache_bytes
+        self.algorithm = algorithm
+        self.load_cost = load_cost
+        self.inlined: set[str] = set()
+        self.base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.analysis = self.base
+        self.regions = self.analysis.regions
+        self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
+
+    def _analysis(self, more: str | None = None) -> Analysis:
+        names = frozenset(self.inlined if more is None else self.inlined | {more})
+        return self.base.with_inlined(names)
+
+    def trivial(self) -> None:
+        """Inline what is consumed pointwise or costs next to nothing, producers first.
+
+        Each is judged with its own producers already inlined, so that a chain of trivial Funcs
+        stops where it has become costly.
+        """
+        for name in self.allowed:
+            if name not in self.regions:
+                continue
+            try:
+                summary = self.analysis.summaries(name)[0]
+                if not (_next_to_nothing(summary) or self._pointwise(name)):
+                    continue
+                trial = self._analysis(name)
+                for reader in self.analysis.view.consumers[name]:
+                    self._cost(trial, reader)
+                if self._narrows(name, trial):
+                    continue
+            except TooLarge:
+                continue
+            self.inlined.add(name)
+            self.analysis = trial
+
+    def _narrows(self, name: str, after: Analysis) -> bool:
+        """Whether few points would each do, one after the other, what many do side by side.
+
+        So it is where an image is made smaller again and again: nothing is computed twice, and
+        still the last level would read all of the first in a handful of threads.
+        """
+        points = self._points(self.analysis, name, 0)
+        for reader in self.analysis.view.consumers[name]:
+            before = self.analysis.summaries(reader)
+            for stage, summary in enumerate(after.summaries(reader)):
+                several = sum(access.count for access in before[stage].reads(name)) > 1.0
+                fewer = self._points(after, reader, stage) < 0.5 * points
+                if several and fewer and summary.arithmetic > MAX_NARROWED:
+                    return True
+        return False
+
+    def _pointwise(self, name: str) -> bool:
+        """Whether inlining computes no value twice."""
+        uses = 0.0
+        for reader in self.analysis.view.consumers[name]:
+            for stage, summary in enumerate(self.analysis.summaries(reader)):
+                for access in summary.reads(name):
+                    uses += access.count * self._points(self.analysis, reader, stage)
+        return uses <= 1.02 * self._points(self.analysis, name, 0)
+
+    def greedy(self) -> None:
+        """Inline the Func that gains most, again and again."""
+        gains: dict[str, float] = {}
+        waiting = [n for n in self.allowed if n not in self.inlined and n in self.regions]
+        stale = set(waiting)
+        while waiting:
+            for name in stale & set(waiting):
+                gains[name] = self._gain(name)
+            best = max(waiting, key=lambda n: (gains[n], -self.algorithm.order[n]))
+            if gains[best] <= 0.0:
+                return
+            view = self.analysis.view
+            near = {*view.producers[best], *view.consumers[best]}
+            for reader in view.consumers[best]:
+                near.update(view.producers[reader])
+            self.inlined.add(best)
+            self.analysis = self._analysis()
+            waiting.remove(best)
+            stale = near
+
+    def _gain(self, name: str) -> float:
+        readers = self.analysis.view.consumers[name]
+        if self._hopeless(name, readers):
+            return -np.inf
+        after = self._analysis(name)
+        before = self._cost(self.analysis, name) + self._store_cost(name)
+        try:
+            if self._narrows(name, after):
+                return -np.inf
+            for reader in readers:
+                before += self._cost(self.analysis, reader)
+                before -= self._cost(after, reader)
+        except TooLarge:
+            return -np.inf
+        return before
+
+    def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
+        """Whether the arithmetic done anew at each access clearly costs more than it saves.
+
+        Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
+        """
+        own = self.analysis.summaries(name)[0]
+        saved = self._cost(self.analysis, name) + self._store_cost(name)
+        added = 0.0
+        for reader in readers:
+            for stage, summary in enumerate(self.analysis.summaries(reader)):
+                uses = sum(access.count for access in summary.reads(name))
+                points = self._points(self.analysis, reader, stage)
+                saved += points * uses * self.load_cost
+                added += points * uses * own.arithmetic * 0.5
+        return added > saved
+
+    def _store_cost(self, name: str) -> float:
+        points = self._points(self.analysis, name, 0)
+        shared = len(self.analysis.view.consumers[name]) > 1
+        large = points * self.algorithm.by_name[name].bytes > self.cache_bytes
+        return points * (ROUND_TRIP_COST if shared and large else STORE_COST)
+
+    def _cost(self, analysis: Analysis, name: str) -> float:
+        total = 0.0
+        for stage, summary in enumerate(analysis.summaries(name)):
+            if summary.arithmetic > MAX_OPERATIONS:
+                raise TooLarge
+            each = summary.arithmetic + self.load_cost * len(summary.loads)
+            total += each * self._points(analysis, name, stage)
+        return total
+
+    def _points(self, analysis: Analysis, name: str, stage: int) -> float:
+        """Iterations of a stage over the whole region; the same however much is inlined."""
+        if name not in self.regions:
+            return 0.0
+        definition = self.algorithm.by_name[name].stages[stage]
+        env = stage_env(
+            self.algorithm.by_name[name], definition, self.regions[name], analysis.bounder
+        )
+        total = 1.0
+        for loop in definition.loops:
+            extent = float(np.max(env[loop.name].extent))
+            total *= extent if np.isfinite(extent) else 1024.0
+        return total
+
+
+def _next_to_nothing(summary: StageSummary) -> bool:
+    costly = sum(op.count for op in summary.ops if op.name not in CHEAP)
+    if len(summary.loads) <= 1:
+        return costly <= TRIVIAL_OPS and summary.arithmetic <= 12.0
+    callees = {load.callee for load in summary.loads}
+    return len(summary.loads) == len(callees) == 2 and summary.arithmetic <= 2.0

@@ -1,0 +1,361 @@
+"""One kernel: a stage of a group's output with the members computed inside its blocks.
+
+A `Kernel` knows which loops are parallel, how they are used, and infers for arrays of tilings
+what one block, and one thread, must compute of every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Algorithm, Loop, Stage, Variable, walk
+from tilewright.halide.schedulers.analytic.gpu.fusable import nothing_to_do
+from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
+from tilewright.halide.schedulers.analytic.gpu.tiling import (
+    MAX_THREAD_DIMS,
+    LoopRoles,
+    Tiles,
+    loop_roles,
+)
+
+# What an input's extent counts as where nothing bounds it.
+UNKNOWN_EXTENT = 1024.0
+# What a reduction's loop counts as where nothing bounds it.
+UNKNOWN_ITERATIONS = 16.0
+# Stands for an extent without bound, in arithmetic that must stay finite.
+HUGE = 1e9
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ParallelLoop:
+    """A loop that may be spread over blocks and threads, with its whole range."""
+
+    loop: Loop
+    lo: float
+    extent: int
+
+
+class Kernel:
+    """Stage `stage` of `output` and the Funcs of `members` that it reads, directly or not.
+
+    With `atomic` the stage's reduction loops are run in parallel too.
+    """
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        output: str,
+        stage: int,
+        members: tuple[str, ...] = (),
+        atomic: bool = False,
+    ) -> None:
+        self.analysis = analysis
+        self.output = output
+        self.atomic = atomic
+        self.func = analysis.view.by_name[output]
+        self.stage: Stage = analysis.view.stages(output)[stage]
+        self.summary = analysis.summaries(output)[stage]
+        self.members = self._used(members)
+        region = analysis.regions[output]
+        env = stage_env(self.func, self.stage, region, analysis.bounder)
+        self.serial_env = {
+            loop.name: env[loop.name] for loop in self.stage.loops if not self._parallel(loop)
+        }
+        self.loops = tuple(
+            ParallelLoop(loop, float(np.min(env[loop.name].lo)), _count(env[loop.name]))
+            for loop in self._in_storage_order()
+        )
+        self.extents = tuple(loop.extent for loop in self.loops)
+        self.roles: LoopRoles = loop_roles(self.extents)
+        self._work: dict[tuple[str, int, str | None, bool], Work] = {}
+        self._whole: dict[str, list[float]] = {}
+
+    def _used(self, members: tuple[str, ...]) -> tuple[str, ...]:
+        """The members this stage needs, in realisation order."""
+        inside = set(members) - {self.output}
+        reached = {a.callee for a in self.summary.accesses if a.callee in inside}
+        for name in reversed(members):
+            if name in reached:
+                reached |= inside & set(self.analysis.view.producers[name])
+        return tuple(name for name in members if name in reached)
+
+    def _parallel(self, loop: Loop) -> bool:
+        return loop.kind != "impure_rvar" or self.atomic
+
+    def _in_storage_order(self) -> list[Loop]:
+        """Parallel loops by the storage dimension they run over, innermost first.
+
+        A reduction loop that runs along what is loaded, while no other does, comes before them.
+        """
+        place = {arg.name: i for i, arg in enumerate(self.stage.args) if isinstance(arg, Variable)}
+        along = {
+            loop
+            for load in self.summary.loads
+            for loop, steps in load.strides.items()
+            if steps and abs(steps[0]) == 1.0 and not any(steps[1:])
+        }
+        if self.atomic and not along & place.keys():
+            place |= dict.fromkeys(along, -1)
+        loops = [loop for loop in self.stage.loops if self._parallel(loop)]
+        return sorted(loops, key=lambda loop: place.get(loop.name, len(place)))
+
+    @cached_property
+    def exact_members(self) -> frozenset[str]:
+        """The members whose region has the same size in every block, as Halide can see.
+
+        Read at affine coordinates by stages of which the same is true.
+        """
+        exact = {self.output}
+        for name in reversed(self.members):
+            readers = [
+                self.summary.reads(name),
+                *(
+                    summary.reads(name)
+                    for reader in self.members
+                    if reader in exact
+                    for summary in self.analysis.summaries(reader)
+                ),
+            ]
+            inexact = any(
+                name in self.analysis.view.producers[reader] and reader not in exact
+                for reader in self.members
+            )
+            if not inexact and all(a.affine for accesses in readers for a in accesses):
+                exact.add(name)
+        return frozenset(exact - {self.output})
+
+    @property
+    def thread_loops(self) -> tuple[str, ...]:
+        """Names of the loops that are tiled over threads, innermost first."""
+        return tuple(self.loops[i].loop.name for i in self.roles.threads)
+
+    # --- regions ------------------------------------------------------------------------
+
+    def block_env(self, tiles: Tiles) -> dict[str, Interval]:
+        """The range of every loop in a block in the middle of the domain."""
+        env = dict(self.serial_env)
+        for i, loop in enumerate(self.loops):
+            tile = tiles[:, i]
+            middle = np.floor((np.ceil(loop.extent / tile) - 1.0) / 2.0)
+            lo = loop.lo + tile * middle
+            env[loop.loop.name] = Interval(lo, lo + tile - 1.0)
+        return env
+
+    def reads(self, env: Mapping[str, Interval]) -> dict[str, Box]:
+        """What the output's stage touches of other Funcs and images while loops range in `env`."""
+        result: dict[str, Box] = {}
+        memo: dict[int, Interval] = {}
+        for access in self.summary.accesses:
+            if access.callee != self.output:
+                part = touched(access, env, self.analysis.bounder, memo)
+                result[access.callee] = union_boxes(result.get(access.callee), part)
+        return result
+
+    def regions(self, env: Mapping[str, Interval]) -> dict[str, Box]:
+        """The box of every member and every input that the loops in `env` need."""
+        wanted = self.reads(env)
+        for name in reversed(self.members):
+            if name not in wanted:
+                continue
+            wanted[name] = self.analysis.func_region(name, wanted[name])
+            for callee, box in self.analysis.required_by(name, wanted[name]).items():
+                wanted[callee] = union_boxes(wanted.get(callee), box)
+        return wanted
+
+    def inside_threads(
+        self,
+        env: Mapping[str, Interval],
+        points: Mapping[str, Box],
+        nested: Mapping[str, str],
+    ) -> dict[str, Box]:
+        """The box of each nested member that one thread needs.
+
+        `env` is one thread's range of the output's loops, `points` what one thread computes of
+        each member that others are nested in.
+        """
+        wanted: dict[str, Box] = {}
+
+        def note(found: Mapping[str, Box], anchor: str) -> None:
+            for callee, box in found.items():
+                if nested.get(callee) == anchor:
+                    wanted[callee] = union_boxes(wanted.get(callee), box)
+
+        note(self.reads(env), self.output)
+        for name in reversed(self.members):
+            if name in nested:
+                if name in wanted:
+                    wanted[name] = self.analysis.func_region(name, wanted[name])
+                    note(self.analysis.required_by(name, wanted[name]), nested[name])
+            elif name in points:
+                note(self.analysis.required_by(name, points[name]), name)
+        return wanted
+
+    def stage_threads(self, name: str, stage: Stage) -> tuple[int, ...]:
+        """The thread dimensions of a member that one of its stages has loops over."""
+        args = self.analysis.view.by_name[name].args
+        pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
+        return tuple(d for d in self.member_threads[name] if args[d] in pure)
+
+    @cached_property
+    def member_threads(self) -> dict[str, tuple[int, ...]]:
+        """The dimensions of each member that become threads, innermost first.
+
+        Those whose extent grows with the tile of a thread loop; the largest where none does.
+        """
+        base = np.array([float(min(8, max(e // 2, 1))) for e in self.extents])
+        rows = [base]
+        for i in self.roles.threads:
+            more = base.copy()
+            more[i] = min(2.0 * base[i], self.extents[i])
+            rows.append(more)
+        found = self.regions(self.block_env(np.array(rows).reshape(len(rows), -1)))
+        result = {}
+        for name in self.members:
+            sizes = [np.broadcast_to(np.asarray(p.extent), (len(rows),)) for p in found[name]]
+            grows = tuple(d for d, size in enumerate(sizes) if np.any(size != size[0]))
+            if not grows and sizes:
+                grows = (int(np.argmax([size[0] for size in sizes])),)
+            result[name] = grows[:MAX_THREAD_DIMS]
+        return result
+
+    # --- what is written ------------------------------------------------------------------
+
+    @cached_property
+    def stored_over(self) -> frozenset[str]:
+        """The loops that the place of a stored value depends on."""
+        variables = (node for node in walk(*self.stage.args) if isinstance(node, Variable))
+        return frozenset(variable.name for variable in variables)
+
+    @cached_property
+    def store_step(self) -> float:
+        """How far apart neighbouring threads store: 1 side by side, infinite elsewhere."""
+        args = self.stage.args
+        first = self.thread_loops[:1]
+        if not first or not args:
+            return SCATTERED
+        if isinstance(args[0], Variable) and args[0].name == first[0]:
+            return 1.0
+        return SCATTERED
+
+    # --- what is read, and what it takes -------------------------------------------------
+
+    @cached_property
+    def in_halide_order(self) -> tuple[str, ...]:
+        """The members in the order in which Halide computes them inside the block."""
+        order = halide_order(self.analysis.view.algorithm)
+        return tuple(sorted(self.members, key=order.__getitem__))
+
+    def read_steps(self, reader: str, nested: Mapping[str, str]) -> dict[str, list[int]]:
+        """The members that `reader` reads, and in which of its stages.
+
+        What is read by members nested in `reader`'s threads counts as its own reading.
+        """
+        summaries = [self.summary]
+        if reader != self.output:
+            working = self.working_stages(reader)
+            summaries = [self.analysis.summaries(reader)[stage.index] for stage in working]
+        found: dict[str, list[int]] = {}
+        for step, summary in enumerate(summaries):
+            callees = [a.callee for a in summary.accesses if a.callee in self.members]
+            for callee in callees:
+                if callee in nested:
+                    more = self.analysis.view.producers[callee]
+                    callees.extend(m for m in more if m in self.members and m not in callees)
+                elif callee != reader:
+                    found.setdefault(callee, []).append(step)
+        return found
+
+    def working_stages(self, name: str) -> list[Stage]:
+        """The stages of a member that compute anything; Halide makes no loops for others."""
+        return [s for s in self.analysis.view.stages(name) if not nothing_to_do(s)]
+
+    def work(self, name: str, stage: int, thread_x: str | None, inside: bool) -> Work:
+        """What one iteration of a stage costs; `inside` a thread or at the block's level."""
+        key = (name, stage, thread_x, inside)
+        known = self._work.get(key)
+        if known is None:
+            summary = self.analysis.summaries(name)[stage]
+            pure = {loop.name for loop in summary.loops if loop.kind == "pure"}
+            if name == self.output:
+                pure = {self.loops[i].loop.name for i in self.roles.others}
+            elif not inside:
+                args = self.analysis.view.by_name[name].args
+                pure -= {args[d] for d in self.member_threads[name]}
+            known = Work(summary.arithmetic, load_groups(summary, thread_x, frozenset(pure)))
+            self._work[key] = known
+        return known
+
+    def reduction_extents(self, name: str, stage: int) -> dict[str, float]:
+        """Iterations of the reduction loops of a member's stage."""
+        memo: dict[int, Interval] = {}
+        spans = {}
+        for rvar in self.analysis.view.stages(name)[stage].rvars:
+            size = self.analysis.bounder.bound(rvar.extent, {}, memo)
+            spans[rvar.name] = iterations(Interval(0.0, size.hi - 1.0))
+        return spans
+
+    def whole(self, callee: str) -> list[float]:
+        """The extents of a Func or image over the whole pipeline."""
+        known = self._whole.get(callee)
+        if known is None:
+            box = self.analysis.regions.get(callee, ())
+            found = [float(np.max(part.extent)) for part in box]
+            known = [extent if np.isfinite(extent) else UNKNOWN_EXTENT for extent in found]
+            self._whole[callee] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Arithmetic operations and loads of one iteration of a stage."""
+
+    arithmetic: float
+    loads: tuple[LoadGroup, ...]
+
+
+def halide_order(algorithm: Algorithm) -> dict[str, int]:
+    """Each Func's place in Halide's own realisation order, which goes by names."""
+    order: dict[str, int] = {}
+    entered: set[str] = set()
+    stack = [(name, False) for name in reversed(algorithm.outputs)]
+    while stack:
+        name, done = stack.pop()
+        if done:
+            order[name] = len(order)
+        elif name not in entered:
+            entered.add(name)
+            stack.append((name, True))
+            callees = sorted(algorithm.producers[name], reverse=True)
+            stack.extend((callee, False) for callee in callees)
+    return order
+
+
+def _count(interval: Interval) -> int:
+    size = float(np.max(interval.extent))
+    return max(int(size), 1) if np.isfinite(size) else 1
+
+
+def sizes(box: Box, n: int) -> list[Array]:
+    """The extents of a box as arrays over `n` tilings; what is unbounded counts as `HUGE`."""
+    found = []
+    for part in box:
+        extent = np.fmin(part.extent, HUGE)
+        if np.any(extent < 1.0):
+            extent = np.where(extent < 1.0, HUGE, extent)
+        found.append(np.broadcast_to(extent, (n,)))
+    return found
+
+
+def iterations(span: Interval) -> float:
+    """How often a serial loop runs; a guess where nothing bounds it."""
+    extent = float(np.max(span.extent))
+    return extent if np.isfinite(extent) and extent >= 1.0 else UNKNOWN_ITERATIONS

@@ -1,0 +1,116 @@
+"""The launch of a planned kernel as Halide will make it: blocks, threads, shared bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Box, Interval
+from tilewright.halide.schedulers.analytic.gpu.kernel import sizes
+from tilewright.halide.schedulers.analytic.gpu.loops import MAX_BLOCK_DIMS, output_tail
+from tilewright.halide.schedulers.analytic.gpu.packing import pack
+from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+from tilewright.halide.schedulers.analytic.gpu.tiling import MAX_THREAD_DIMS
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: extents in x, y, z, and bytes of shared memory a block."""
+
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared_bytes: int
+
+
+def block_counts(plan: KernelPlan) -> list[int]:
+    """Blocks along each parallel loop."""
+    return [
+        int(np.ceil(extent / tile))
+        for extent, tile in zip(plan.kernel.extents, plan.tile, strict=True)
+    ]
+
+
+def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
+    """The launch at the estimated sizes; `any_size` as the schedule was made.
+
+    Regions that depend on where a block lies (at borders, or where a coordinate is divided)
+    are the largest over all blocks, as Halide's are.
+    """
+    kernel = plan.kernel
+    if plan.kind == "single_thread":
+        return Launch((1, 1, 1), (1, 1, 1), 0)
+    counts = block_counts(plan)
+    threads = [1] * MAX_THREAD_DIMS
+    for place, i in enumerate(kernel.roles.threads):
+        threads[place] = plan.tile[i] // plan.registers[i]
+    boxes = largest_regions(plan, any_size)
+    for name in kernel.members:
+        if name in plan.nested or name not in boxes:
+            continue
+        spans = [int(part.extent) for part in boxes[name]]
+        for stage in kernel.working_stages(name):
+            for place, d in enumerate(kernel.stage_threads(name, stage)):
+                threads[place] = max(threads[place], spans[d])
+    shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
+    order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
+    blocks = [counts[i] for i in order]
+    while len(blocks) > MAX_BLOCK_DIMS:
+        outer = blocks.pop()
+        blocks[-1] *= outer
+    blocks += [1] * (MAX_BLOCK_DIMS - len(blocks))
+    return Launch(tuple(blocks), tuple(threads), int(shared[0]))
+
+
+def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
+    """The members of which every block allocates a constant number of values.
+
+    Those read at affine coordinates, where all blocks are whole, and that do not grow with a
+    loop that runs whole inside threads: its extent is not known to the compiler.
+    """
+    kernel = plan.kernel
+    if output_tail(kernel, any_size) != "shift_inwards":
+        return frozenset()
+    whole = [i for i in kernel.roles.others if plan.tile[i] > 1]
+    rows = np.array([plan.tile] * (1 + len(whole)), dtype=np.float64)
+    for row, i in enumerate(whole):
+        rows[1 + row, i] -= 1.0
+    boxes = kernel.regions(kernel.block_env(rows))
+    return frozenset(
+        name
+        for name in kernel.exact_members
+        if name in boxes
+        and all(bool(np.all(size == size[0])) for size in sizes(boxes[name], len(rows)))
+    )
+
+
+def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
+    """For each member a box with its largest extents over all blocks."""
+    kernel = plan.kernel
+    if not kernel.members:
+        return {}
+    tile = np.array(plan.tile, dtype=np.float64)
+    counts = block_counts(plan)
+    rows = [[(count - 1) // 2 for count in counts]]
+    for i, count in enumerate(counts):
+        rows += [
+            [block if j == i else (c - 1) // 2 for j, c in enumerate(counts)]
+            for block in range(count)
+        ]
+    at = np.array(rows, dtype=np.float64)
+    env = dict(kernel.serial_env)
+    shifted = output_tail(kernel, any_size) == "shift_inwards"
+    for i, loop in enumerate(kernel.loops):
+        lo = loop.lo + tile[i] * at[:, i]
+        end = loop.lo + loop.extent - 1.0
+        if shifted:
+            lo = np.minimum(lo, end - tile[i] + 1.0)
+        env[loop.loop.name] = Interval(lo, np.minimum(lo + tile[i] - 1.0, end))
+    boxes = kernel.regions(env)
+    return {
+        name: tuple(
+            Interval(0.0, float(np.max(size)) - 1.0) for size in sizes(boxes[name], len(rows))
+        )
+        for name in kernel.members
+        if name in boxes
+    }

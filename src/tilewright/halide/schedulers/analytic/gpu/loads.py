@@ -1,0 +1,54 @@
+"""What a stage does per iteration, grouped as the GPU cost model counts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tilewright.halide.analysis.summaries import Load, StageSummary
+
+SCATTERED = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadGroup:
+    """`count` loads of one Func or image that behave alike.
+
+    `bytes` is the size of one element. `hoisted` names the loops inside a thread that the
+    address does not depend on: a value loaded once serves all their iterations. `step` is the
+    distance, in elements of the innermost storage dimension, between the addresses of
+    neighbouring threads: 0 for one address, infinite where they lie apart.
+    """
+
+    callee: str
+    kind: str
+    bytes: int
+    hoisted: frozenset[str]
+    step: float
+    count: int
+
+
+def load_groups(
+    summary: StageSummary, thread_x: str | None, inside: frozenset[str]
+) -> tuple[LoadGroup, ...]:
+    """The loads of a stage whose innermost thread loop is `thread_x`.
+
+    `inside` are the loops that run within a thread.
+    """
+    groups: Counter[tuple[str, str, int, frozenset[str], float]] = Counter()
+    for load in summary.loads:
+        hoisted = frozenset(inside - load.strides.keys())
+        key = (load.callee, load.kind, load.type.bytes, hoisted, _step(load, thread_x))
+        groups[key] += 1
+    return tuple(LoadGroup(*key, count=count) for key, count in groups.items())
+
+
+def _step(load: Load, thread_x: str | None) -> float:
+    if thread_x is None:
+        return SCATTERED
+    if thread_x not in load.strides:
+        return 0.0
+    steps = load.strides[thread_x]
+    if steps is None or any(steps[1:]):
+        return SCATTERED
+    return abs(steps[0]) if steps else 0.0

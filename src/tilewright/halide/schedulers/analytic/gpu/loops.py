@@ -1,0 +1,263 @@
+"""From a planned kernel to loop nests (Sioutas 2020, Section 4.3).
+
+Innermost come loops that are not threads (small ones unrolled), then threads, then blocks.
+Splits guard their tails, so that the schedule is right at every size; only where a kernel has
+members do tiles shift inwards, because Halide then knows the size of a block's shared memory and
+otherwise computes it on the host, block by block, before every launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
+from tilewright.halide.ir.nest import NestLoop, default_stage, original_loops
+from tilewright.halide.ir.schedule import (
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    MemoryType,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+    Tail,
+)
+from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+
+MAX_BLOCK_DIMS = 3
+# A loop with more iterations is not unrolled, nor a nest of unrolled loops with more together:
+# every copy of a body keeps values in registers, of which there are 64.
+MAX_UNROLL = 4
+MAX_UNROLL_REDUCTION = 7
+MAX_UNROLL_TOGETHER = 32
+# Unrolling stops before a thread's body has more operations than this.
+MAX_BODY = 1200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A stage's schedule and the loops that producers can be computed at."""
+
+    schedule: StageSchedule
+    block_loop: str = ""
+    thread_loop: str = ""
+
+
+class _Budget:
+    """How much of a stage may still be unrolled."""
+
+    def __init__(self, body: float, enabled: bool) -> None:
+        self.left = min(MAX_UNROLL_TOGETHER, MAX_BODY / max(body, 1.0)) if enabled else 1.0
+
+    def take(self, extent: int, most: int = MAX_UNROLL) -> bool:
+        if not 1 < extent <= min(most, self.left):
+            return False
+        self.left /= extent
+        return True
+
+
+def output_tail(kernel: Kernel, any_size: bool) -> Tail:
+    """How a kernel's tiles meet the end of a dimension.
+
+    Shifting inwards needs a dimension to be at least as large as a tile, and is only possible
+    in a pure definition.
+    """
+    if kernel.members and kernel.stage.index == 0 and not any_size:
+        return "shift_inwards"
+    return "guard_with_if"
+
+
+def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> Nest:
+    """The nest of the stage that a kernel is made of."""
+    kernel = plan.kernel
+    names = _canonical(kernel.func, kernel.stage)
+    if plan.kind == "host":
+        return Nest(_host_stage(kernel.func, kernel.stage))
+    if plan.kind == "nothing":
+        return Nest(default_stage(kernel.func, kernel.stage))
+    if plan.kind == "single_thread":
+        nest = default_stage(kernel.func, kernel.stage)
+        return Nest(StageSchedule(nest.splits, nest.loops, single_thread=True))
+    splits: list[Split | Fuse] = []
+    unrolled: list[str] = []
+    serial: list[str] = []
+    threads: list[str] = []
+    blocks: list[str] = []
+    tail = output_tail(kernel, any_size)
+    budget = _Budget(max(kernel.summary.arithmetic, 1.0), unroll)
+    for i in kernel.roles.threads:
+        loop = names[kernel.loops[i].loop.name]
+        tile, each = plan.tile[i], plan.registers[i]
+        if each > 1:
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_i", tile, tail))
+            splits.append(Split(f"{loop}_i", f"{loop}_t", f"{loop}_r", each, "guard_with_if"))
+            unrolled.append(f"{loop}_r")
+            budget.left /= each
+        else:
+            splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, tail))
+        threads.append(f"{loop}_t")
+        blocks.append(f"{loop}_b")
+    for i in kernel.roles.others:
+        loop = names[kernel.loops[i].loop.name]
+        extent = kernel.extents[i]
+        if plan.tile[i] == 1:
+            blocks.append(loop)
+        elif budget.take(extent):
+            splits.append(Split(loop, f"{loop}_s", f"{loop}_u", extent, "guard_with_if"))
+            unrolled.append(f"{loop}_u")
+            serial.append(f"{loop}_s")
+        else:
+            serial.append(loop)
+    reductions = _reductions(
+        kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
+    )
+    while len(blocks) > MAX_BLOCK_DIMS:
+        outer = blocks.pop()
+        inner = blocks.pop()
+        splits.append(Fuse(inner, outer, f"{inner}_f"))
+        blocks.append(f"{inner}_f")
+    loops = (
+        *(ScheduledLoop(name, "unrolled") for name in unrolled),
+        *reductions,
+        *(ScheduledLoop(name) for name in serial),
+        *(ScheduledLoop(name, "gpu_thread") for name in threads),
+        *(ScheduledLoop(name, "gpu_block") for name in blocks),
+    )
+    schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
+    return Nest(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+
+
+def member_nest(
+    kernel: Kernel,
+    name: str,
+    stage: Stage,
+    extents: Sequence[float],
+    *,
+    inside: bool,
+    unroll: bool = True,
+) -> StageSchedule:
+    """The nest of one stage of a member.
+
+    `extents` are the sizes of its region: the largest of any block, or a thread's where it is
+    `inside` one. Where Halide cannot see that the region is equally large in all blocks, thread
+    loops are split by that size, or it would launch as many threads as its bounds allow for.
+    """
+    func = kernel.analysis.view.by_name[name]
+    names = _canonical(func, stage)
+    dims = () if inside else kernel.stage_threads(name, stage)
+    pure = [f"v{d}" for d in dims]
+    threads = list(pure)
+    splits: list[Split | Fuse] = []
+    outside: list[str] = []
+    if name not in kernel.exact_members:
+        threads = [f"v{d}_t" for d in dims]
+        outside = [f"v{d}_s" for d in dims]
+        for d in dims:
+            split = Split(f"v{d}", f"v{d}_s", f"v{d}_t", int(extents[d]), "guard_with_if")
+            splits.append(split)
+    unrolled: list[str] = []
+    serial: list[str] = []
+    summary = kernel.analysis.summaries(name)[stage.index]
+    budget = _Budget(max(summary.arithmetic, 1.0), unroll)
+    most = MAX_UNROLL_TOGETHER if inside else MAX_UNROLL
+    for loop in stage.loops:
+        if loop.kind != "pure":
+            continue
+        canonical = names[loop.name]
+        if canonical in pure:
+            continue
+        extent = int(extents[func.args.index(loop.name)])
+        if budget.take(extent, most):
+            splits.append(
+                Split(canonical, f"{canonical}_s", f"{canonical}_u", extent, "guard_with_if")
+            )
+            unrolled.append(f"{canonical}_u")
+            serial.append(f"{canonical}_s")
+        else:
+            serial.append(canonical)
+    loops = (
+        *(ScheduledLoop(loop, "unrolled") for loop in unrolled),
+        *_reductions(func, stage, budget, set()),
+        *(ScheduledLoop(loop) for loop in serial),
+        *(ScheduledLoop(loop, "gpu_thread") for loop in threads),
+        *(ScheduledLoop(loop) for loop in outside),
+    )
+    return StageSchedule(tuple(splits), loops)
+
+
+def member_schedule(
+    plan: KernelPlan,
+    name: str,
+    nest: Nest,
+    extents: Sequence[float],
+    algorithm: Algorithm,
+    *,
+    unroll: bool = True,
+) -> FuncSchedule:
+    """Where a member is computed and how, given the nest of the group's output."""
+    kernel = plan.kernel
+    anchor = plan.nested.get(name)
+    order = algorithm.order
+    if anchor is None:
+        level = Level("at", order[kernel.output], kernel.stage.index, nest.block_loop)
+    elif anchor == kernel.output:
+        level = Level("at", order[kernel.output], kernel.stage.index, nest.thread_loop)
+    else:
+        loop = f"v{kernel.member_threads[anchor][0]}"
+        loop = loop if anchor in kernel.exact_members else f"{loop}_t"
+        level = Level("at", order[anchor], 0, loop)
+    stages = tuple(
+        member_nest(kernel, name, stage, extents, inside=anchor is not None, unroll=unroll)
+        for stage in algorithm.by_name[name].stages
+    )
+    memory: MemoryType = "gpu_shared" if anchor is None else "register"
+    return FuncSchedule(order[name], level, level, memory, stages)
+
+
+def output_schedule(
+    plans: Sequence[KernelPlan],
+    algorithm: Algorithm,
+    *,
+    unroll: bool = True,
+    any_size: bool = False,
+) -> tuple[FuncSchedule, list[Nest]]:
+    """The schedule of a group's output, one plan a stage."""
+    nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
+    func = algorithm.order[plans[0].kernel.output]
+    return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
+
+
+def _canonical(func: Func, stage: Stage) -> dict[str, str]:
+    """Canonical names of a stage's loops by their names in the pipeline."""
+    loops = original_loops(func, stage)
+    return {loop.name: nest.name for loop, nest in zip(stage.loops, loops, strict=True)}
+
+
+def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> list[ScheduledLoop]:
+    """Serial reduction loops in their own order; small constant ones unrolled from inside out."""
+    result = []
+    unrolling = True
+    loops: list[tuple[str, NestLoop]] = [
+        (loop.name, nest)
+        for loop, nest in zip(stage.loops, original_loops(func, stage), strict=True)
+        if loop.kind != "pure" and loop.name not in taken
+    ]
+    for _, nest in loops:
+        known = nest.extent is not None
+        unrolling = unrolling and known and budget.take(nest.extent or 0, MAX_UNROLL_REDUCTION)
+        result.append(ScheduledLoop(nest.name, "unrolled" if unrolling else "serial"))
+    return result
+
+
+def _host_stage(func: Func, stage: Stage) -> StageSchedule:
+    """A stage on the host: its outermost pure loop in parallel."""
+    nest = default_stage(func, stage)
+    originals = original_loops(func, stage)
+    if originals and originals[-1].kind == "pure":
+        outer = nest.loops[-1]
+        loops = (*nest.loops[:-1], ScheduledLoop(outer.name, "parallel"))
+        return StageSchedule(nest.splits, loops)
+    return nest

@@ -1,0 +1,230 @@
+"""Nested fusion: members computed inside threads (Sioutas 2020, Section 4.3, Listing 2).
+
+On a GPU two levels are safe: the innermost block loop, where a member lives in shared memory,
+and inside the innermost thread loop of a consumer, where it lives in registers. A member whose
+values neighbouring threads share must stay at the block's level, and so must one that takes a
+different amount of memory from thread to thread: registers are of a size known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.schedulers.analytic.gpu.kernel import HUGE, Array, Kernel, sizes
+from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
+
+# How many neighbours in each direction must need as much memory as the first thread.
+NEIGHBOURS = 8
+
+
+def max_order_reuse(
+    kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]
+) -> str | None:
+    """The outermost thread loop of `anchor` whose iterations share values of `member`.
+
+    None where no two threads read the same value. `nested` holds the members already nested,
+    through which `member` may be read.
+    """
+    dims = _thread_loops(kernel, anchor)
+    steps = np.vstack([np.zeros(len(dims)), np.eye(len(dims))])
+    found = _regions(kernel, anchor, {**nested, member: anchor}, steps).get(member)
+    if found is None:
+        return None
+    for place in reversed(range(len(dims))):
+        if _intersects(found, 0, place + 1):
+            return dims[place]
+    return None
+
+
+def optimize_granularity(kernel: Kernel) -> dict[str, str]:
+    """The members to nest, each with the Func in whose threads it is computed.
+
+    A member goes to its last consumer where no thread loop of that consumer carries reuse. All
+    its consumers must be there, for it is computed at one place.
+    """
+    nested: dict[str, str] = {}
+    view = kernel.analysis.view
+    group = {*kernel.members, kernel.output}
+    for member in reversed(kernel.members):
+        anchors = {nested.get(c, c) for c in view.consumers[member] if c in group}
+        if len(anchors) != 1:
+            continue
+        anchor = anchors.pop()
+        if not _has_all_threads(kernel, anchor):
+            continue
+        if max_order_reuse(kernel, anchor, member, nested) is not None:
+            continue
+        if _size_is_plain(kernel, anchor, member, nested) and _same_size_everywhere(
+            kernel, anchor, member, nested
+        ):
+            nested[member] = anchor
+    return nested
+
+
+def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]) -> bool:
+    """Whether Halide can see how much of `member` a thread needs at most.
+
+    It cannot where one coordinate is divided or clamped after another has been: what it knows
+    of their difference is lost. Nor where a thread of `anchor` runs over a part of it whose
+    size differs from block to block.
+    """
+    trial = {**nested, member: anchor}
+    once = np.zeros((1, len(_thread_loops(kernel, anchor))))
+    found = _regions(kernel, anchor, trial, once)
+    for reader in kernel.analysis.view.consumers[member]:
+        if nested.get(reader) != anchor or all(s[0] == 1.0 for s in sizes(found[reader], 1)):
+            continue
+        for summary in kernel.analysis.summaries(reader):
+            if not all(access.affine for access in summary.reads(member)):
+                return False
+    if anchor == kernel.output or anchor in kernel.exact_members:
+        return True
+    one, more = (_regions(kernel, anchor, trial, once, across=n)[member] for n in (1, 4))
+    return [s[0] for s in sizes(one, 1)] == [s[0] for s in sizes(more, 1)]
+
+
+def _same_size_everywhere(
+    kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]
+) -> bool:
+    """Whether every thread, in every block, needs equally many values of `member`."""
+    dims = _thread_loops(kernel, anchor)
+    steps = np.vstack(
+        [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, NEIGHBOURS))]
+    )
+    trial = {**nested, member: anchor}
+    first: list[float] | None = None
+    for shift in range(3):
+        found = _regions(kernel, anchor, trial, steps, shift).get(member)
+        if found is None:
+            return False
+        for size in np.transpose(sizes(found, len(steps))).tolist():
+            first = size if first is None else first
+            if size != first or max(size, default=1.0) >= HUGE:
+                return False
+    return True
+
+
+def grows_inside_threads(kernel: Kernel, nested: Mapping[str, str]) -> tuple[int, ...]:
+    """The loops that must not run inside threads when members are nested.
+
+    A loop that runs whole inside a thread has an extent that is not known beforehand, and so
+    has a member of which every iteration needs other values. By place among the kernel's loops.
+    """
+    base = _small_tile(kernel)
+    found = []
+    for i in kernel.roles.others:
+        rows = np.vstack([base, base])
+        rows[1, i] = min(2, kernel.extents[i])
+        env = kernel.block_env(rows)
+        regions = thread_regions(kernel, env, kernel.regions(env), np.ones_like(rows), nested)
+        if any(size[0] != size[1] for box in regions.values() for size in sizes(box, 2)):
+            found.append(i)
+    return tuple(found)
+
+
+def thread_regions(
+    kernel: Kernel,
+    env: Mapping[str, Interval],
+    boxes: Mapping[str, Box],
+    registers: Tiles,
+    nested: Mapping[str, str],
+) -> dict[str, Box]:
+    """The box of each nested member that one thread computes.
+
+    A thread of the output has its own iterations of the tile and all of the loops that are
+    not threads; a thread of a member has one point of the member's thread dimensions.
+    """
+    threads = {kernel.loops[i].loop.name: i for i in kernel.roles.threads}
+    own = {
+        name: Interval(span.lo, span.lo + registers[:, threads[name]] - 1.0)
+        if name in threads
+        else span
+        for name, span in env.items()
+    }
+    points = {
+        name: tuple(
+            Interval(part.lo, part.lo) if d in kernel.member_threads[name] else part
+            for d, part in enumerate(boxes[name])
+        )
+        for name in set(nested.values())
+        if name != kernel.output and name in boxes
+    }
+    return kernel.inside_threads(own, points, nested)
+
+
+def _small_tile(kernel: Kernel) -> Array:
+    tile = np.array([float(min(8, max(e // 2, 1))) for e in kernel.extents])
+    for i in kernel.roles.others:
+        tile[i] = 1.0
+    return tile
+
+
+def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
+    """Whether every stage of `anchor` has all of its thread loops, so that one level fits."""
+    if anchor == kernel.output:
+        return bool(kernel.roles.threads)
+    dims = kernel.member_threads[anchor]
+    stages = kernel.working_stages(anchor)
+    return bool(dims) and all(kernel.stage_threads(anchor, stage) == dims for stage in stages)
+
+
+def _thread_loops(kernel: Kernel, anchor: str) -> list[str]:
+    if anchor == kernel.output:
+        return list(kernel.thread_loops)
+    args = kernel.analysis.view.by_name[anchor].args
+    return [args[d] for d in kernel.member_threads[anchor]]
+
+
+def _regions(
+    kernel: Kernel,
+    anchor: str,
+    nested: Mapping[str, str],
+    steps: Array,
+    shift: int = 0,
+    *,
+    across: int | None = None,
+) -> dict[str, Box]:
+    """What threads of `anchor` need of the nested members, a row a thread.
+
+    `steps` has each thread's distance from the first one in every thread dimension; `shift`
+    says how many blocks further on in every direction all of them are. A thread of a member
+    runs over the whole of the dimensions that are no threads, or over so many points `across`
+    each.
+    """
+    tile = _small_tile(kernel)
+    env = kernel.block_env(np.tile(tile, (len(steps), 1)))
+    env |= {
+        loop.loop.name: Interval(
+            env[loop.loop.name].lo + shift * tile[i], env[loop.loop.name].hi + shift * tile[i]
+        )
+        for i, loop in enumerate(kernel.loops)
+    }
+    if anchor == kernel.output:
+        for place, i in enumerate(kernel.roles.threads):
+            name = kernel.loops[i].loop.name
+            at = env[name].lo + steps[:, place]
+            env[name] = Interval(at, at)
+        return kernel.inside_threads(env, {}, nested)
+    point = list(kernel.regions(env)[anchor])
+    if across is not None:
+        point = [Interval(part.lo, part.lo + (across - 1.0)) for part in point]
+    for place, d in enumerate(kernel.member_threads[anchor]):
+        at = point[d].lo + steps[:, place]
+        point[d] = Interval(at, at)
+    return kernel.inside_threads(env, {anchor: tuple(point)}, nested)
+
+
+def _intersects(box: Box, a: int, b: int) -> bool:
+    """Whether rows `a` and `b` of a box share a point."""
+    for part in box:
+        lo, hi = _row(part.lo, a), _row(part.hi, a)
+        if lo > _row(part.hi, b) or _row(part.lo, b) > hi:
+            return False
+    return True
+
+
+def _row(bound: Bound, row: int) -> float:
+    return bound if isinstance(bound, float) else float(np.asarray(bound).flat[row])

@@ -1,0 +1,66 @@
+"""The best way found to run a group: its kernels, each with a tiling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+
+Mode = Literal["nested", "overlapped", "none"]
+KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices that make one schedule differ from another for the same pipeline.
+
+    `mode` is how Funcs are fused: not at all, in overlapped tiles, or nested in threads too.
+    `inline` is false where loads are weighed less when inlining, so that less is inlined;
+    `max_threads` bounds a block, and with `any_size` no output need be as large as a tile.
+    """
+
+    mode: Mode = "nested"
+    unroll: bool = True
+    inline: bool = True
+    max_threads: int | None = None
+    register_tiles: bool = True
+    any_size: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPlan:
+    """One stage of a group's output, and what is computed inside its blocks.
+
+    `tile` and `registers` are by parallel loop; `nested` maps members computed inside threads
+    to the Func in whose threads they are. `relaxed` counts the model's rejections that had to
+    be waived: 1 the warp multiple, 2 also the occupancy, 3 also the SM count.
+    """
+
+    kernel: Kernel
+    kind: KernelKind
+    tile: tuple[int, ...] = ()
+    registers: tuple[int, ...] = ()
+    nested: Mapping[str, str] = field(default_factory=dict)
+    cost: float = 0.0
+    blocks: float = 1.0
+    threads: tuple[int, ...] = ()
+    shared: int = 0
+    occupancy: float = 0.0
+    relaxed: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlan:
+    """A group's kernels in order; `cost` is infinite where the group cannot be one."""
+
+    kernels: tuple[KernelPlan, ...]
+    cost: float
+    why_not: str = ""
+
+    @property
+    def relaxed(self) -> int:
+        """The most that any kernel had to waive."""
+        return max((kernel.relaxed for kernel in self.kernels), default=0)

@@ -1,0 +1,119 @@
+"""The naive schedule: every Func computed whole, in memory, one after the other.
+
+What a pipeline has before anyone thinks about its schedule, and the yardstick of speedups.
+(Halide's own default, everything inlined, takes exponential time on many pipelines.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Stage
+from tilewright.halide.ir.nest import original_loops
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Mapping,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+from tilewright.halide.legality.check import is_gpu
+from tilewright.halide.schedulers.analytic.gpu.capability import host_only
+from tilewright.machines import CpuMachine, GpuMachine
+
+_LARGEST = 2**31 - 1  # bytes of one allocation, unless the target has large_buffers
+_BLOCK = (16, 16)  # threads in x and y
+
+
+def naive_schedule(
+    algorithm: Algorithm, target: str = "host", machine: CpuMachine | GpuMachine | None = None
+) -> Schedule:
+    """Every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
+
+    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, and so
+    are those that merely stand for an input (Halide puts one before every ImageParam).
+    """
+    gpu = machine if isinstance(machine, GpuMachine) else None
+    large = _too_large(algorithm)
+    memoized = frozenset(func.name for func in algorithm.funcs if func.memoized)
+    funcs = []
+    for i, func in enumerate(algorithm.funcs):
+        if func.memoized or func.scheduled:
+            continue
+        if func.extern is not None:
+            # In so many words: Halide crashes on kernels that read one which is at root by default.
+            funcs.append(FuncSchedule(i, ROOT, ROOT))
+            continue
+        if func.name in large or _is_alias(func, algorithm):
+            funcs.append(FuncSchedule(i, INLINE, INLINE))
+            continue
+        stages: tuple[StageSchedule, ...] = ()
+        # Halide schedules no dimension with a dot in its name.
+        dotted = any("." in loop.name for stage in func.stages for loop in stage.loops)
+        if (
+            is_gpu(target)
+            and not dotted
+            and not (
+                gpu is not None
+                and any(host_only(stage, func, gpu, memoized) for stage in func.stages)
+            )
+        ):
+            stages = tuple(_kernel(func, stage) for stage in func.stages)
+        funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))
+    return Schedule(algorithm.digest, target, tuple(funcs))
+
+
+def _is_alias(func: Func, algorithm: Algorithm) -> bool:
+    """Whether a Func is an input under another name."""
+    if not func.pure or func.name in algorithm.outputs or len(func.stages[0].values) != 1:
+        return False
+    value = func.stages[0].values[0]
+    if not isinstance(value, Call) or value.kind != "image":
+        return False
+    return tuple(getattr(arg, "name", "") for arg in value.args) == func.args
+
+
+def _too_large(algorithm: Algorithm) -> frozenset[str]:
+    view = View(algorithm)
+    regions = Analysis(view, estimated_boxes(view), algorithm.symbols).regions
+    found = []
+    for func in algorithm.funcs:
+        region = regions.get(func.name)
+        if not func.pure or func.fixed or func.name in algorithm.outputs or region is None:
+            continue
+        size = math.prod(float(interval.extent) for interval in region)
+        size *= max((t.bytes for t in func.types), default=0)
+        if math.isfinite(size) and size > _LARGEST:
+            found.append(func.name)
+    return frozenset(found)
+
+
+def _kernel(func: Func, stage: Stage) -> StageSchedule:
+    """One kernel: the two innermost pure loops over threads, all pure ones over blocks."""
+    loops = original_loops(func, stage)
+    pure = [loop for loop in loops if loop.kind == "pure"]
+    if not pure:
+        return StageSchedule((), tuple(ScheduledLoop(loop.name) for loop in loops), False, True)
+    splits: list[Split | Fuse] = []
+    threads: list[ScheduledLoop] = []
+    blocks: list[str] = []
+    for loop, factor in zip(pure, _BLOCK, strict=False):
+        outer, inner = f"{loop.name}_block", f"{loop.name}_thread"
+        splits.append(Split(loop.name, outer, inner, factor, "guard_with_if"))
+        threads.append(ScheduledLoop(inner, "gpu_thread"))
+        blocks.append(outer)
+    blocks += [loop.name for loop in pure[len(_BLOCK) :]]
+    while len(blocks) > 3:  # as many dimensions as a launch has
+        fused = f"blocks_{len(blocks)}"
+        splits.append(Fuse(blocks[-2], blocks[-1], fused))
+        blocks[-2:] = [fused]
+    inside = [ScheduledLoop(loop.name) for loop in loops if loop.kind != "pure"]
+    mapped: Mapping = "gpu_block"
+    outside = [ScheduledLoop(name, mapped) for name in blocks]
+    return StageSchedule(tuple(splits), (*inside, *threads, *outside))

@@ -1,0 +1,63 @@
+"""The analytic schedulers behind one door: the schedules worth trying, best first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.naive import naive_schedule
+from tilewright.halide.schedulers.task import Task
+from tilewright.machines import GpuMachine
+
+Fusion = Literal["nested", "overlapped", "none"]
+
+
+def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
+    """Up to `k` distinct legal schedules, the one the model likes best first.
+
+    `fusion` is how Funcs may be computed inside others' tiles on a GPU. A schedule that is
+    found illegal is left out and the next in line told so in its notes; should none be left,
+    the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion`.
+    """
+    if fusion not in get_args(Fusion):
+        raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
+    legal, refused = [], []
+    for planned in _planned(task, k, fusion):
+        schedule = replace(planned.schedule, target=task.target)
+        problems = check(schedule, task.algorithm, device_limits(task))
+        if problems:
+            refused.append(str(problems[0]))
+        else:
+            legal.append(replace(planned, schedule=schedule))
+    if not legal:
+        schedule = naive_schedule(task.algorithm, task.target, task.machine)
+        notes = (f"Every schedule of the model was refused: {refused[0]}",) if refused else ()
+        legal.append(PlannedSchedule(schedule, (), 0.0, notes))
+    return legal
+
+
+def _planned(task: Task, k: int, fusion: Fusion) -> list[PlannedSchedule]:
+    if isinstance(task.machine, GpuMachine):
+        from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+
+        scalars = task.algorithm.symbols
+        return schedule_gpu(task.algorithm, task.machine, scalars=scalars, mode=fusion, k=k)
+    from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+
+    return schedule_cpu(task.algorithm, task.machine, k=k)
+
+
+def device_limits(task: Task) -> Limits:
+    """What the task's device can run."""
+    if isinstance(task.machine, GpuMachine):
+        return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
+    return Limits()
+
+
+def naive(task: Task) -> Schedule:
+    """The schedule that speedups are counted from."""
+    return naive_schedule(task.algorithm, task.target, task.machine)

@@ -1,0 +1,144 @@
+"""What is to be scheduled for what: the pipeline, the target and the machine."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.emit.apply import halide_target
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.names import readable
+from tilewright.halide.legality.check import is_gpu
+from tilewright.machines import (
+    CpuMachine,
+    GpuMachine,
+    detect_cpu,
+    detect_cuda,
+    detect_opencl,
+    gpu,
+    gpu_names,
+)
+
+Machine = CpuMachine | GpuMachine
+
+
+@dataclass(frozen=True)
+class Task:
+    """A pipeline, a Halide target string, and the machine it stands for."""
+
+    algorithm: Algorithm
+    target: str
+    machine: Machine
+    name: str
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the target is a GPU."""
+        return is_gpu(self.target)
+
+    @property
+    def machine_text(self) -> str:
+        """The machine in a few words."""
+        if isinstance(self.machine, GpuMachine):
+            return self.machine.name
+        cores = self.machine.cores
+        return f"{self.machine.name}, {cores} {'core' if cores == 1 else 'cores'}"
+
+    @cached_property
+    def present(self) -> bool:
+        """Whether the target's device is in this computer, so that schedules can be run."""
+        return not self.gpu or bool(_detect(_api(self.target)))
+
+    def must_run(self, purpose: str) -> None:
+        """Raise `TilewrightError` where nothing can be run on the target here."""
+        if not self.present:
+            raise TilewrightError(
+                f"{purpose} runs the pipeline, but there is no device here for the target "
+                f"{self.target!r}: use mode='oneshot' without verify, or a computer that has one"
+            )
+
+
+def make_task(
+    pipeline: Any,
+    *,
+    target: str | None = None,
+    machine: Machine | str | None = None,
+    estimates: Mapping[str, Any] | None = None,
+    keep_schedule: bool = False,
+    name: str = "",
+) -> Task:
+    """Read the pipeline and settle target and machine.
+
+    `target` is ``host``, ``cuda``, ``opencl`` or a Halide target string; by default that of
+    `machine`, which is this computer's CPU or GPU unless it is given, as a machine or as the
+    name of a GPU.
+
+    Raises `TilewrightError` where target and machine do not fit or a GPU is to be scheduled
+    for that is neither given nor here, and what `load` raises.
+    """
+    if isinstance(machine, str):
+        machine = gpu(machine)
+    target, machine = _settle(target, machine)
+    algorithm = load(pipeline, estimates=estimates, keep_schedule=keep_schedule)
+    return Task(algorithm, target, machine, name or _name(pipeline, algorithm))
+
+
+def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
+    if target is None:
+        target = machine.api if isinstance(machine, GpuMachine) else "host"
+    api = _api(target) if is_gpu(target) else None
+    if target not in ("host", "cuda", "opencl"):
+        halide_target(target)  # raises where Halide does not know it; slow for a GPU
+    if api is None:
+        if isinstance(machine, GpuMachine):
+            raise TilewrightError(
+                f"the machine is a GPU ({machine.name}), but the target is {target!r}: "
+                f"give the target {machine.api!r}"
+            )
+        return target, machine or detect_cpu()
+    if isinstance(machine, CpuMachine):
+        raise TilewrightError(f"the machine is a CPU, but the target is {target!r}")
+    if machine is None:
+        present = _detect(api)
+        if not present:
+            raise TilewrightError(
+                f"there is no {api} device here: say which one to schedule for, one of "
+                f"{', '.join(gpu_names())}"
+                + ("; or install tilewright[opencl]" if api == "opencl" else "")
+            )
+        machine = present[0]
+    if machine.api != api:
+        raise TilewrightError(
+            f"{machine.name} is a device for {machine.api}, but the target is {target!r}"
+        )
+    return machine.halide_target if target == api else target, machine
+
+
+def _detect(api: str) -> list[GpuMachine]:
+    return detect_cuda() if api == "cuda" else detect_opencl()
+
+
+def _api(target: str) -> str:
+    for api in ("cuda", "opencl"):
+        if api in target.split("-"):
+            return api
+    raise TilewrightError(
+        f"the target {target!r} is a GPU of a kind that Tilewright has no model of: it schedules "
+        "for CPUs, cuda and opencl"
+    )
+
+
+def _name(pipeline: Any, algorithm: Algorithm) -> str:
+    if isinstance(pipeline, str | os.PathLike):
+        text = os.fspath(pipeline)
+        return text.rpartition(":")[2] if ".py:" in text else Path(text).stem
+    if inspect.isclass(pipeline):
+        return pipeline.__name__
+    return readable(algorithm.outputs[0])

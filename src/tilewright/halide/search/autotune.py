@@ -1,0 +1,247 @@
+"""The factors of the best planned structures tuned on measured times (mode ``tune``).
+
+The analytic scheduler decides what is computed where; its tile sizes, vector widths, unrolls
+and threads are where the model may be wrong. So the planned schedules are measured as in
+``top``, and then the tuner varies the factors of the structures that did best. The planned
+ones compete to the end: the result is never slower than that of ``top``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.task import Task
+from tilewright.halide.search.factors import (
+    Knobs,
+    find_knobs,
+    replanned,
+    settings,
+    structure,
+    turned,
+)
+from tilewright.halide.search.top_k import (
+    Outcome,
+    Tried,
+    Watch,
+    allowed_reads,
+    early_end,
+    key_of,
+    leaders_of,
+    measure_top,
+    reads_beyond,
+    recorded_finals,
+    with_final,
+)
+from tilewright.measure import Finals, Measurement
+
+if TYPE_CHECKING:
+    from tilewright.tuning import Suggestion, Tuner
+
+MOST_STRUCTURES = 2
+# A structure this much slower than the leader is still worth a share of the evaluations.
+WORTH = 1.25
+_ASKED = 10  # schedules asked for an evaluation, at most: illegal ones are not compiled
+
+
+@dataclass
+class _Structure:
+    """Planned schedules that differ in factors alone, and the tuner of those factors."""
+
+    plans: list[PlannedSchedule]
+    knobs: Knobs
+    tuner: Tuner
+    best: float = math.inf
+    waiting: list[Suggestion] = field(default_factory=list)
+
+
+def measure_tuned(
+    session: Session,
+    planned: Sequence[PlannedSchedule],
+    task: Task,
+    *,
+    watch: Watch,
+    naive: Variant | None = None,
+    evaluations: int,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> tuple[Outcome, dict[str, str]]:
+    """Measure the planned schedules and those that tuning their factors gives.
+
+    Args:
+        session: where schedules are measured, with its deadline.
+        planned: as for `measure_top`.
+        task: the pipeline and its target.
+        watch: shows the progress.
+        naive: the schedule that speedups are counted from.
+        evaluations: schedules measured beside the planned ones, those known from the records
+            included.
+        seed: of the tuner.
+        limits: of the device, for what is legal.
+
+    Returns:
+        the outcome, the tuned schedules after the planned ones, and facts for the report.
+    """
+    base = measure_top(session, planned, target=task.target, watch=watch, naive=naive)
+    tried = list(base.tried)
+    if base.stopped:
+        return base, {}
+    structures = _structures(tried, task, seed)
+    if not structures:
+        return base, {"tuning": "nothing to tune: the schedules have no factors"}
+    finals: Finals | None = base.finals
+    stopped = ""
+    watch.enter("tuning", evaluations)
+    session.remeasure = False  # the planned ones have been
+    with early_end() as why:
+        for plan, measurement, recorded in _search(
+            session, structures, task, evaluations, limits, watch
+        ):
+            beyond = reads_beyond(measurement, allowed_reads(task.algorithm, session))
+            tried.append(Tried(plan, len(tried), measurement, recorded, beyond))
+            watch.count(measurement)
+        leaders = leaders_of(tried)
+        if len(leaders) > 1 and any(t.rank >= len(planned) for t in leaders):
+            watch.enter(f"comparing the best {len(leaders)}")
+            finals = recorded_finals(session, [_variant(t, task) for t in leaders])
+    stopped = why.reason
+    watch.message = ""
+    if finals is not base.finals and finals is not None:
+        tried = [with_final(t, finals) for t in tried]
+    return Outcome(tuple(tried), base.naive, stopped, finals), _facts(tried, planned, structures)
+
+
+def _variant(tried: Tried, task: Task) -> Variant:
+    return Variant(tried.planned.schedule, target=task.target, name=key_of(tried))
+
+
+def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
+    """The structures whose schedules did best, their tuners told of what was measured."""
+    from tilewright.tuning import Ordinal, Space, Tuner
+
+    groups: dict[Schedule, list[Tried]] = {}
+    for one in tried:
+        groups.setdefault(structure(one.planned.schedule), []).append(one)
+    ranked = sorted(groups.values(), key=lambda g: min(_seconds(t) for t in g))
+    result: list[_Structure] = []
+    for group in ranked:
+        if len(result) == MOST_STRUCTURES or not math.isfinite(min(_seconds(t) for t in group)):
+            break
+        group.sort(key=_seconds)
+        plans = [t.planned for t in group]
+        knobs = find_knobs(plans, task.algorithm)
+        if not knobs.knobs:
+            continue
+        parameters = [Ordinal(k.name, k.values, scale="log") for k in knobs.knobs]
+        tuner = Tuner(Space(parameters, knobs.constraints), seed=seed + len(result))
+        found = _Structure(plans, knobs, tuner)
+        known: set[tuple[tuple[str, int], ...]] = set()
+        for t in group:
+            values = settings(t.planned.schedule, knobs)
+            if t.measurement is not None and tuple(values.items()) not in known:
+                known.add(tuple(values.items()))
+                _tell(found, values, t.measurement, ())
+        result.append(found)
+    return result
+
+
+def _seconds(tried: Tried) -> float:
+    return tried.seconds if tried.seconds is not None and not tried.reads_beyond else math.inf
+
+
+def _tell(
+    one: _Structure, asked: Suggestion | dict[str, int], found: Measurement, beyond: Sequence[str]
+) -> None:
+    if found.ok and not beyond:
+        one.tuner.tell(asked, found.median, lower_bound=found.lower_bound)
+        if not found.lower_bound:
+            one.best = min(one.best, found.median)
+    else:
+        status = "wrong_answer" if found.ok else found.status
+        one.tuner.tell(asked, status=status, message=found.message)
+
+
+def _search(
+    session: Session,
+    structures: list[_Structure],
+    task: Task,
+    evaluations: int,
+    limits: Limits | None,
+    watch: Watch,
+) -> Iterator[tuple[PlannedSchedule, Measurement, bool]]:
+    """Ask, check, measure and tell, until the budget is spent or little is to be expected."""
+    allowed = allowed_reads(task.algorithm, session)
+    at_once = max(1, min(4, (os.cpu_count() or 1) // 2))
+    done = 0
+    turn = 0
+    left = _ASKED * evaluations
+    while done < evaluations:
+        one = _next(structures, turn)
+        turn += 1
+        if one is None:
+            return
+        batch: list[tuple[Suggestion, PlannedSchedule]] = []
+        while len(batch) < min(at_once, evaluations - done) and left > 0:
+            left -= 1
+            asked = one.tuner.ask()
+            if asked is None:
+                break
+            values: Any = asked.configuration
+            schedule = turned(one.plans[0].schedule, one.knobs, values)
+            problems = check(schedule, task.algorithm, limits)
+            if problems:
+                one.tuner.tell(asked, status="build_failed", message=str(problems[0]))
+            else:
+                batch.append((asked, replanned(one.plans[0], schedule, task.algorithm)))
+        if not batch:
+            structures.remove(one)
+            continue
+        variants = {
+            f"tuned {asked.index}": (asked, plan, Variant(plan.schedule, target=task.target))
+            for asked, plan in batch
+        }
+        named = [replace(v, name=name) for name, (_, _, v) in variants.items()]
+        measured = {m.variant.name: m for m in session.measure(named)}
+        for name, (asked, plan, _) in variants.items():
+            if name not in measured:
+                from tilewright.halide.execution.reference import OutOfTimeError
+
+                raise OutOfTimeError("the time given for everything was up")
+            found = measured[name]
+            _tell(one, asked, found.measurement, reads_beyond(found.measurement, allowed))
+            if found.measurement.ok:
+                watch.best = min(watch.best or math.inf, found.measurement.median)
+            done += 1
+            yield plan, found.measurement, found.recorded
+
+
+def _next(structures: list[_Structure], turn: int) -> _Structure | None:
+    """The leader, and every third time the runner-up while it is near; None when all is done."""
+    open_ones = sorted((s for s in structures if not s.tuner.exhausted()), key=lambda s: s.best)
+    if not open_ones:
+        return None
+    near = len(open_ones) > 1 and open_ones[1].best <= WORTH * open_ones[0].best
+    return open_ones[1] if near and turn % 3 == 2 else open_ones[0]
+
+
+def _facts(
+    tried: Sequence[Tried], planned: Sequence[PlannedSchedule], structures: Sequence[_Structure]
+) -> dict[str, str]:
+    tuned = tried[len(planned) :]
+    failed = Counter(t.measurement.status for t in tuned if t.measurement and not t.ok)
+    said = f"{len(tuned)} evaluations"
+    if failed:
+        said += f", {sum(failed.values())} failed"
+    before = min((_seconds(t) for t in tried[: len(planned)]), default=math.inf)
+    after = min((_seconds(t) for t in tuned), default=math.inf)
+    if math.isfinite(before) and math.isfinite(after):
+        said += f"; the best is {before / after:.2f} times as fast as the best planned"
+    return {"tuning": said}

@@ -1,0 +1,269 @@
+"""The numbers in a schedule that may be tuned, and the schedule with other numbers in them.
+
+A schedule's *structure* is all of it but the factors of its splits: which Func is computed
+where, the order of loops and what they are mapped to. Its *knobs* are those factors: tile
+sizes, vector widths, unrolls, threads a block.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule, Split, StageSchedule
+
+# The factor of a split, by its places in the schedule.
+Factor: TypeAlias = Callable[[int, int, int, Split], int]
+MOST_KNOBS = 20
+_UNROLLS = (1, 2, 3, 4, 6, 8)
+_MOST_LANES = 128
+
+
+@dataclass(frozen=True)
+class Knob:
+    """The factor of one split: whose it is, its values, and the one that was planned.
+
+    `entry`, `stage` and `split` are places in the schedule's tuples. `kind` says what the
+    split's inner loop is: ``tile``, ``vector``, ``unroll``, ``block`` (several vectors, unrolled)
+    or ``thread``.
+    """
+
+    name: str
+    entry: int
+    stage: int
+    split: int
+    kind: str
+    planned: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The knobs of a structure and what must hold between their values.
+
+    `constraints` are expressions for `tilewright.tuning.Space`: the factor of a split inside
+    another divides that one's, where it did as planned, and else is no larger.
+    """
+
+    knobs: tuple[Knob, ...]
+    constraints: tuple[str, ...]
+
+
+def structure(schedule: Schedule) -> Schedule:
+    """The schedule without its factors: equal for schedules that differ in nothing else."""
+    return _with_factors(schedule, lambda entry, stage, split, change: 0)
+
+
+def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:
+    """The values that the knobs have in a schedule of the same structure."""
+    found = {}
+    for knob in knobs.knobs:
+        change = schedule.funcs[knob.entry].stages[knob.stage].splits[knob.split]
+        assert isinstance(change, Split)
+        found[knob.name] = change.factor
+    return found
+
+
+def turned(schedule: Schedule, knobs: Knobs, values: Mapping[str, int]) -> Schedule:
+    """The schedule with these values."""
+    places = {(k.entry, k.stage, k.split): int(values[k.name]) for k in knobs.knobs}
+    return _with_factors(
+        schedule,
+        lambda entry, stage, split, change: places.get((entry, stage, split), change.factor),
+    )
+
+
+def find_knobs(
+    planned: Sequence[PlannedSchedule], algorithm: Algorithm, most: int = MOST_KNOBS
+) -> Knobs:
+    """The knobs of schedules that share a structure, those of costly groups first.
+
+    The values offered surround those of every given schedule. At most ``most`` knobs are
+    found: tiles before vectors and unrolls, outputs of groups before their members.
+    """
+    first = planned[0]
+    algorithm = with_clones(algorithm, first.schedule.clones)
+    found: list[Knob] = []
+    for e, entry in enumerate(first.schedule.funcs):
+        func = algorithm.funcs[entry.func]
+        for s, nest in enumerate(entry.stages):
+            for i, change in enumerate(nest.splits):
+                if not isinstance(change, Split):
+                    continue
+                kind, lanes = _kind(nest, change)
+                used = {_factor(p.schedule, e, s, i) for p in planned}
+                bound = _extent(algorithm, entry.func, nest, change)
+                values = _values(kind, used, bound, lanes)
+                if len(values) > 1 and not (bound is not None and used == {bound}):
+                    name = _name(func.name, s, change.inner, found)
+                    found.append(Knob(name, e, s, i, kind, change.factor, values))
+    costs = _costs(first, algorithm)
+    rank = {"tile": 0, "thread": 0, "block": 1, "vector": 2, "unroll": 3}
+    root = [entry.compute.kind == "root" for entry in first.schedule.funcs]
+    found.sort(key=lambda k: (not root[k.entry], -costs.get(k.entry, 0.0), rank[k.kind]))
+    kept = sorted(found[:most], key=lambda k: (k.entry, k.stage, k.split))
+    return Knobs(tuple(kept), tuple(_constraints(first.schedule, planned, kept)))
+
+
+def replanned(
+    planned: PlannedSchedule, schedule: Schedule, algorithm: Algorithm
+) -> PlannedSchedule:
+    """The plan with a schedule that was tuned from it, its groups told by their new tiles.
+
+    What the model said of the launch does not hold any more and is left out.
+    """
+    algorithm = with_clones(algorithm, schedule.clones)
+    entries = {entry.func: i for i, entry in enumerate(schedule.funcs)}
+    groups = []
+    for group in planned.groups:
+        i = entries.get(algorithm.order[group.output])
+        if i is None or schedule.funcs[i] == planned.schedule.funcs[i]:
+            groups.append(group)
+            continue
+        before = planned.schedule.funcs[i].stages[group.stage]
+        after = schedule.funcs[i].stages[group.stage]
+        groups.append(_regrouped(group, before, after))
+    return replace(planned, schedule=schedule, groups=tuple(groups))
+
+
+def _regrouped(group: GroupReport, before: StageSchedule, after: StageSchedule) -> GroupReport:
+    factors: dict[int, int] = {}
+    for old, new in zip(before.splits, after.splits, strict=True):
+        if isinstance(old, Split) and isinstance(new, Split):
+            factors.setdefault(old.factor, new.factor)
+    return replace(
+        group,
+        tile=tuple(factors.get(size, size) for size in group.tile),
+        vector_width=factors.get(group.vector_width, group.vector_width),
+        parallel_tasks=0,
+        blocks=(),
+        threads=(),
+        occupancy=0.0,
+        cost=math.inf,
+        seconds=None,
+        notes=(*group.notes, "tuned"),
+    )
+
+
+def _kind(nest: StageSchedule, change: Split) -> tuple[str, int]:
+    """What a split is for; of vectors side by side (a ``block``), how many lanes each has."""
+    mapped = {loop.name: loop.mapping for loop in nest.loops}
+    kinds = {"vectorized": "vector", "unrolled": "unroll", "gpu_thread": "thread"}
+    if change.inner in mapped:
+        return kinds.get(mapped[change.inner], "tile"), 1
+    for inside in nest.splits:
+        if isinstance(inside, Split) and inside.old == change.inner:
+            parts = {mapped.get(inside.outer), mapped.get(inside.inner)}
+            if parts == {"vectorized", "unrolled"}:
+                return "block", inside.factor
+    return "tile", 1
+
+
+def _values(kind: str, used: set[int], bound: int | None, lanes: int = 1) -> tuple[int, ...]:
+    """Values around the used ones: powers of two times them, and what is usual of the kind."""
+    reach = {"tile": 3, "thread": 2, "vector": 1, "unroll": 1, "block": 1}[kind]
+    values = set(used)
+    for value in used:
+        values |= {value << k for k in range(1, reach + 1)}
+        values |= {value >> k for k in range(1, reach + 1) if value % (1 << k) == 0}
+    low, high = min(values), max(values)
+    if kind == "unroll":
+        values |= set(_UNROLLS)
+    elif kind == "block":
+        values |= {lanes * n for n in range(1, 9) if lanes * n <= high}
+    else:
+        values |= {1 << k for k in range(24) if low <= 1 << k <= high}
+    least = min(4, *used) if kind == "vector" else 1
+    most = max(_MOST_LANES, *used) if kind == "vector" else high
+    kept = {v for v in values if least <= v <= most and (bound is None or v <= bound)}
+    return tuple(sorted(kept | used))
+
+
+def _extent(algorithm: Algorithm, func: int, nest: StageSchedule, change: Split) -> int | None:
+    """How many iterations the loop that is split has in all, where the estimates tell."""
+    origin = change.old
+    for earlier in reversed(nest.splits):
+        if isinstance(earlier, Split) and origin in (earlier.outer, earlier.inner):
+            origin = earlier.old
+    match = re.fullmatch(r"v(\d+)", origin)
+    definition = algorithm.funcs[func]
+    if match is None or definition.name not in algorithm.outputs:
+        return None
+    span = definition.estimates.get(definition.args[int(match.group(1))])
+    return None if span is None else span.extent
+
+
+def _constraints(
+    schedule: Schedule, planned: Sequence[PlannedSchedule], knobs: Sequence[Knob]
+) -> list[str]:
+    names = {(k.entry, k.stage, k.split): k.name for k in knobs}
+    found = []
+    for e, s, j, i in _nested(schedule):
+        factors = [(_factor(p.schedule, e, s, j), _factor(p.schedule, e, s, i)) for p in planned]
+        if (e, s, j) not in names and (e, s, i) not in names:
+            continue
+        outer = names.get((e, s, j)) or str(factors[0][0])
+        inner = names.get((e, s, i)) or str(factors[0][1])
+        if all(whole % part == 0 for whole, part in factors):
+            found.append(f"{outer} % {inner} == 0")
+        elif all(part <= whole for whole, part in factors):
+            found.append(f"{inner} <= {outer}")
+    return found
+
+
+def _nested(schedule: Schedule) -> Iterator[tuple[int, int, int, int]]:
+    """Pairs of splits of which the second splits the inner loop of the first, by their places."""
+    for e, entry in enumerate(schedule.funcs):
+        for s, nest in enumerate(entry.stages):
+            made = {c.inner: j for j, c in enumerate(nest.splits) if isinstance(c, Split)}
+            for i, change in enumerate(nest.splits):
+                if isinstance(change, Split) and change.old in made:
+                    yield e, s, made[change.old], i
+
+
+def _factor(schedule: Schedule, entry: int, stage: int, split: int) -> int:
+    change = schedule.funcs[entry].stages[stage].splits[split]
+    assert isinstance(change, Split)
+    return change.factor
+
+
+def _costs(planned: PlannedSchedule, algorithm: Algorithm) -> dict[int, float]:
+    """What the model expects of the group of each of the schedule's entries."""
+    entries = {entry.func: i for i, entry in enumerate(planned.schedule.funcs)}
+    return {
+        entries[algorithm.order[name]]: group.cost
+        for group in planned.groups
+        for name in group.funcs
+        if algorithm.order.get(name) in entries
+    }
+
+
+def _name(func: str, stage: int, loop: str, found: Sequence[Knob]) -> str:
+    text = re.sub(r"\W", "_", f"{func}_{stage}_{loop}" if stage else f"{func}_{loop}")
+    text = text if text.isidentifier() else f"f_{text}"
+    taken = {k.name for k in found}
+    while text in taken:
+        text += "_"
+    return text
+
+
+def _with_factors(schedule: Schedule, factor: Factor) -> Schedule:
+    funcs = []
+    for e, entry in enumerate(schedule.funcs):
+        stages = []
+        for s, nest in enumerate(entry.stages):
+            splits = tuple(
+                replace(change, factor=factor(e, s, i, change))
+                if isinstance(change, Split)
+                else change
+                for i, change in enumerate(nest.splits)
+            )
+            stages.append(replace(nest, splits=splits))
+        funcs.append(replace(entry, stages=tuple(stages)))
+    return replace(schedule, funcs=tuple(funcs))

@@ -1,0 +1,82 @@
+"""A plan as a Gantt chart, as a page, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.mapping.planning import Plan
+from tilewright.report import units
+from tilewright.report.charts.gantt import Task as Box
+from tilewright.report.charts.gantt import gantt_chart
+from tilewright.report.pages.html import Html
+from tilewright.report.pages.page import Figure, Section, html_table, page
+from tilewright.report.table import Column, Table, table, to_text
+
+if TYPE_CHECKING:
+    from tilewright.mapping.execution import Execution
+
+
+def gantt(plan: Plan, executed: Execution | None = None) -> Html:
+    """A row a device, a box a task, a colour a kernel; as planned, or as it was executed."""
+    kernels = sorted({t.kernel or t.name for t in plan.graph.tasks})
+    kinds = {t.name: kernels.index(t.kernel or t.name) for t in plan.graph.tasks}
+    spans: Sequence[tuple[str, str, float, float]] = (
+        [(s.task, s.device, s.start, s.end) for s in plan.steps]
+        if executed is None
+        else [(s.task, s.device, s.start, s.end) for s in executed.steps]
+    )
+    boxes = [Box(name, device, start, end, kinds[name]) for name, device, start, end in spans]
+    what = "as planned" if executed is None else "as executed"
+    return gantt_chart(boxes, plan.platform.names, label=f"which task runs where, {what}")
+
+
+def plan_table(plan: Plan, executed: Execution | None = None) -> Table:
+    """A row a task: its device, when it starts and ends, and what it took."""
+    took = {} if executed is None else {s.task: s for s in executed.steps}
+    rows = [
+        (
+            s.task,
+            plan.graph[s.task].kernel or units.NONE,
+            s.device,
+            units.seconds(s.start),
+            units.seconds(s.end),
+            units.seconds(s.end - s.start),
+            units.seconds(took[s.task].end - took[s.task].start) if took else units.NONE,
+        )
+        for s in plan.steps
+    ]
+    right = [Column(h, "right") for h in ("start", "end", "predicted", "took")]
+    return table((Column("task"), Column("kernel"), Column("device"), *right), rows)
+
+
+def plan_text(plan: Plan, executed: Execution | None = None) -> str:
+    """The plan for a terminal."""
+    head = f"makespan {units.seconds(plan.makespan)}"
+    head += " (optimal)" if plan.proven else f", at least {units.seconds(plan.bound)}"
+    if executed is not None:
+        head += f"; executed in {units.seconds(executed.makespan)}"
+    return head + "\n\n" + to_text(plan_table(plan, executed))
+
+
+def plan_page(plan: Plan, title: str = "Plan", executed: Execution | None = None) -> str:
+    """A page with the chart, the executed one below it where there is one, and the table."""
+    figures = [
+        Figure(units.seconds(plan.makespan), "predicted makespan"),
+        Figure(
+            "optimal" if plan.proven else units.seconds(plan.bound),
+            "proven" if plan.proven else "no plan is shorter than",
+            "good" if plan.proven else "",
+        ),
+    ]
+    sections = [Section("Plan", gantt(plan))]
+    if executed is not None:
+        error = executed.makespan / plan.makespan - 1 if plan.makespan else 0.0
+        figures.append(Figure(units.seconds(executed.makespan), "executed"))
+        figures.append(
+            Figure(f"{100 * error:+.1f}%", "off the plan", "good" if abs(error) <= 0.1 else "bad")
+        )
+        sections.append(Section("Execution", gantt(plan, executed)))
+    sections.append(Section("Tasks", html_table(plan_table(plan, executed))))
+    devices = ", ".join(plan.platform.names)
+    return page(title, sections, subtitle=f"{len(plan.steps)} tasks on {devices}", figures=figures)

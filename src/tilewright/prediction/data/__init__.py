@@ -1,0 +1,1 @@
+"""Measured run times: collected, read, written."""

@@ -1,0 +1,492 @@
+"""Instances of a kernel measured on this machine: timed, verified, recorded, resumed."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tilewright.measure import Limits, Measurement, Timing, machine_id
+from tilewright.measure.timing import time_runs
+from tilewright.measure.token import TimingToken
+from tilewright.prediction.data.instances import drawn_at
+from tilewright.prediction.data.isolated import LIMITS, measure_isolated, origin
+from tilewright.prediction.data.runs import Runs
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.registry import Array, Kernel, Operands, Run, Variant
+from tilewright.prediction.kernels.storage import is_sparse
+from tilewright.records import Record, Records
+
+# Short samples many times over: data sets have hundreds of instances, most below a millisecond.
+TIMING = Timing(
+    warmup=2, min_samples=5, max_samples=10, seconds=0.04, sample_seconds=0.002, precision=0.006
+)
+# Passes over all instances for one measurement, at most. A neighbour of a virtual machine slows a
+# processor for seconds by up to two times and takes no CPU time from it: only another moment tells.
+ROUNDS = 6
+# An instance is settled when the quickest samples of two rounds agree to so much.
+AGREE = 0.01
+# Above this, wall over CPU time, another process had the CPU.
+DIRTY = 1.1
+# Instances that a worker is asked for.
+AT_ONCE = 64
+# Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
+# less CPU time for waiting. The kernel counts in ticks, of which a few are nobody's.
+OTHERS = 0.1
+TICKS = 0.02
+TRIES = 3
+REPEATS = 2
+# The limits that, when they are wider, may change a failure.
+_BY_LIMITS = {
+    "timeout": ("build_seconds", "run_seconds"),
+    "out_of_memory": ("memory_bytes",),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a collection is.
+
+    `done` of `total` measurements, of which `dirty` were repeated; `failed` instances so far.
+    """
+
+    kernel: str
+    variant: str
+    done: int
+    total: int
+    dirty: int
+    failed: int
+
+
+def collect(
+    kernel: Kernel,
+    variant: Variant | str,
+    count: int = 500,
+    seed: int = 0,
+    records: Records | None = None,
+    *,
+    retime: bool = True,
+    rounds: int = ROUNDS,
+    verify: bool = True,
+    timing: Timing = TIMING,
+    isolate: bool | None = None,
+    limits: Limits | None = None,
+    deadline: float | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> Runs:
+    """Draw instances and measure them; what the records know is not measured again.
+
+    Every instance is drawn from the seed and its index, its answer is compared with the
+    kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
+    Tilewright processes are concerned. All instances are timed in a first round, in a second,
+    and those whose quickest samples differ by more than a hundredth in further rounds, with
+    operands made anew; the quickest sample of all counts, which is the time of the undisturbed
+    kernel. Where the wall time is far above the CPU time, or other processes used the CPUs
+    meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
+    once more in the next collection that meets it. What fails is not tried again. Each
+    measurement is in the records before the next begins, so an interrupted collection goes on
+    where it was.
+
+    Args:
+        kernel: what is measured.
+        variant: which implementation, or its name.
+        count: instances.
+        seed: what the instances are drawn from.
+        records: where measurements are kept; None keeps none.
+        retime: whether every instance is measured a second time, in rounds of its own between
+            those of the first: the noise floor is the difference.
+        rounds: how many rounds there are at most.
+        verify: whether answers are compared with the reference.
+        timing: how an instance is timed.
+        isolate: whether each instance is measured in a worker process, whose crash, hanging or
+            want of memory is the outcome of that instance alone. By default what is compiled
+            and users' own kernels are, where another process can make them: functions have to
+            be at the top level of a module.
+        limits: what an instance may use of time and memory in a worker process.
+        deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
+        on_progress: told after every measurement.
+
+    Returns:
+        The runs that went well, in the order of their index; those that failed are in
+        `Runs.dropped`. The facts have the machine, versions and ``noise``.
+
+    Raises:
+        PredictionError: the variant cannot be used here, it is to be isolated and cannot, there
+            are no rounds, or no instance went well.
+    """
+    if rounds < 1:
+        raise PredictionError(f"{rounds} rounds measure nothing; at least 1 is needed")
+    chosen = kernel.variant(variant) if isinstance(variant, str) else variant
+    usable, why = chosen.available()
+    if not usable:
+        raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
+    repeats = rounds * (REPEATS if retime else 1)
+    told = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
+    if isolate and told is None:
+        raise PredictionError(
+            f"{kernel.name} by {chosen.name} cannot be measured in another process: its functions "
+            "have to be at the top level of a module"
+        )
+    work = _Collection(
+        kernel, chosen, seed, records, verify, timing, told, limits or LIMITS, retime
+    )
+    settled = 0
+    with _token() as token, quiet_blas():
+        for repeat in range(repeats):
+            # Another order every time: what drifts does not repeat.
+            order = np.random.default_rng([seed, repeat]).permutation(count)
+            queue = [index for index in order.tolist() if not work.settled(index, repeat)]
+            settled += count - len(queue)
+            if on_progress is not None and not queue:
+                on_progress(work.progress(settled, count * repeats))
+            for place in range(len(queue)):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return work.runs(count)
+                work.measure(queue[place : place + AT_ONCE], repeat, token)
+                if on_progress is not None:
+                    on_progress(work.progress(settled, count * repeats))
+    return work.runs(count)
+
+
+def measure_once(
+    kernel: Kernel,
+    variant: Variant,
+    operands: Operands,
+    settings: Mapping[str, int] | None = None,
+    *,
+    timing: Timing = TIMING,
+) -> Measurement:
+    """Verify and time a variant on these operands, as `collect` does; nothing is recorded."""
+    work = Work(kernel, variant, True, timing)
+    with _token() as token, quiet_blas():
+        begun = work.begin(operands, settings or {})
+        with _held(token):
+            return work.end(begun)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A variant prepared on operands, its answer looked at."""
+
+    run: Run
+    max_error: float | None
+
+
+class Work:
+    """Verifying and timing a variant of a kernel."""
+
+    def __init__(self, kernel: Kernel, variant: Variant, verify: bool, timing: Timing) -> None:
+        self.kernel, self.variant = kernel, variant
+        self.verify, self.timing = verify, timing
+
+    def begin(self, operands: Operands, settings: Mapping[str, float]) -> Ready | Measurement:
+        """Run it once and look at the answer; the measurement where that fails."""
+        try:
+            run = self.variant.prepare(operands, settings)
+            answer = run()
+        except MemoryError as error:
+            return Measurement("out_of_memory", message=str(error) or "out of memory")
+        except (Exception, SystemExit) as error:  # what an implementation raises is its outcome
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        if not self.verify or self.kernel.reference is None:
+            return Ready(run, None)
+        worst, message = error_of(answer, self.kernel, operands)
+        if message:
+            return Measurement("wrong_answer", verified=True, max_error=worst, message=message)
+        return Ready(run, worst)
+
+    def end(self, begun: Ready | Measurement) -> Measurement:
+        """Time it, again where others disturbed it; what has failed stays as it is."""
+        if isinstance(begun, Measurement):
+            return begun
+        try:
+            best = self._tries(begun.run)
+        except (Exception, SystemExit) as error:
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        return replace(best, verified=self.verify, max_error=begun.max_error)
+
+    def _tries(self, run: Run) -> Measurement:
+        best: Measurement | None = None
+        tries = 0
+        while best is None or (tries < TRIES and best.details["dirty"]):
+            tries += 1
+            others, began = other_seconds(), time.perf_counter()
+            samples = time_runs(run, self.timing)
+            others = other_seconds() - others
+            share = max(0.0, others - TICKS) / (time.perf_counter() - began)
+            measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
+            flagged = share > OTHERS or (self.variant.device == "cpu" and dirty(measurement))
+            measurement = replace(measurement, details={"dirty": flagged, "others": share})
+            if best is None or not flagged or measurement.median < best.median:
+                best = measurement
+        return replace(best, details={**best.details, "tries": tries})
+
+
+class _Collection:
+    """The measurements of one call of `collect`, by index and repeat."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        variant: Variant,
+        seed: int,
+        records: Records | None,
+        verify: bool,
+        timing: Timing,
+        told: Mapping[str, Any] | None,
+        limits: Limits,
+        retime: bool,
+    ) -> None:
+        self.kernel, self.variant, self.seed = kernel, variant, seed
+        # rounds of the first and of the second measurement take turns
+        self._stride = REPEATS if retime else 1
+        self._records, self._verify, self._timing = records, verify, timing
+        self._told, self._limits = told, limits
+        self.problem = f"prediction/{kernel.name}/{variant.name}"
+        self.machine = machine()
+        self.versions = variant.versions()
+        self.found: dict[tuple[int, int], Measurement] = {}
+        self._ahead: dict[tuple[int, int], Measurement] = {}
+
+    def settled(self, index: int, repeat: int) -> bool:
+        """Whether the rounds before this one have told enough of an instance."""
+        earlier = self._rounds(index, range(repeat % self._stride, repeat, self._stride))
+        if any(not m.ok for m in earlier):
+            return True
+        quickest = sorted(min(m.times) for m in earlier)[:2]
+        return len(quickest) == 2 and quickest[1] <= (1 + AGREE) * quickest[0]
+
+    def _rounds(self, index: int, repeats: Iterable[int]) -> list[Measurement]:
+        return [self.found[index, r] for r in repeats if (index, r) in self.found]
+
+    def measure(self, queue: Sequence[int], repeat: int, token: TimingToken) -> None:
+        """Measure the first instance of a queue, or look it up.
+
+        A worker measures those after it as well, while it is at it.
+        """
+        index = queue[0]
+        if self._known(index, repeat):
+            return
+        if self._told is None:
+            measurement = self._here(index, token)
+        else:
+            if (index, repeat) not in self._ahead:
+                wanted = [i for i in queue if i == index or not self._known(i, repeat)]
+                made = measure_isolated(
+                    self._told,
+                    wanted,
+                    self.seed,
+                    verify=self._verify,
+                    timing=self._timing,
+                    limits=self._limits,
+                )
+                self._ahead = {(i, repeat): m for i, m in zip(wanted, made, strict=False)}
+            measurement = self._ahead.pop((index, repeat))
+        self._keep(index, repeat, replace(measurement, machine=machine_id()))
+
+    def _known(self, index: int, repeat: int) -> bool:
+        """Whether the records have an instance's measurement, which is then taken up."""
+        if self._records is None:
+            return False
+        configuration = {"seed": self.seed, "index": index, "repeat": repeat}
+        known = self._records.lookup(self.problem, configuration, self.machine, self.versions)
+        if known is None or not self._settled(known):
+            return False
+        self.found[index, repeat] = known.measurement
+        return True
+
+    def _keep(self, index: int, repeat: int, measurement: Measurement) -> None:
+        if self._records is not None:
+            configuration = {"seed": self.seed, "index": index, "repeat": repeat}
+            context = {"timing": asdict(self._timing)}
+            if self._told is not None:
+                context["limits"] = asdict(self._limits)
+            self._records.add(
+                Record(
+                    self.problem,
+                    configuration,
+                    self.machine,
+                    self.versions,
+                    measurement,
+                    context,
+                )
+            )
+        self.found[index, repeat] = measurement
+
+    def _here(self, index: int, token: TimingToken) -> Measurement:
+        """Measure an instance in this process."""
+        instance, settings, operands = drawn_at(self.kernel, self.variant, index, self.seed)
+        work = Work(self.kernel, self.variant, self._verify, self._timing)
+        begun = work.begin(operands, settings)
+        with _held(token):
+            measurement = work.end(begun)
+        details = {**measurement.details, "features": {**instance, **settings}}
+        return replace(measurement, details=details)
+
+    def _settled(self, record: Record) -> bool:
+        """Whether a recorded measurement stands: verified where it has to be, and clean.
+
+        A failure stands, but not one by limits that are wider now, nor one by Ctrl-C.
+        """
+        known = record.measurement
+        if known.ok:
+            return (known.verified or not self._verify) and not known.details.get("dirty")
+        if known.details.get("lost"):
+            return False
+        if known.status == "wrong_answer" and not self._verify:
+            return False
+        before, now = record.context.get("limits"), asdict(self._limits)
+        if self._told is None or before is None or known.status not in _BY_LIMITS:
+            return True
+        return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
+
+    def progress(self, settled: int, total: int) -> Progress:
+        """How far it is, where so many measurements are not needed."""
+        found = self.found.values()
+        repeated = sum(m.details.get("tries", 1) > 1 for m in found)
+        failed = len({index for (index, _), m in self.found.items() if not m.ok})
+        done = len(found) + settled
+        return Progress(self.kernel.name, self.variant.name, done, total, repeated, failed)
+
+    def runs(self, count: int) -> Runs:
+        """What there is, as a table."""
+        features = self.kernel.features_of(self.variant)
+        rows, times, retimes, dropped = [], [], [], []
+        last = max((repeat for _, repeat in self.found), default=0)
+        firsts, seconds = (range(k, last + 1, self._stride) for k in range(REPEATS))
+        for index in range(count):
+            first = self._rounds(index, firsts)
+            if not first:
+                continue
+            failed = next((m for m in first if not m.ok), None)
+            if failed is not None:
+                dropped.append(f"instance {index}: {failed.status}: {failed.message}")
+                continue
+            again = self._rounds(index, seconds) if self._stride == REPEATS else []
+            rows.append([float(first[0].details["features"][name]) for name in features])
+            times.append(min(min(m.times) for m in first))
+            retimes.append(min((min(m.times) for m in again if m.ok), default=math.nan))
+        if not rows:
+            reason = dropped[0] if dropped else "there was no time for any"
+            raise PredictionError(
+                f"{self.kernel.name} by {self.variant.name}: no instance was measured; {reason}"
+            )
+        facts = describe(self.kernel, self.variant)
+        facts["seed"] = self.seed
+        table = np.array(rows)
+        again_array = np.array(retimes)
+        both = None if np.isnan(again_array).all() else again_array
+        runs = Runs(features, table, np.array(times), both, facts, tuple(dropped))
+        facts["noise"] = self._noise(runs)
+        return runs
+
+    def _noise(self, runs: Runs) -> dict[str, Any]:
+        """The noise floor, and how often another process was in the way."""
+        done = [m for m in self.found.values() if m.ok]
+        return {
+            "floor": runs.floor,
+            "repeated": sum(m.details.get("tries", 1) > 1 for m in done),
+            "still_dirty": sum(bool(m.details.get("dirty")) for m in done),
+            "measurements": len(done),
+        }
+
+
+def describe(kernel: Kernel, variant: Variant) -> dict[str, Any]:
+    """The facts of a data set: what was measured, on which machine, with which software."""
+    return {
+        "kernel": kernel.name,
+        "variant": variant.name,
+        "complexity": kernel.complexity_of(variant),
+        "features": kernel.features_of(variant),
+        "dense": variant.storage == "dense",
+        "threads": "threads" in variant.settings,
+        "machine": machine(),
+        "versions": variant.versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """This machine for the records: processor with the CPUs it may use, and system."""
+    return {"processor": machine_id().split(", ", 1)[1], "system": platform.system()}
+
+
+def dirty(measurement: Measurement) -> bool:
+    """Whether the wall time is so far above the CPU time that another process had the CPU."""
+    return measurement.median > DIRTY * measurement.cpu_median
+
+
+def other_seconds() -> float:
+    """CPU seconds that all other processes have used since the computer was started.
+
+    0 where the system does not tell (``/proc/stat``).
+    """
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return 0.0
+    idle, waiting = fields[3], fields[4]
+    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:
+    """An answer's largest error, relative to the largest value, and what is wrong with it."""
+    assert kernel.reference is not None
+    try:
+        right = np.asarray(kernel.reference(operands))
+    except Exception as failure:
+        raise PredictionError(
+            f"the reference of {kernel.name} failed: {type(failure).__name__}: {failure}"
+        ) from failure
+    given: Array = np.asarray(answer.toarray() if is_sparse(answer) else answer)
+    if given.dtype.kind not in "biufc":
+        return math.inf, f"the answer is {repr(answer)[:60]} in place of numbers"
+    if given.shape != right.shape:
+        return math.inf, f"the answer has shape {given.shape}, the right one {right.shape}"
+    if not right.size:
+        return 0.0, ""
+    scale = float(np.abs(right).max()) or 1.0
+    error = float(np.abs(given - right).max()) / scale
+    if not error <= kernel.tolerance:  # NaN is wrong
+        wrong = np.nan_to_num(np.abs(given - right), nan=np.inf)
+        where = np.unravel_index(np.argmax(wrong), right.shape)
+        place = ", ".join(str(int(i)) for i in where)
+        place = f" at [{place}]" if place else ""
+        return error, (f"the value{place} is {given[where]:g} and should be {right[where]:g}")
+    return error, ""
+
+
+@contextmanager
+def _token() -> Iterator[TimingToken]:
+    token = TimingToken()
+    try:
+        yield token
+    finally:
+        token.close()
+
+
+@contextmanager
+def _held(token: TimingToken) -> Iterator[None]:
+    """Hold the machine's timing token."""
+    while not token.try_acquire():
+        time.sleep(0.002)
+    try:
+        yield
+    finally:
+        token.release()
+
+
+def quiet_blas() -> Any:
+    """One thread for what is not timed: idle BLAS threads spin, and take the CPU meanwhile."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")

@@ -1,0 +1,220 @@
+"""Instances measured in worker processes: what a variant breaks there is its own.
+
+A variant that crashes, hangs, or allocates without end has a measurement that says so, and the
+collection goes on with the next instance.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright.measure import (
+    Candidate,
+    Limits,
+    Measurement,
+    Timing,
+    load_builder,
+    measure_one,
+)
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.registry import Kernel, Variant
+
+# A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
+LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
+# Seconds after which a worker takes no further instance.
+TOGETHER = 2.0
+_ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_seconds=0.0)
+_PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolated")
+
+
+def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
+    """What another process makes the same variant from; None where there is no way.
+
+    Kernels of the library are found by name, users' own ones made anew of functions that can
+    be imported.
+    """
+    from tilewright.prediction.kernels.library import library
+
+    base = variant.whole or variant
+    told = {"variant": base.name, "whole_call": variant.whole is not None}
+    known = library().get(kernel.name)
+    same = known is not None and (known.draw, known.make, known.reference) == (
+        kernel.draw,
+        kernel.make,
+        kernel.reference,
+    )
+    if known is not None and same and known.variants.get(base.name) is base:
+        return {**told, "kernel": kernel.name}
+    if kernel.origin is None or kernel.variants.get(base.name) is not base:
+        return None
+    maker, arguments = kernel.origin
+    try:
+        shipped = {name: _shipped(value) for name, value in arguments.items()}
+    except PredictionError:
+        return None
+    return {**told, "maker": maker, "arguments": shipped}
+
+
+def measure_isolated(
+    kernel_origin: Mapping[str, Any],
+    indices: Sequence[int],
+    seed: int,
+    *,
+    verify: bool,
+    timing: Timing,
+    limits: Limits = LIMITS,
+) -> list[Measurement]:
+    """The measurements of some instances, the first ones of those asked for, by a worker process.
+
+    A process of a few milliseconds has neither warm memory nor its threads where they stay, so
+    one worker measures several instances, as many as `TOGETHER` seconds allow. One that breaks
+    its worker is measured again alone, so that its outcome is its own.
+
+    Returns:
+        At least one measurement.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "measurements"
+        payload = {
+            "origin": dict(kernel_origin),
+            "indices": list(indices),
+            "seed": seed,
+            "verify": verify,
+            "timing": asdict(timing),
+            "path": str(path),
+        }
+        name = f"instance {indices[0]}"
+        candidate = Candidate("tilewright.prediction.data.isolated:Instances", payload, name)
+        room = limits
+        if len(indices) > 1:
+            room = replace(limits, run_seconds=limits.run_seconds + TOGETHER)
+        worker = measure_one(candidate, room, _ONCE, _PRELOAD)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = [Measurement.from_json(json.loads(line)) for line in lines]
+    failed = [replace(worker, times=(), cpu_times=(), runs=0)]
+    if worker.ok or worker.details.get("lost"):
+        return found or failed
+    if len(indices) == 1:
+        return failed
+    culprit = indices[len(found)] if len(found) < len(indices) else indices[-1]
+    found = found[: len(indices) - 1]
+    return found + measure_isolated(
+        kernel_origin, [culprit], seed, verify=verify, timing=timing, limits=limits
+    )
+
+
+class Instances:
+    """The worker's side: instances prepared, verified, and timed with their repetitions.
+
+    What is measured is written to a file at once, so that it is not lost with the worker.
+    """
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Take the payload that `measure_isolated` makes, and prepare the first instance."""
+        from tilewright.prediction.data.collect import Work, quiet_blas
+
+        self._kernel, self._variant = _made(payload["origin"])
+        self._indices, self._seed = payload["indices"], payload["seed"]
+        self._path = Path(payload["path"])
+        self._blas = quiet_blas()
+        timing = Timing(**payload["timing"])
+        self._work = Work(self._kernel, self._variant, payload["verify"], timing)
+        self._first = self._begun(self._indices[0])
+
+    def _begun(self, index: int) -> tuple[Any, dict[str, Any]]:
+        from tilewright.prediction.data.instances import drawn_at
+
+        instance, settings, operands = drawn_at(self._kernel, self._variant, index, self._seed)
+        return self._work.begin(operands, settings), {**instance, **settings}
+
+    def run(self) -> None:
+        """Time the first with all its samples, and more while there is time."""
+        end = time.monotonic() + TOGETHER
+        begun, features = self._first
+        for following in (*self._indices[1:], None):
+            made = self._work.end(begun)
+            made = replace(made, details={**made.details, "features": features})
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(made.to_json()) + "\n")
+            if following is None or time.monotonic() > end:
+                return
+            begun, features = self._begun(following)
+
+
+def _made(told: Mapping[str, Any]) -> tuple[Kernel, Variant]:
+    from tilewright.prediction.data.whole_call import whole_call
+    from tilewright.prediction.kernels.library import library
+
+    if "kernel" in told:
+        kernel = library()[told["kernel"]]
+    else:
+        arguments = {name: _landed(value) for name, value in told["arguments"].items()}
+        kernel = load_builder(told["maker"])(arguments)
+    variant = kernel.variant(told["variant"])
+    return kernel, whole_call(variant) if told["whole_call"] else variant
+
+
+def reference_to(function: Callable[..., Any]) -> str:
+    """Where another process finds a function: ``module:name``, or ``file.py:name``.
+
+    Raises:
+        PredictionError: it is not at the top level of a module, or of a script that does its
+            work when it is imported.
+    """
+    name, module = getattr(function, "__qualname__", ""), inspect.getmodule(function)
+    if not name.isidentifier() or module is None or getattr(module, name, None) is not function:
+        raise PredictionError(
+            f"{function!r} cannot be called in another process: define it at the top level of a "
+            "module"
+        )
+    if module.__package__:
+        return f"{module.__name__}:{name}"
+    source = inspect.getsourcefile(module)
+    if source is None or not Path(source).is_file():
+        raise PredictionError(f"{name} is defined in no file, so that no worker can import it")
+    text = Path(source).read_text(encoding="utf-8", errors="replace")
+    guarded = re.search(r"^if\s+__name__\s*==", text, re.MULTILINE)
+    if module is sys.modules.get("__main__") and not guarded:
+        raise PredictionError(
+            f"{source} would run again in every worker: put what it does under "
+            'if __name__ == "__main__":'
+        )
+    return f"{Path(source).resolve()}:{name}"
+
+
+def _shipped(value: Any) -> Any:
+    """Plain data for a value, functions by where they are found."""
+    if isinstance(value, Mapping):
+        return {"mapping": [[_shipped(k), _shipped(v)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_shipped(v) for v in value]}
+    if isinstance(value, list | range):
+        return {"list": [_shipped(v) for v in value]}
+    if callable(value):
+        return {"function": reference_to(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        return _shipped(value.tolist())
+    raise PredictionError(f"{value!r} cannot be sent to another process")
+
+
+def _landed(told: Mapping[str, Any]) -> Any:
+    """The inverse of `_shipped`."""
+    ((kind, value),) = told.items()
+    if kind == "mapping":
+        return {_landed(k): _landed(v) for k, v in value}
+    if kind in ("tuple", "list"):
+        items = [_landed(v) for v in value]
+        return tuple(items) if kind == "tuple" else items
+    return load_builder(value) if kind == "function" else value

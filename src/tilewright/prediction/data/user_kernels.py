@@ -1,0 +1,250 @@
+"""Users' own kernels: a Python function or a command, with the ranges of its parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.registry import (
+    Array,
+    Instance,
+    Kernel,
+    Operands,
+    Run,
+    Variant,
+)
+from tilewright.prediction.models.complexity import Complexity
+
+Range = tuple[float, float] | Sequence[float]
+COMMAND_SECONDS = 60.0
+
+
+def from_callable(
+    function: Callable[..., Any],
+    ranges: Mapping[str, Range],
+    complexity: str,
+    *,
+    name: str = "",
+    units: Mapping[str, str] | None = None,
+    make: Callable[..., Mapping[str, Any]] | None = None,
+    reference: Callable[..., Array] | None = None,
+    variants: Mapping[str, Callable[..., Any]] | None = None,
+) -> Kernel:
+    """A kernel of a Python function.
+
+    >>> kernel = from_callable(lambda n: sum(range(n)), {"n": (1, 1000)}, "n", name="total")
+    >>> kernel.variants["lambda"].prepare({"n": 4})()
+    6
+
+    Args:
+        function: called with the operands as keywords; its time is what is predicted.
+        ranges: a value for each feature: two numbers for a range, whole where both are, or a
+            list of choices of another length (a list of two is a list of choices).
+        complexity: the number of operations, an expression of the features.
+        name: the kernel's name; by default the function's.
+        units: units of the features.
+        make: makes the operands from the features, given as keywords, and ``rng``; by default
+            the features are the operands.
+        reference: the right answer from the operands; without it answers are not verified.
+        variants: other implementations by name, called like `function`.
+
+    Raises:
+        PredictionError: a range that is empty or not of numbers, no range at all, or a
+            complexity that is not an expression of the features.
+    """
+    arguments = {
+        "function": function,
+        "ranges": ranges,
+        "complexity": complexity,
+        "name": name,
+        "units": units,
+        "make": make,
+        "reference": reference,
+        "variants": variants,
+    }
+    spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
+    if not spaces:
+        raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
+    Complexity(complexity, tuple(spaces))
+    called = getattr(function, "__name__", "function").strip("<>")
+
+    def draw(rng: np.random.Generator) -> Instance:
+        return {feature: space(rng) for feature, space in spaces.items()}
+
+    def operands(instance: Instance, rng: np.random.Generator) -> Operands:
+        return dict(instance) if make is None else dict(make(**instance, rng=rng))
+
+    def answer(made: Operands) -> Array:
+        assert reference is not None
+        return np.asarray(reference(**made))
+
+    def describe(made: Operands) -> Instance:
+        if make is not None:
+            raise PredictionError(f"the features of {name or called} are not known from operands")
+        return {feature: made[feature] for feature in spaces}
+
+    return Kernel(
+        name or called,
+        {feature: (units or {}).get(feature, "1") for feature in spaces},
+        complexity,
+        draw,
+        operands,
+        answer if reference is not None else None,
+        describe,
+        {
+            label: Variant(
+                label,
+                _caller(implementation),
+                isolate=True,
+                versions=partial(_identity, (implementation, make), ranges),
+            )
+            for label, implementation in {called: function, **(variants or {})}.items()
+        },
+        origin=("tilewright.prediction.data.user_kernels:callable_kernel", arguments),
+    )
+
+
+def from_command(
+    words: Sequence[str],
+    ranges: Mapping[str, Range],
+    complexity: str,
+    *,
+    name: str = "",
+    units: Mapping[str, str] | None = None,
+    seconds: float = COMMAND_SECONDS,
+) -> Kernel:
+    """A kernel of a command, a list of words in which ``{feature}`` stands for a value.
+
+    The whole command is timed, from its start to its end. It runs without a shell. Exit codes
+    other than 0, and running longer than `seconds`, are failures: the run is left out and named
+    in the runs' `dropped`.
+
+    Raises:
+        PredictionError: the words are one string or none, name a feature without a range, or
+            a range is not one.
+    """
+    if isinstance(words, str) or not words:
+        raise PredictionError("a command is a list of words, not one string")
+
+    def filled(values: Mapping[str, Any]) -> list[str]:
+        try:
+            return [word.format_map(values) for word in words]
+        except (KeyError, IndexError, ValueError) as error:
+            raise PredictionError(
+                f"the command {' '.join(words)!r}: {error} has no value; the features are "
+                f"{', '.join(ranges)}"
+            ) from None
+
+    filled(dict.fromkeys(ranges, 1))
+
+    def run(**values: Any) -> None:
+        command = filled(values)
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise PredictionError(f"{' '.join(command)!r} took over {seconds:g} s") from None
+        except OSError as error:
+            raise PredictionError(f"{command[0]}: {error.strerror or error}") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise PredictionError(
+                f"{' '.join(command)!r} ended with exit code {done.returncode}"
+                + (f": {said[-1]}" if said else "")
+            )
+
+    run.__name__ = "command"
+    made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
+    told = {"command": " ".join(words), "ranges": _told(ranges)}
+    known = {label: replace(v, versions=lambda: told) for label, v in made.variants.items()}
+    made = replace(made, variants=known)
+    arguments = {
+        "words": list(words),
+        "ranges": ranges,
+        "complexity": complexity,
+        "name": name,
+        "units": units,
+        "seconds": seconds,
+    }
+    return replace(
+        made, origin=("tilewright.prediction.data.user_kernels:command_kernel", arguments)
+    )
+
+
+def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:
+    """`from_callable` of these arguments, for another process."""
+    return from_callable(**arguments)
+
+
+def command_kernel(arguments: Mapping[str, Any]) -> Kernel:
+    """`from_command` of these arguments, for another process."""
+    return from_command(**arguments)
+
+
+def _caller(
+    function: Callable[..., Any],
+) -> Callable[[Operands, Mapping[str, int]], Run]:
+    def build(operands: Operands, settings: Mapping[str, int]) -> Run:
+        return lambda: function(**operands)
+
+    return build
+
+
+def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
+    """What the records know a kernel of one's own by, beside its name: its code and ranges.
+
+    What a function calls, or has from its surroundings, is not looked at.
+    """
+    text = ""
+    for function in functions:
+        try:
+            text += inspect.getsource(function)
+        except (OSError, TypeError):
+            code = getattr(function, "__code__", None)
+            text += repr(getattr(function, "__qualname__", type(function).__name__))
+            text += "" if code is None else f"{code.co_code.hex()} {code.co_names}"
+    return {"code": hashlib.sha256(text.encode()).hexdigest()[:16], "ranges": _told(ranges)}
+
+
+def _told(ranges: Mapping[str, Range]) -> str:
+    """Ranges as text."""
+    between = {name: " to " if isinstance(r, tuple) else ", " for name, r in ranges.items()}
+    return "; ".join(
+        f"{name} {between[name].join(f'{v:g}' for v in given)}" for name, given in ranges.items()
+    )
+
+
+def _space(feature: str, given: Range) -> Callable[[np.random.Generator], float]:
+    try:
+        values = [float(value) for value in given]
+    except (TypeError, ValueError):
+        raise PredictionError(
+            f"the range of {feature!r} has to be numbers, not {given!r}"
+        ) from None
+    if not values or not all(map(math.isfinite, values)):
+        raise PredictionError(f"the range of {feature!r} is empty or not finite: {given!r}")
+    whole = all(value == int(value) for value in values)
+    if isinstance(given, tuple) and len(values) == 2:
+        low, high = values
+        if low > high:
+            raise PredictionError(f"the range of {feature!r} ends at {high:g}, before {low:g}")
+        if whole:
+            return lambda rng: int(rng.integers(int(low), int(high) + 1))
+        return lambda rng: float(rng.uniform(low, high))
+    chosen = [int(value) if whole else value for value in values]
+    return lambda rng: chosen[int(rng.integers(len(chosen)))]

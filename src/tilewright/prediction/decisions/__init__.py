@@ -1,0 +1,1 @@
+"""What models are for: selecting variants, dispatching calls, and the regret of both."""

@@ -1,0 +1,330 @@
+"""Routing calls to the variant that is predicted to be the fastest.
+
+A decision is made once for each signature of arguments (shapes, dtypes, densities) and kept, so
+that a later call pays for looking it up. Outside the models' training range the safe default
+runs. With ``learn=True`` calls are timed, and what was seen overrules what was predicted.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import threading
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilewright.prediction.decisions.signature import signature
+from tilewright.prediction.errors import PredictionError
+
+Query: TypeAlias = Mapping[str, float]
+
+# So many times of a call make its measured time; another variant must be predicted, or have
+# been, faster by this factor to take over.
+_SETTLED, _BETTER = 3, 0.95
+# How fast a variant's correction follows what is seen, and how much is kept of it for fitting.
+_FOLLOW, _KEPT = 0.2, 10_000
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was predicted for a call: the query, seconds of each route, and trust."""
+
+    query: Query
+    seconds: tuple[float, ...]
+    outside: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where calls of a signature go: the route, and every route's predicted seconds.
+
+    `outside` says that the default was taken because a model was asked outside its range.
+    """
+
+    route: str
+    seconds: Mapping[str, float]
+    outside: bool
+    query: Query
+
+
+class _Entry:
+    """A cached decision, and what its calls took by route."""
+
+    __slots__ = ("forecast", "route", "run", "seen")
+
+    def __init__(self, forecast: Forecast, route: int, run: Callable[..., Any]) -> None:
+        self.forecast, self.route, self.run = forecast, route, run
+        self.seen: dict[int, deque[float]] = {}
+
+
+class Dispatcher:
+    """Calls the route that is predicted to be the fastest for the arguments.
+
+    Args:
+        routes: functions that compute the same, by name.
+        forecast: from a call's arguments to each route's seconds, in the order of `routes`
+            (see `by_models`, `tilewright.prediction.decisions.library_dispatcher`).
+        default: the safe route, by default the first.
+        learn: time calls, and let what was seen overrule the predictions.
+        samples: entries looked at to estimate a dense array's density; 0 where densities of
+            dense arrays do not matter.
+        key: what calls that share a decision have in common, from the tuple of arguments;
+            by default `tilewright.prediction.decisions.signature.signature`.
+        size: decisions kept; the oldest goes first.
+
+    A dispatcher may be called from many threads. An exception of a route is the caller's.
+
+    Raises:
+        PredictionError: no routes, or a default that is none of them.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Callable[..., Any]],
+        forecast: Callable[..., Forecast],
+        *,
+        default: str | None = None,
+        learn: bool = False,
+        samples: int = 0,
+        key: Callable[[tuple[Any, ...]], Any] | None = None,
+        size: int = 4096,
+    ) -> None:
+        if not routes:
+            raise PredictionError("there is nothing to dispatch to; give at least one route")
+        self.routes = tuple(routes)
+        self._runs = tuple(routes.values())
+        if default is not None and default not in self.routes:
+            raise PredictionError(
+                f"the default {default!r} is no route; there are {', '.join(self.routes)}"
+            )
+        self.default = self.routes[0] if default is None else default
+        self.learn = learn
+        self._safe = self.routes.index(self.default)
+        self._forecast = forecast
+        self._samples, self._own_key, self._size = samples, key, max(1, size)
+        self._cache: dict[Any, _Entry] = {}
+        self._lock = threading.Lock()
+        self._corrections = [0.0] * len(self.routes)
+        self._observed: deque[tuple[int, Query, float]] = deque(maxlen=_KEPT)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the route of the arguments' signature and return what it returns."""
+        own = self._own_key
+        key = signature(args, self._samples) if own is None else own(args)
+        if kwargs:
+            key = (key, tuple(kwargs), signature(tuple(kwargs.values()), self._samples))
+        entry = self._cache.get(key)
+        if entry is None:
+            entry = self._decide(key, args, kwargs)
+        if not self.learn:
+            return entry.run(*args, **kwargs)
+        route, run = entry.route, entry.run
+        began = time.perf_counter()
+        result = run(*args, **kwargs)
+        self._learn(entry, route, time.perf_counter() - began)
+        return result
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: the object is the first argument."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def decision(self, *args: Any, **kwargs: Any) -> Decision:
+        """Where a call with these arguments goes, and why; nothing is run."""
+        own = self._own_key
+        key = signature(args, self._samples) if own is None else own(args)
+        if kwargs:
+            key = (key, tuple(kwargs), signature(tuple(kwargs.values()), self._samples))
+        entry = self._cache.get(key) or self._decide(key, args, kwargs)
+        with self._lock:
+            seconds = dict(zip(self.routes, self._estimates(entry), strict=True))
+            route = self.routes[entry.route]
+        return Decision(route, seconds, entry.forecast.outside, entry.forecast.query)
+
+    def clear(self) -> None:
+        """Forget the decisions, not what was learnt about the routes."""
+        with self._lock:
+            self._cache.clear()
+
+    def __len__(self) -> int:
+        """How many decisions are kept."""
+        return len(self._cache)
+
+    def observed(self, route: str) -> tuple[list[Query], list[float]]:
+        """Queries and seconds of the last timed calls of a route, to fit a model with."""
+        index = self.routes.index(route)
+        with self._lock:
+            rows = [(q, s) for i, q, s in self._observed if i == index]
+        return [q for q, _ in rows], [s for _, s in rows]
+
+    def _decide(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
+        forecast = self._forecast(*args, **kwargs)
+        entry = _Entry(forecast, self._safe, self._runs[self._safe])
+        with self._lock:
+            if not forecast.outside:
+                self._take(entry, self._estimates(entry))
+            while len(self._cache) >= self._size:
+                self._cache.pop(next(iter(self._cache)))
+            return self._cache.setdefault(key, entry)
+
+    def _take(self, entry: _Entry, estimates: Sequence[float]) -> None:
+        """The fastest route by `estimates`; the default where none is a number."""
+        best = min(range(len(estimates)), key=estimates.__getitem__)
+        if math.isfinite(estimates[best]):
+            entry.route, entry.run = best, self._runs[best]
+
+    def _estimates(self, entry: _Entry) -> list[float]:
+        """Seconds of each route: seen where there is enough, else predicted and corrected."""
+        found = []
+        for i, seconds in enumerate(entry.forecast.seconds):
+            seen = entry.seen.get(i, ())
+            if len(seen) >= _SETTLED:
+                found.append(statistics.median(seen))
+            elif seconds == seconds:
+                found.append(seconds * math.exp(self._corrections[i]))
+            else:
+                found.append(math.inf)
+        return found
+
+    def _learn(self, entry: _Entry, route: int, seconds: float) -> None:
+        with self._lock:
+            seen = entry.seen.setdefault(route, deque(maxlen=2 * _SETTLED - 1))
+            seen.append(seconds)
+            self._observed.append((route, entry.forecast.query, seconds))
+            if len(seen) < _SETTLED:
+                return
+            predicted = entry.forecast.seconds[route]
+            if len(seen) == _SETTLED and 0 < predicted < math.inf and not entry.forecast.outside:
+                # Once a signature, so that one that is called often does not outweigh others.
+                off = math.log(max(statistics.median(seen), 1e-9) / predicted)
+                self._corrections[route] += _FOLLOW * (off - self._corrections[route])
+            if entry.forecast.outside or entry.route != route:
+                return
+            estimates = self._estimates(entry)
+            if min(estimates) < _BETTER * estimates[route]:
+                self._take(entry, estimates)
+
+
+def by_models(
+    models: Mapping[str, Any], describe: Callable[..., Query], *, compiled: bool = True
+) -> Callable[..., Forecast]:
+    """Forecasts by a fitted model for each route.
+
+    Args:
+        models: estimators of `tilewright.prediction`, in the order of the routes.
+        describe: from the arguments to the models' features, by name.
+        compiled: whether to compile the models to functions of single queries.
+    """
+    singles = [single(m, compiled=compiled) for m in models.values()]
+    if any(getattr(m, "levels", None) for m in models.values()):
+        return _with_words(list(models.values()), singles, describe)
+    ranges = merged_ranges(list(models.values()))
+
+    def forecast(*args: Any, **kwargs: Any) -> Forecast:
+        query = describe(*args, **kwargs)
+        try:
+            return Forecast(query, tuple([f(query) for f in singles]), outside(query, ranges))
+        except KeyError as error:
+            raise PredictionError(
+                f"describe gives no {error}, a feature of the models; it gives {', '.join(query)}"
+            ) from None
+
+    return forecast
+
+
+def _with_words(
+    models: Sequence[Any], singles: Sequence[Callable[[Query], float]], describe: Callable[..., Any]
+) -> Callable[..., Forecast]:
+    """As `by_models`, where features may be words, which each model numbers in its own way."""
+    numbers = [
+        {name: {word: float(i) for i, word in enumerate(words)} for name, words in levels.items()}
+        for levels in (getattr(model, "levels", None) or {} for model in models)
+    ]
+    ranges = [merged_ranges([model]) for model in models]
+
+    def coded(query: Mapping[str, Any], known: Mapping[str, Mapping[str, float]]) -> Query:
+        return {
+            name: known.get(name, {}).get(value, math.nan) if isinstance(value, str) else value
+            for name, value in query.items()
+        }
+
+    def forecast(*args: Any, **kwargs: Any) -> Forecast:
+        query = describe(*args, **kwargs)
+        queries = [coded(query, known) for known in numbers]
+        away = any(outside(q, r) for q, r in zip(queries, ranges, strict=True))
+        seconds = tuple([f(q) for f, q in zip(singles, queries, strict=True)])
+        return Forecast(query, seconds, away)
+
+    return forecast
+
+
+def dispatch(
+    variants: Mapping[str, Callable[..., Any]],
+    models: Mapping[str, Any],
+    describe: Callable[..., Query],
+    **options: Any,
+) -> Callable[[Callable[..., Any]], Dispatcher]:
+    """Make a function dispatch to the predicted best of itself and its variants.
+
+    The function itself is the safe default. `models` has a fitted model for it, by its name,
+    and for each of the variants; `describe` turns arguments into the models' features.
+    `options` go to `Dispatcher`.
+
+    Raises:
+        PredictionError: a variant without a model.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Dispatcher:
+        name = getattr(function, "__name__", "default")
+        routes = {name: function, **variants}
+        missing = [n for n in routes if n not in models]
+        if missing:
+            raise PredictionError(f"there is no model of {missing[0]!r}; give one for each variant")
+        forecast = by_models({n: models[n] for n in routes}, describe)
+        made = Dispatcher(routes, forecast, default=name, **options)
+        functools.update_wrapper(made, function)
+        return made
+
+    return decorate
+
+
+def single(
+    model: Any, settings: Query | None = None, *, compiled: bool = True
+) -> Callable[[Query], float]:
+    """A model as a function of one query by name, `settings` filled in; seconds."""
+    names = [str(n) for n in model.feature_names_in_]
+    if not compiled:
+        return lambda query: float(model.predict([{**query, **(settings or {})}])[0])
+    from tilewright.prediction.export.export import compile_single
+
+    function = compile_single(model)
+    filled = settings or {}
+    asked = [n for n in names if n not in filled]
+    if [*asked, *filled] == names:  # the settings come last, as those of kernels do
+        fixed = tuple(float(v) for v in filled.values())
+        return lambda query: function(*[query[n] for n in asked], *fixed)
+    return lambda query: function(*[filled[n] if n in filled else query[n] for n in names])
+
+
+def merged_ranges(
+    models: Sequence[Any], settings: Sequence[str] = ()
+) -> list[tuple[str, float, float]]:
+    """Each feature's range that lies in all models' training ranges; not that of settings."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for model in models:
+        for name, low, high in zip(model.feature_names_in_, *model.ranges_.tolist(), strict=True):
+            if name in settings:
+                continue
+            slack = 1e-9 * max(abs(low), abs(high))
+            known = ranges.get(name, (-math.inf, math.inf))
+            ranges[name] = (max(known[0], low - slack), min(known[1], high + slack))
+    return [(str(name), low, high) for name, (low, high) in ranges.items()]
+
+
+def outside(query: Query, ranges: Sequence[tuple[str, float, float]]) -> bool:
+    """Whether a feature lies outside its range, or is not a number."""
+    return any(not low <= query[name] <= high for name, low, high in ranges)

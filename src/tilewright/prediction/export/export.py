@@ -1,0 +1,335 @@
+"""A fitted model as source: pure Python without NumPy, and a C header.
+
+Both are written from one list of statements. Standardisation is folded into the weights, so a
+query costs a logarithm an input and one multiplication a weight.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.export.dialects import C_DIALECT, PYTHON_DIALECT, Dialect
+from tilewright.prediction.models.augmented import Augmented
+from tilewright.prediction.models.auto import Auto
+from tilewright.prediction.models.boosted import Boosted, GaussianProcess
+from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.nnc_paper import LRC, NLRC, NN
+from tilewright.prediction.models.trees import Trees
+
+
+def export_c(model: Estimator, name: str = "predict_seconds") -> str:
+    """A C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
+
+    It needs a C99 compiler and ``libm``. Raises `PredictionError` for a model that is not
+    fitted, or a ``name`` that is no identifier.
+    """
+    body, arguments = _source(model, C_DIALECT, name)
+    guard = f"{name.upper()}_H"
+    parameters = ", ".join(f"double {a}" for a in arguments)
+    ranges = " || ".join(
+        f"{a} < {low!r} || {a} > {high!r}"
+        for a, (low, high) in zip(arguments, model.ranges_.T.tolist(), strict=True)
+    )
+    return "\n".join(
+        [
+            f"/* {_title(model)}",
+            *(f" *   {line}" for line in _features(model)),
+            " */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "#include <math.h>",
+            "",
+            "/* Seconds. */",
+            f"static inline double {name}({parameters}) {{",
+            # Inside the function, so that several models fit into one program.
+            *(f"    static const {line};" for line in body.tables),
+            *(f"    (void){unused};" for unused in _unused(arguments, body)),
+            *(f"    {line}" for line in body.lines),
+            f"    return {body.result};",
+            "}",
+            "",
+            "/* Whether the query lies outside the training range. */",
+            f"static inline int {name}_outside({parameters}) {{",
+            f"    return {ranges};",
+            "}",
+            f"#endif /* {guard} */",
+            "",
+        ]
+    )
+
+
+def export_python(model: Estimator, name: str = "predict_seconds") -> str:
+    """A Python module, which imports ``math`` only, with ``NAME(feature, ...)`` in seconds.
+
+    ``NAME_outside(...)`` says whether a query lies outside the training range. Raises as
+    `export_c` does.
+    """
+    body, arguments = _source(model, PYTHON_DIALECT, name)
+    parameters = ", ".join(arguments)
+    ranges = " and ".join(
+        f"{low!r} <= {a} <= {high!r}"
+        for a, (low, high) in zip(arguments, model.ranges_.T.tolist(), strict=True)
+    )
+    return "\n".join(
+        [
+            f'"""{_title(model)}',
+            "",
+            *_features(model),
+            '"""',
+            "",
+            "from math import ceil, exp, fabs, floor, inf, log, log2, nan, pow, sqrt, tanh",
+            *(["from struct import pack, unpack"] if body.tables else []),
+            "",
+            *body.tables,
+            "",
+            f"def {name}({parameters}):",
+            '    """Seconds."""',
+            "    try:",
+            *(f"        {line}" for line in body.lines),
+            f"        return {body.result}",
+            "    except OverflowError:",
+            "        return inf",
+            "    except (ValueError, ZeroDivisionError, TypeError):  # no number, as in C",
+            "        return nan",
+            "",
+            "",
+            f"def {name}_outside({parameters}):",
+            '    """Whether the query lies outside the training range."""',
+            f"    return not ({ranges})",
+            "",
+        ]
+    )
+
+
+def compile_single(model: Estimator) -> Callable[..., float]:
+    """The model as a function of plain floats: seconds for one query, in microseconds.
+
+    It runs the source of `export_python`, which holds nothing but numbers of the model and
+    names that were checked to be identifiers.
+    """
+    scope: dict[str, Any] = {}
+    exec(compile(export_python(model), "<tilewright model>", "exec"), scope)
+    function: Callable[..., float] = scope["predict_seconds"]
+    return function
+
+
+class _Body:
+    """Constant tables, statements, and the expression of the result."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.tables: list[str] = []
+        self.lines: list[str] = []
+        self.result = ""
+
+    def let(self, name: str, expression: str) -> str:
+        """A statement that names the value of an expression."""
+        self.lines.append(self.dialect.let.format(name, expression))
+        return name
+
+
+def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[str]]:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or keyword.iskeyword(name):
+        raise PredictionError(f"the function's name {name!r} is no identifier")
+    if not hasattr(model, "ranges_"):
+        raise PredictionError(f"this {type(model).__name__} is not fitted; call fit first")
+    arguments = _arguments(model)
+    body = _Body(dialect)
+    while isinstance(model, Auto):
+        model = model.model_
+    columns = list(arguments)
+    if isinstance(model, Boosted | GaussianProcess):
+        body.let("trend_", _trend(model.trend_, body, arguments))
+    texts: list[str] = []
+    if isinstance(model, Augmented):
+        body.result = _trend(model, body, arguments)
+        return body, arguments
+    if model.complexity is not None and type(model) is not NN:
+        texts = [model.complexity]
+    for i, text in enumerate(texts):
+        used = model.inputs_.columns if isinstance(model, Boosted | GaussianProcess) else None
+        name = f"work_{i}_"
+        printed = _printed(text, model, dialect, arguments)
+        columns.append(name if used and len(arguments) not in used else body.let(name, printed))
+    if isinstance(model, NN):
+        body.result = _network(model, body, columns)
+    elif isinstance(model, LRC):
+        inputs = columns if len(model.coefficients_) > 1 else columns[-1:]
+        body.result = _dot(model.coefficients_, inputs, model.intercept_)
+    elif isinstance(model, NLRC):
+        body.result = _trees(model.trees_, body, columns)
+    elif isinstance(model, Boosted):
+        raw = _inputs(model.inputs_, body, columns, "v")
+        scaled = [
+            body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
+            for i, (value, mean, std) in enumerate(
+                zip(raw, model.inputs_.mean.tolist(), model.inputs_.std.tolist(), strict=True)
+            )
+        ]
+        body.result = f"trend_ * exp({_trees(model.trees_, body, scaled)})"
+    elif isinstance(model, GaussianProcess):
+        body.result = _process(model, body, columns)
+    else:
+        raise PredictionError(f"{type(model).__name__} cannot be exported")
+    return body, arguments
+
+
+def _printed(text: str, model: Estimator, dialect: Dialect, arguments: Sequence[str]) -> str:
+    parsed = Complexity(text, model.names_)
+    return parsed.c(arguments) if dialect is C_DIALECT else parsed.python(arguments)
+
+
+def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
+    """Our default model's statements, with the expressions that it uses."""
+    columns = list(arguments)
+    for i, text in enumerate(model.expressions_):
+        printed = _printed(text, model, body.dialect, arguments)
+        columns.append(body.let(f"extra_{i}_", printed))
+    return _augmented(model, body, columns)
+
+
+def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
+    """Arguments that no statement reads, of which compilers would warn."""
+    read = set(re.findall(r"[A-Za-z_]\w*", " ".join([*body.lines, body.result])))
+    return [argument for argument in arguments if argument not in read]
+
+
+def _arguments(model: Estimator) -> list[str]:
+    """Identifiers for the features, their own names where these are ones."""
+    found: list[str] = []
+    for name in model.names_:
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+        # Taken are names of the statements, C's keywords and macros, and functions of math.
+        taken = plain in _RESERVED or plain.endswith("_") or re.match(r"[zuvht]\d+$", plain)
+        if taken or not re.match(r"[A-Za-z]", plain):
+            plain = f"x_{plain}"
+        while plain in found:
+            plain += "_"
+        found.append(plain)
+    return found
+
+
+_RESERVED = set(
+    "auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while ceil exp fabs floor inf log log2 sqrt tanh pow fmin fmax "
+    "abs min max pack unpack j0 j1 jn y0 y1 yn gamma main sum range zip nan NAN INFINITY HUGE "
+    "HUGE_VAL MAXFLOAT DOMAIN SING OVERFLOW UNDERFLOW PLOSS TLOSS M_E M_PI linux unix i386".split()
+) | set(keyword.kwlist)
+
+
+def _title(model: Estimator) -> str:
+    return f"Run time in seconds: {type(model).__name__}, {model.parameter_count_} fitted numbers."
+
+
+def _features(model: Estimator) -> list[str]:
+    units, levels = model.units or {}, model.levels or {}
+    lines = []
+    for name, (low, high) in zip(model.names_, model.ranges_.T.tolist(), strict=True):
+        words = ", ".join(f"{i} for {word}" for i, word in enumerate(levels.get(name, ())))
+        text = f"{name} ({units.get(name, 'no unit')}{'; ' + words if words else ''})"
+        lines.append(re.sub(r"[^\w .,;:%()/^-]", "_", text) + f": {low!r} to {high!r}")
+    return lines
+
+
+def _dot(weights: Iterable[float], values: Sequence[str], constant: float) -> str:
+    text = repr(float(constant))
+    for weight, value in zip(weights, values, strict=True):
+        number = float(weight)
+        if not math.isfinite(number):
+            raise PredictionError("the model holds a number that is not finite; fit it again")
+        if number:
+            text += f" {'-' if number < 0 else '+'} {abs(number)!r} * {value}"
+    return text
+
+
+def _inputs(inputs: Inputs, body: _Body, columns: Sequence[str], prefix: str = "u") -> list[str]:
+    """Statements of the inputs before standardisation."""
+    values = []
+    for i, (j, function) in enumerate(zip(inputs.columns, inputs.functions, strict=True)):
+        if function == "plain":
+            values.append(columns[j])
+            continue
+        bounded = body.dialect.at_least.format(columns[j], repr(float(inputs.floor[i])))
+        printed = f"log({bounded})" if function == "log" else f"1.0 / ({bounded})"
+        values.append(body.let(f"{prefix}{i}", printed))
+    return values
+
+
+def _augmented(model: Augmented, body: _Body, columns: Sequence[str]) -> str:
+    terms, units, outputs = model.folded()
+    values = _inputs(model.inputs_, body, columns)
+    correction = "0.0"
+    for i, row in enumerate(units.tolist()):
+        body.let(f"h{i}", body.dialect.tanh.format(_dot(row[:-1], values, row[-1])))
+    if len(units):
+        correction = _dot(outputs, [f"h{i}" for i in range(len(units))], 0.0)
+    monomials = [_dot(row[:-1], values, row[-1]) for row in terms.tolist()]
+    if len(monomials) == 1:
+        return f"exp({monomials[0]} + ({correction}))"
+    body.let("sum_", " + ".join(f"exp({monomial})" for monomial in monomials))
+    return f"sum_ * exp({correction})"
+
+
+def _network(model: NN, body: _Body, columns: Sequence[str]) -> str:
+    layer = list(columns)
+    weights, biases = list(model.network_.weights), list(model.network_.biases)
+    biases[0] = biases[0] - (model.mean_ / model.std_) @ weights[0]
+    weights[0] = weights[0] / model.std_[:, None]
+    for depth, (weight, bias) in enumerate(zip(weights[:-1], biases[:-1], strict=True)):
+        layer = [
+            body.let(
+                f"h{depth}{i}",
+                body.dialect.at_least.format(
+                    body.let(f"t{depth}{i}", _dot(weight[:, i], layer, bias[i])), "0.0"
+                ),
+            )
+            for i in range(weight.shape[1])
+        ]
+    return _dot(weights[-1][:, 0], layer, float(biases[-1][0]))
+
+
+def _trees(trees: Trees, body: _Body, inputs: Sequence[str]) -> str:
+    dialect = body.dialect
+    if not trees.depth:
+        return repr(float(trees.value[trees.roots].sum() + trees.offset))
+    body.tables += [
+        dialect.table("long", "roots_", trees.roots.tolist()),
+        dialect.table("long", "feature_", trees.feature.tolist()),
+        dialect.table("double", "threshold_", trees.threshold.tolist()),
+        dialect.table("long", "left_", trees.left.tolist()),
+        dialect.table("long", "right_", trees.right.tolist()),
+        dialect.table("double", "value_", trees.value.tolist()),
+    ]
+    body.lines += dialect.walk(inputs, len(trees.roots), trees.depth)
+    return f"(total_ + {trees.offset!r})"
+
+
+def _process(model: GaussianProcess, body: _Body, columns: Sequence[str]) -> str:
+    dialect, inputs = body.dialect, model.inputs_
+    if not len(inputs):
+        return "trend_"
+    raw = _inputs(inputs, body, columns, "v")
+    scaled = [
+        body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
+        for i, (value, mean, std) in enumerate(
+            zip(raw, inputs.mean.tolist(), inputs.std.tolist(), strict=True)
+        )
+    ]
+    body.tables += [
+        dialect.table("double", "points_", model.points_.ravel().tolist()),
+        dialect.table("double", "weights_", (model.signal_ * model.weights_).tolist()),
+    ]
+    lengths = [
+        f"{value} / {length!r}"
+        for value, length in zip(scaled, model.lengths_.tolist(), strict=True)
+    ]
+    body.lines += dialect.matern(lengths, len(model.weights_))
+    return "trend_ * exp(total_)"

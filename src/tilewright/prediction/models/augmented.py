@@ -1,0 +1,231 @@
+"""Our default model of run time: see `tilewright.prediction.models.surface` for its form.
+
+Beyond the paper: log time of log sizes, a sum of monomials beside the hidden layer, second-order
+training on the relative error that outliers cannot bend, and a choice among a few such
+configurations by cross-validation, from which the intervals come as well.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.models import candidate_inputs as extras
+from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.intervals import Calibration
+from tilewright.prediction.models.model_selection import (
+    Choice,
+    Problem,
+    choose,
+    score,
+    train,
+    with_ones,
+)
+from tilewright.prediction.models.surface import Shape, value
+
+_MOST = 600  # instances of the cross-validation
+_TRAINED = 5000  # instances that few numbers are fitted to
+_PROBES = 1000
+# A model that is far from those of the folds for a larger share of made-up queries is taken only
+# if no other is about as good.
+_UNSTEADY, _AS_GOOD = 0.02, 1.15
+_THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class Augmented(Estimator):
+    """Run time from at most ``max_parameters`` fitted numbers, in at most 2 s.
+
+    Args:
+        max_parameters: the limit on weights and biases (standardisation by the training
+            instances' statistics is not counted).
+        threads: the features that count threads; by default those named so.
+        work: expressions of actual work, such as non-zeros, used beside the complexity. Without
+            them, expressions such as how full a sparse product is are tried.
+        max_seconds: CPU seconds of training. No further configuration is tried when more than
+            half of it is spent; None for no limit, so that the choice is the same everywhere.
+    """
+
+    kind: ClassVar[str] = "augmented"
+
+    max_parameters: int = 75
+    threads: tuple[str, ...] | list[str] | None = None
+    work: tuple[str, ...] | list[str] | None = None
+    max_seconds: float | None = 2.0
+
+    def _fit(self, data: Array, seconds: Array) -> None:
+        if isinstance(self.max_parameters, bool) or not isinstance(self.max_parameters, int):
+            raise PredictionError(
+                f"max_parameters is {self.max_parameters!r}; give a whole number (for no limit "
+                "use Boosted, GaussianProcess, or Auto, which chooses)"
+            )
+        with threadpool_limits(1):
+            self._choose(data, seconds)
+
+    def _choose(self, data: Array, seconds: Array) -> None:
+        began = time.thread_time()
+        threads = frozenset(self._threads())
+        always = [self.complexity] if self.complexity is not None else []
+        always += list(self.work or [])
+        counts = [self.names_[j] for j in sorted(threads)]
+        self.expressions_ = [*always, *extras.expressions(self.names_, data, counts)]
+        self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
+        columns = self._columns(data)
+        logs = np.log(seconds)
+        self.centre_ = float(np.median(logs))
+        random = np.random.default_rng([self.seed, 1])
+        # Of many instances, a part is enough to choose by and to calibrate with.
+        order = random.permutation(len(data))
+        part, rows = order[:_MOST], np.sort(order[:_TRAINED])
+        folds = max(2, min(self.folds or 5, len(part)))
+        first = self.n_features_in_ + len(always)
+        problem = Problem(
+            columns=columns[part],
+            names=(*self.names_, *self.expressions_),
+            features=self.n_features_in_,
+            targets=logs[part] - self.centre_,
+            place=np.arange(len(part)) % folds,
+            threads=threads,
+            optional=tuple(range(first, columns.shape[1])),
+            limit=self.max_parameters,
+            seed=self.seed,
+            until=np.inf if self.max_seconds is None else began + 0.55 * self.max_seconds,
+        )
+        choices = choose(problem)
+        probes = self._probes(data)
+        fits: list[tuple[float, Choice, Array]] = []
+        for choice in choices[:4]:
+            if choice.error > _AS_GOOD * choices[0].error:
+                break
+            theta, far = train(
+                choice,
+                columns[rows],
+                logs[rows] - self.centre_,
+                problem.threads,
+                self.seed,
+                probes,
+            )
+            fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
+            # A fit to all that is much worse than those to the folds has diverged.
+            before = score(choice.held_out, problem.targets)
+            if score(fitted, logs - self.centre_) > 1.5 * before + 1e-3:
+                continue
+            fits.append((far, choice, theta))
+            if far <= _UNSTEADY:
+                break
+        _, choice, theta = min(
+            fits, key=lambda fit: fit[0], default=(1.0, choices[0], choices[0].models[0])
+        )
+        self._keep(choice, theta)
+        if self.folds > 1:
+            self.calibration_ = Calibration.fit(
+                np.exp(np.clip(choice.held_out + self.centre_, -200, 200)), seconds[part]
+            )
+        self.parameter_count_ = self.shape_.count
+        assert self.parameter_count_ <= self.max_parameters
+        self.chosen_ = {
+            **choice.report(problem.names),
+            "tried": [other.report(problem.names) for other in choices],
+        }
+
+    def _probes(self, data: Array) -> Array:
+        """Columns of made-up queries, each of which mixes the features of two instances."""
+        random = np.random.default_rng([self.seed, 4])
+        one, other = random.integers(0, len(data), (2, _PROBES))
+        mixed = np.where(random.random((_PROBES, data.shape[1])) < 0.5, data[one], data[other])
+        columns = np.column_stack([mixed, *(expression(mixed) for expression in self._parsed)])
+        sound = np.isfinite(columns).all(axis=1)
+        return np.vstack([columns[sound], self._columns(data[:_PROBES])])
+
+    def _keep(self, choice: Choice, theta: Array) -> None:
+        """Store the chosen model, with those expressions only that it uses."""
+        count = self.n_features_in_
+        used = sorted({j for j in choice.inputs.columns if j >= count})
+        places = {j: j for j in range(count)} | {j: count + i for i, j in enumerate(used)}
+        self.expressions_ = [self.expressions_[j - count] for j in used]
+        self.inputs_ = replace(
+            choice.inputs, columns=tuple(places[j] for j in choice.inputs.columns)
+        )
+        self.shape_, self.theta_ = choice.shape, theta
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._parsed = [Complexity(text, self.names_) for text in self.expressions_]
+        self._ready = self.folded()
+
+    def _columns(self, data: Array) -> Array:
+        """The features and the expressions beside them."""
+        if not self.expressions_:
+            return data
+        added = []
+        for expression in self._parsed:
+            column = expression(data)
+            if not np.isfinite(column).all():
+                row = int(np.flatnonzero(~np.isfinite(column))[0])
+                raise PredictionError(
+                    f"the expression {expression.text!r} is {column[row]} in row {row}; "
+                    "write one that is finite there"
+                )
+            added.append(column)
+        return np.column_stack([data, *added])
+
+    def _threads(self) -> set[int]:
+        """The columns that count threads."""
+        names = [name.lower() for name in self.names_]
+        if self.threads is None:
+            return {j for j, name in enumerate(names) if name in _THREADS}
+        absent = [name for name in self.threads if name not in self.names_]
+        if absent:
+            raise PredictionError(f"threads names {', '.join(absent)}, which is not a feature")
+        return {self.names_.index(name) for name in self.threads}
+
+    def _predict(self, data: Array) -> Array:
+        terms, units, outputs = self._ready
+        columns = self._columns(data)
+        inputs = with_ones(self.inputs_.raw(columns))
+        with np.errstate(over="ignore"):
+            total = np.exp(terms @ inputs).sum(axis=0)
+            if len(units):
+                total *= np.exp(outputs @ np.tanh(units @ inputs))
+        return np.asarray(total)
+
+    def folded(self) -> tuple[Array, Array, Array]:
+        """Terms, units (each with its constant last) and outputs for inputs not standardised.
+
+        The median log time is in the terms' constants, so that the model gives seconds.
+        """
+        terms, units, outputs = self.shape_.split(self.theta_)
+        rows = []
+        for block in (terms, units):
+            weights = block[:, :-1] / self.inputs_.std
+            constant = block[:, -1] - weights @ self.inputs_.mean
+            rows.append(np.column_stack([weights, constant]))
+        rows[0][:, -1] += self.centre_
+        return rows[0], rows[1], outputs
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "expressions": list(self.expressions_),
+            "inputs": self.inputs_.to_dict(),
+            "shape": [self.shape_.inputs, self.shape_.terms, self.shape_.hidden],
+            "theta": self.theta_.tolist(),
+            "centre": self.centre_,
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.shape_ = Shape(*(int(number) for number in state["shape"]))
+        self.theta_ = np.asarray(state["theta"], dtype=float)
+        if len(self.theta_) != self.shape_.count:
+            raise ValueError("another number of parameters")
+        self.centre_ = float(state["centre"])
+        self.expressions_ = [str(text) for text in state["expressions"]]
+        self._prepare()

@@ -1,0 +1,324 @@
+"""What all run-time models share: the scikit-learn conventions, ranges, intervals, JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.intervals import Calibration
+from tilewright.prediction.models.tables import names_of, table, times
+
+Array: TypeAlias = np.ndarray[Any, Any]
+FORMAT = "tilewright-prediction"
+VERSION = 1
+
+
+@dataclass(eq=False)
+class Estimator:
+    """A model of run time in seconds, with scikit-learn's conventions.
+
+    Args:
+        features: names of the columns of X; by default those of the data.
+        complexity: the kernel's mathematical complexity, an expression of the features.
+        units: a unit for each feature that has one, by name.
+        levels: the words of a feature in the order of their numbers, for features that are words.
+        folds: folds of the cross-validation that calibrates intervals; 0 for no intervals.
+        seed: of every random choice.
+
+    After ``fit``: ``feature_names_in_``, ``n_features_in_``, ``ranges_`` (smallest and largest
+    value of each feature, shape (2, features)), ``target_range_`` (seconds),
+    ``parameter_count_`` (fitted numbers of the model), ``chosen_`` (a report of what was chosen).
+    """
+
+    kind: ClassVar[str] = ""
+    needs_complexity: ClassVar[bool] = False
+
+    features: tuple[str, ...] | list[str] | None = None
+    complexity: str | None = None
+    units: dict[str, str] | None = None
+    folds: int = 5
+    seed: int = 0
+    levels: dict[str, list[str]] | None = None
+
+    # scikit-learn's conventions, without importing it -------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise PredictionError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, positive_only=True),
+            regressor_tags=RegressorTags(),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ranges_")
+
+    def score(self, X: Any, y: Any) -> float:
+        """The coefficient of determination of the logarithms of the times."""
+        predicted = np.log(np.maximum(self.predict(X), 1e-300))
+        logs = np.log(times(y, len(predicted)))
+        return float(1 - ((logs - predicted) ** 2).sum() / ((logs - logs.mean()) ** 2).sum())
+
+    # Fitting and predicting ---------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to instances X (a table, data frame, or rows by name) and times y in seconds.
+
+        Raises:
+            PredictionError: data that cannot be used; the message names the column or row.
+        """
+        self._check()
+        names = names_of(X, self.features)
+        data = table(X, names, self.levels)
+        seconds = times(y, len(data))
+        if len(data) < 2:
+            raise PredictionError(
+                f"there {'is 1 instance' if len(data) else 'are no instances'}; measure at least 2"
+            )
+        self._describe(names, data, seconds)
+        self.calibration_: Calibration | None = None
+        self.parameter_count_ = 0
+        self.chosen_: dict[str, Any] = {}
+        self._fit(data, seconds)
+        if self.calibration_ is None and self.folds > 1 and len(data) > 2:
+            self._calibrate(data, seconds)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predicted seconds, shape (n,), of queries X of shape (n, features)."""
+        return self._predict(self._table(X))
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Bounds in seconds that hold the measured time with the given probability.
+
+        Raises:
+            PredictionError: the model was fitted with ``folds=0``, or ``coverage`` is not
+                between 0 and 1.
+        """
+        if not 0 < coverage < 1:
+            raise PredictionError(f"coverage is {coverage}; give a number between 0 and 1")
+        data = self._table(X)
+        if self.calibration_ is None:
+            raise PredictionError(
+                "the model has no intervals; fit it with folds=5 to 3 instances or more"
+            )
+        centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
+        return self.calibration_.interval(centre, coverage)
+
+    def outside(self, X: Any) -> Array:
+        """Which queries lie outside the range of the training instances: booleans (n,)."""
+        data = self._table(X)
+        low, high = self.ranges_
+        slack = 1e-9 * np.maximum(np.abs(low), np.abs(high))
+        return np.asarray(((data < low - slack) | (data > high + slack)).any(axis=1))
+
+    def _describe(self, names: tuple[str, ...], data: Array, seconds: Array) -> None:
+        self.feature_names_in_ = np.asarray(names, dtype=object)
+        self.names_ = names
+        self.n_features_in_ = len(names)
+        self.ranges_ = np.stack([data.min(axis=0), data.max(axis=0)])
+        self.target_range_ = (float(seconds.min()), float(seconds.max()))
+        self._complexity()
+        for what, given in (("a unit is", self.units), ("levels are", self.levels)):
+            for name in given or {}:
+                if name not in names:
+                    raise PredictionError(f"{what} given for {name!r}, which is not a feature")
+
+    def _check(self) -> None:
+        """Settings that would fail later, or mean something else than they look like."""
+        for name, least in (("folds", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise PredictionError(f"{name} is {value!r}; give a whole number from {least}")
+        for name in ("features", "threads", "work"):
+            if isinstance(getattr(self, name, None), str):
+                raise PredictionError(f"{name} is one text; give a list of texts")
+
+    def _complexity(self) -> Complexity | None:
+        if self.complexity is None:
+            if self.needs_complexity:
+                raise PredictionError(
+                    f"{type(self).__name__} needs the kernel's complexity, e.g. complexity='m*n*k'"
+                )
+            return None
+        return Complexity(self.complexity, self.names_)
+
+    def _table(self, X: Any) -> Array:
+        if not hasattr(self, "ranges_"):
+            raise PredictionError(f"this {type(self).__name__} is not fitted; call fit first")
+        return table(X, self.names_, self.levels)
+
+    def _calibrate(self, data: Array, seconds: Array) -> None:
+        """Held-out predictions by cross-validation, a fresh model for each fold."""
+        folds = min(self.folds, len(data))
+        if len(data) - -(-len(data) // folds) < 2:
+            folds = len(data)
+        place = np.random.default_rng([self.seed, 1]).permutation(len(data)) % folds
+        held_out = np.empty(len(data))
+        for fold in range(folds):
+            out = place == fold
+            model = type(self)(**{**self.get_params(), "folds": 0})
+            model.features = self.names_
+            model.fit(data[~out], seconds[~out])
+            held_out[out] = model.predict(data[out])
+        held_out = np.maximum(held_out, seconds.min() * 1e-3)
+        self.calibration_ = Calibration.fit(held_out, seconds)
+
+    def _with_complexity(self, data: Array) -> Array:
+        """The features and the complexity beside them, shape (n, features + 1)."""
+        complexity = self._complexity()
+        if complexity is None:
+            return data
+        column = complexity(data)
+        if not np.isfinite(column).all():
+            row = int(np.flatnonzero(~np.isfinite(column))[0])
+            raise PredictionError(
+                f"complexity {complexity.text!r} is {column[row]} in row {row}; "
+                "write one that is finite there"
+            )
+        return np.column_stack([data, column])
+
+    def _fit(self, data: Array, seconds: Array) -> None:
+        raise AssertionError(f"{type(self).__name__} fits nothing")
+
+    def _predict(self, data: Array) -> Array:
+        raise AssertionError(f"{type(self).__name__} predicts nothing")
+
+    # JSON ---------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        """The fitted model as JSON data."""
+        raise AssertionError(f"{type(self).__name__} has no JSON form")
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `_state`."""
+        raise AssertionError(f"{type(self).__name__} has no JSON form")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fitted model as JSON data: schema version, features, units, ranges, numbers."""
+        self._table(np.zeros((0, getattr(self, "n_features_in_", 0))))
+        units = self.units or {}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            "params": {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in self.get_params().items()
+            },
+            "features": [
+                {"name": name, "unit": units.get(name), "min": low, "max": high}
+                for name, low, high in zip(self.names_, *self.ranges_.tolist(), strict=True)
+            ],
+            "target": {
+                "name": "time",
+                "unit": "s",
+                "min": self.target_range_[0],
+                "max": self.target_range_[1],
+            },
+            "complexity": self.complexity,
+            "parameter_count": self.parameter_count_,
+            "chosen": self.chosen_,
+            "calibration": self.calibration_.to_dict() if self.calibration_ else None,
+            "state": self._state(),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as JSON.
+
+        Raises:
+            PredictionError: the model is not fitted, or the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), indent=1) + "\n"
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PredictionError(f"cannot write the model {path}: {error.strerror}") from None
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; the class is the one that the data name.
+
+        Raises:
+            PredictionError: not such data, or of another schema version.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise PredictionError("this is not a Tilewright prediction model")
+        if data.get("version") != VERSION:
+            raise PredictionError(
+                f"the model has schema version {data.get('version')!r}, this Tilewright reads "
+                f"{VERSION}; fit it again"
+            )
+        import tilewright.prediction.models.stored  # noqa: F401  (defines every kind)
+
+        found = {kind.kind: kind for kind in _subclasses(Estimator)}.get(str(data.get("kind")))
+        if found is None or not issubclass(found, cls):
+            raise PredictionError(
+                f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}"
+            )
+        try:
+            model = found._from_dict(data)
+            with suppress(PredictionError):  # an expression may have no value there
+                model._predict(model.ranges_[:1])
+        except PredictionError as error:
+            raise PredictionError(f"the model's data are damaged: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise PredictionError(f"the model's data are damaged: {error!r}") from None
+        return model
+
+    @classmethod
+    def _from_dict(cls, data: dict[str, Any]) -> Self:
+        model = cls(**data["params"])
+        if isinstance(model.features, list):
+            model.features = tuple(model.features)
+        names = tuple(str(feature["name"]) for feature in data["features"])
+        ranges = np.array([[float(f["min"]), float(f["max"])] for f in data["features"]]).T
+        seconds = np.array([float(data["target"]["min"]), float(data["target"]["max"])])
+        model._describe(names, ranges, seconds)
+        model.parameter_count_ = int(data["parameter_count"])
+        model.chosen_ = dict(data["chosen"])
+        calibration = data["calibration"]
+        model.calibration_ = Calibration.from_dict(calibration) if calibration else None
+        model._restore(data["state"])
+        return model
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote.
+
+        Raises:
+            PredictionError: the file is missing, is not a model, or has another schema version.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise PredictionError(f"cannot read the model {path}: {error}") from None
+        return cls.from_dict(data)
+
+
+def _subclasses(cls: type[Estimator]) -> list[type[Estimator]]:
+    return [cls, *(found for child in cls.__subclasses__() for found in _subclasses(child))]

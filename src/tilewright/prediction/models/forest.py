@@ -1,0 +1,85 @@
+"""A model to rank candidates by: extremely randomised trees of log time.
+
+Schedules differ by factors that are powers of two, and their times by orders of magnitude, in
+steps: a vector that does not fill a register, a tile that leaves a cache. Trees have steps, and
+their mean is not led astray by one of them; a smooth model's best candidate is often where it
+overshoots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError, scikit_learn_for
+from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.trees import Trees
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class Forest(Estimator):
+    """Extremely randomised trees (Geurts et al. 2006) of log time, or of log time an operation.
+
+    Args:
+        trees: how many; their predictions are averaged.
+        leaf: the smallest number of instances in a leaf. With 1, a training instance is
+            predicted to take what it took.
+        work: expressions of the features that are used beside them, such as the bytes of a
+            tile (`tilewright.prediction.kernels.schedules.Family.work`).
+    """
+
+    kind: ClassVar[str] = "forest"
+
+    trees: int = 300
+    leaf: int = 1
+    work: tuple[str, ...] | list[str] | None = None
+
+    def _fit(self, data: Array, seconds: Array) -> None:
+        with scikit_learn_for("Forest"):
+            from sklearn.ensemble import ExtraTreesRegressor
+
+        columns = self._columns(data)
+        forest = ExtraTreesRegressor(
+            self.trees,
+            min_samples_leaf=min(self.leaf, max(1, len(data) // 2)),
+            random_state=self.seed,
+            n_jobs=1,
+        )
+        forest.fit(columns, np.log(seconds) - self._scale(data))
+        self.trees_ = Trees.from_sklearn(list(forest.estimators_), 1.0 / self.trees)
+        self.parameter_count_ = len(self.trees_.value)
+        self.chosen_ = {"trees": self.trees, "nodes": len(self.trees_.value)}
+
+    def _predict(self, data: Array) -> Array:
+        return np.asarray(np.exp(self.trees_(self._columns(data)) + self._scale(data)))
+
+    def _columns(self, data: Array) -> Array:
+        """The features and the work, whose scale does not matter to trees."""
+        columns = [data]
+        for text in self.work or ():
+            column = Complexity(text, self.names_)(data)
+            if not np.isfinite(column).all():
+                row = int(np.flatnonzero(~np.isfinite(column))[0])
+                raise PredictionError(
+                    f"the expression {text!r} is {column[row]} in row {row}; "
+                    "write one that is finite there"
+                )
+            columns.append(column[:, None])
+        return np.hstack(columns)
+
+    def _scale(self, data: Array) -> Array | float:
+        """Logarithms of the operations, 0 where no complexity is given."""
+        if self.complexity is None:
+            return 0.0
+        return np.asarray(np.log(np.maximum(self._with_complexity(data)[:, -1], 1e-300)))
+
+    def _state(self) -> dict[str, Any]:
+        return {"trees": self.trees_.to_dict()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.trees_ = Trees.from_dict(state["trees"])

@@ -1,0 +1,352 @@
+"""Choosing the default model's inputs and shape by cross-validation.
+
+Compared are sums of few and of many monomials, without the inputs that turn out not to matter
+(the densities of a dense product), with inputs that may (see
+`tilewright.prediction.models.candidate_inputs`, and the reciprocal of a number of threads), and
+held more or less close to the prior.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.models import candidate_inputs as extras
+from tilewright.prediction.models.initialization import monomials, starts
+from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.levenberg_marquardt import minimise
+from tilewright.prediction.models.surface import Shape, value
+
+Array: TypeAlias = np.ndarray[Any, Any]
+_RESTARTS, _STEPS = 2, 40  # of a fold's model
+_CLEARLY = 0.98  # an addition must cut the error to this share
+_CERTAIN = 1.5  # and by so many standard errors
+_PROMISING, _TRAINED, _ROUNDS = 0.98, 2, 3  # additions: judged so good, so many a round
+_STIFFNESS = (0.25, 4.0)
+_EXPONENTS = 3e-3
+_FAR, _FARTHEST, _DISTRUST = 1.5, 2.0, 10.0  # in log time: see `train`
+_CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would drown differences
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training instances, as the choice sees them.
+
+    Attributes:
+        columns: features, and further columns computed from them, shape (n, columns).
+        names: of the columns, as text for people.
+        features: how many of the columns are features; the rest are expressions.
+        targets: log times less their median, shape (n,).
+        place: the fold of each instance, shape (n,).
+        threads: columns that count threads.
+        optional: columns that are tried one at a time.
+        limit: the most fitted numbers.
+        seed: of the starting points.
+        cap: of a relative error; a larger one counts for so much.
+        until: when to try nothing further, by ``time.thread_time``.
+    """
+
+    columns: Array
+    names: tuple[str, ...]
+    features: int
+    targets: Array
+    place: Array
+    threads: frozenset[int]
+    optional: tuple[int, ...]
+    limit: int
+    seed: int
+    cap: float = 2.0
+    until: float = np.inf
+
+    def late(self) -> bool:
+        """Whether there is no time to try more."""
+        return time.thread_time() > self.until
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration: inputs, shape, its error, and log times predicted for held-out instances."""
+
+    inputs: Inputs
+    shape: Shape
+    error: float
+    held_out: Array
+    models: tuple[Array, ...] = ()
+    stiffness: float = 1.0
+
+    def report(self, names: Sequence[str]) -> dict[str, Any]:
+        """As data for people."""
+        return {
+            "inputs": self.inputs.describe(names),
+            "terms": self.shape.terms,
+            "hidden": self.shape.hidden,
+            "parameters": self.shape.count,
+            "stiffness": self.stiffness,
+            "error": self.error,
+        }
+
+
+def choose(problem: Problem) -> list[Choice]:
+    """Every configuration that was tried, the best first."""
+    plain = [j for j in range(problem.columns.shape[1]) if j not in problem.optional]
+    every = Inputs.fit(problem.columns, plain)
+    tried = [_validated(problem, every, shape) for shape in candidates(every, problem)]
+    best = _best(tried)
+    errors = np.abs(best.held_out - problem.targets)[_long(problem.targets)]
+    cap = min(problem.cap, max(_CAP * float(np.median(errors)), _LEAST_CAP))
+    problem = replace(problem, cap=cap)
+    tried = [replace(c, error=score(c.held_out, problem.targets, cap)) for c in tried]
+    best = _best(tried)
+    kept = _relevant(problem, best)
+    if 0 < len(kept) < len(every) and not problem.late():
+        fewer = every.only(kept)
+        tried += [_validated(problem, fewer, shape) for shape in candidates(fewer, problem)]
+        best = _best(tried)
+    best = _without_densities(problem, best, tried)
+    best = _with_additions(problem, best, tried)
+    for stiffness in _STIFFNESS:
+        if problem.late():
+            break
+        tried.append(_validated(problem, best.inputs, best.shape, stiffness))
+        if _clearly_better(problem, tried[-1], best):
+            best = tried[-1]
+    rest = sorted((c for c in tried if c is not best), key=lambda choice: choice.error)
+    return [best, *rest]
+
+
+def _without_densities(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+    """The best model that sees no densities, where those do not clearly help.
+
+    What sparse operands take follows their non-zeros, what dense ones take their shapes: which
+    further inputs are tried depends on it (see `_promising`), so chance must not decide.
+    """
+    columns = best.inputs.columns
+    kept = [i for i, j in enumerate(columns) if not extras.is_density(problem.columns[:, j])]
+    if not 0 < len(kept) < len(columns) or problem.late():
+        return best
+    dense = best.inputs.only(kept)
+    fresh = [_validated(problem, dense, shape) for shape in candidates(dense, problem)]
+    tried += fresh
+    simpler = _best(fresh)
+    return best if _clearly_better(problem, best, simpler) else simpler
+
+
+def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:
+    """Of many additions some look good by chance; the instances' errors are compared in pairs."""
+    gain = _errors(best.held_out, problem.targets, problem.cap)
+    gain -= _errors(new.held_out, problem.targets, problem.cap)
+    certain = _CERTAIN * float(gain.std()) * len(gain) ** -0.5
+    return new.error < _CLEARLY * best.error and float(gain.mean()) > certain
+
+
+def _with_additions(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+    """Add the most promising further inputs one after the other, while that clearly helps."""
+    refused: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    for _ in range(_ROUNDS):
+        improved = False
+        for columns, reciprocals in _promising(problem, best, refused):
+            if problem.late():
+                return best
+            refused.add((columns, reciprocals))
+            more = Inputs.fit(
+                problem.columns,
+                [*dict.fromkeys(best.inputs.columns), *columns],
+                [*_reciprocals(best.inputs), *reciprocals],
+            )
+            if len(more) <= len(best.inputs):
+                continue
+            shapes = [s for s in candidates(more, problem) if s.terms == best.shape.terms]
+            fresh = [_validated(problem, more, shape) for shape in shapes]
+            tried += fresh
+            if fresh and _clearly_better(problem, fresh[0], best):
+                best, improved = fresh[0], True
+                break
+        if not improved:
+            break
+    return best
+
+
+def _reciprocals(inputs: Inputs) -> list[int]:
+    return [
+        j
+        for j, function in zip(inputs.columns, inputs.functions, strict=True)
+        if function == "reciprocal"
+    ]
+
+
+def _best(tried: Sequence[Choice]) -> Choice:
+    return min(tried, key=lambda choice: choice.error)
+
+
+def candidates(inputs: Inputs, problem: Problem) -> list[Shape]:
+    """The shapes to choose from: few or many terms, the rest of the budget hidden units."""
+    p, found = len(inputs), []
+    for terms in (1, 2, 4):
+        hidden = (problem.limit - terms * (p + 1)) // (p + 2)
+        # A model with as many numbers as instances has learnt them by heart.
+        spare = (len(problem.targets) // 2 - terms * (p + 1)) // (p + 2)
+        if hidden >= 0 and (terms == 1 or spare >= 0):
+            found.append(Shape(p, terms, max(0, min(hidden, spare, 12))))
+    if not found:
+        raise PredictionError(
+            f"{p} inputs need at least {p + 1} fitted numbers, more than {problem.limit}; "
+            "use fewer features or a larger max_parameters"
+        )
+    return found
+
+
+def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
+    """How strongly each parameter is held near zero, in units of the noise."""
+    terms: Array = np.full((shape.terms, shape.inputs + 1), 1e-3)
+    if shape.terms > 1:  # one alone is the linear path; others may take absurd exponents
+        terms[:, :-1] = _EXPONENTS
+    terms = terms.ravel()
+    units = np.full(shape.hidden * (shape.inputs + 2), 2e-2)
+    return stiffness * np.concatenate([terms, units])
+
+
+def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
+    """Mean absolute relative error without the 30% of instances that run shortest.
+
+    An error beyond ``cap`` counts as that, as an outlier says nothing about the model.
+    """
+    error = float(_errors(predicted, logs, cap).mean())
+    return error if np.isfinite(error) else np.inf
+
+
+def _errors(predicted: Array, logs: Array, cap: float) -> Array:
+    """The relative errors, at most ``cap``, of the instances that do not run shortest."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.minimum(np.abs(np.expm1(predicted - logs)[_long(logs)]), cap))
+
+
+def _long(logs: Array) -> Array:
+    return np.asarray(logs >= np.quantile(logs, 0.3))
+
+
+def with_ones(inputs: Array) -> Array:
+    """Inputs (n, inputs) as the models take them: (inputs + 1, n), the last row of ones."""
+    return np.vstack([inputs.T, np.ones(len(inputs))])
+
+
+def train(
+    choice: Choice,
+    columns: Array,
+    targets: Array,
+    threads: frozenset[int],
+    seed: int,
+    probes: Array,
+) -> tuple[Array, float]:
+    """The parameters (count,) fitted to all instances, and the share of probes far from the folds.
+
+    They are the best of some restarts.
+
+    A sum of monomials may fit every instance and be absurd between them. The models of the folds
+    are not absurd in the same places, so the loss grows by the distance from their median.
+
+    Args:
+        choice: the configuration, with the folds' models.
+        columns, targets, threads, seed: as in `Problem`, of all instances.
+        probes: columns of made-up queries, shape (probes, columns).
+    """
+    inputs, shape = choice.inputs, choice.shape
+    scaled = with_ones(inputs(columns))
+    found = monomials(inputs, scaled, targets, threads)
+    restarts = 6 if len(targets) <= 1000 else 3
+    theta = starts(shape, scaled, targets, found, restarts, seed)
+    weights = np.ones((restarts, len(targets)))
+    held = ridge(shape, choice.stiffness)
+    fitted = minimise(shape, theta, scaled, targets, weights, ridge=held, steps=60)
+    asked = with_ones(inputs(probes))
+    middle = np.median(value(shape, np.stack(choice.models), asked), axis=0)
+    away = np.minimum(np.abs(value(shape, fitted.theta, asked) - middle), _FARTHEST)
+    loss = fitted.loss * (1 + _DISTRUST * np.nan_to_num(away, nan=_FARTHEST) ** 2).mean(axis=1)
+    loss = np.where(np.isfinite(loss), loss, np.inf)
+    best = int(loss.argmin())
+    return np.asarray(fitted.theta[best]), float(np.mean(away[best] > _FAR))
+
+
+def _validated(problem: Problem, inputs: Inputs, shape: Shape, stiffness: float = 1.0) -> Choice:
+    scaled = with_ones(inputs(problem.columns))
+    found = monomials(inputs, scaled, problem.targets, problem.threads)
+    folds = int(problem.place.max()) + 1
+    theta = np.concatenate(
+        [
+            starts(shape, scaled, problem.targets, found, _RESTARTS, problem.seed + fold)
+            for fold in range(folds)
+        ]
+    )
+    fold = np.repeat(np.arange(folds), _RESTARTS)
+    weights = (problem.place[None, :] != fold[:, None]).astype(float)
+    held = ridge(shape, stiffness)
+    fitted = minimise(shape, theta, scaled, problem.targets, weights, ridge=held, steps=_STEPS)
+    models = []
+    for f in range(folds):
+        own = np.flatnonzero(fold == f)
+        models.append(fitted.theta[own[int(fitted.loss[own].argmin())]])
+    held_out = _held_out(problem, shape, models, scaled)
+    error = score(held_out, problem.targets, problem.cap)
+    return Choice(inputs, shape, error, held_out, tuple(models), stiffness)
+
+
+def _held_out(problem: Problem, shape: Shape, models: Sequence[Array], scaled: Array) -> Array:
+    result = np.empty(len(problem.targets))
+    for fold, model in enumerate(models):
+        out = problem.place == fold
+        result[out] = value(shape, model[None], scaled[:, out])[0]
+    return result
+
+
+def _relevant(problem: Problem, choice: Choice) -> list[int]:
+    """Inputs without which the held-out error grows: each is shuffled in turn."""
+    random = np.random.default_rng([problem.seed, 3])
+    scaled = with_ones(choice.inputs(problem.columns))
+    kept = []
+    for i in range(len(choice.inputs)):
+        shuffled = scaled.copy()
+        shuffled[i] = random.permutation(shuffled[i])
+        predicted = _held_out(problem, choice.shape, choice.models, shuffled)
+        if score(predicted, problem.targets, problem.cap) > 1.02 * choice.error:
+            kept.append(i)
+    return kept
+
+
+def _promising(
+    problem: Problem, best: Choice, refused: set[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Additions worth training with: columns, and columns whose reciprocal is added."""
+    used = set(best.inputs.columns)
+    sparse = any(extras.is_density(problem.columns[:, j]) for j in used)
+    wanted: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    values: list[Array] = []
+    for j in problem.optional:
+        column = problem.columns[:, j]
+        # What sparse operands take follows their non-zeros, and no blocks.
+        if sparse and not problem.names[j].startswith(extras.OF_NON_ZEROS):
+            continue
+        if j not in used and ((j,), ()) not in refused and column.min() < column.max():
+            wanted.append(((j,), ()))
+            values.append(np.log(column) if column.min() > 0 else column)
+    for j in sorted(problem.threads & used):
+        column = problem.columns[:, j]
+        if j not in _reciprocals(best.inputs) and ((), (j,)) not in refused and column.min() > 0:
+            wanted.append(((), (j,)))
+            values.append(1 / column)
+    if not wanted:
+        return []
+    folds = extras.Folds(
+        best.models,
+        with_ones(best.inputs(problem.columns)),
+        problem.targets,
+        problem.place,
+        ridge(best.shape, best.stiffness),
+    )
+    left = extras.gains(best.shape, folds, np.stack(values), problem.cap)
+    enough = 1.0 if sparse else _PROMISING
+    order = [i for i in np.argsort(left, kind="stable") if left[i] < enough]
+    return [wanted[i] for i in order[:_TRAINED]]

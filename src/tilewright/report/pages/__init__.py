@@ -1,0 +1,1 @@
+"""HTML pages made of charts, tables and text."""

@@ -1,0 +1,112 @@
+"""A page that needs nothing but itself, made of sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.report.pages.html import Html, escape, join, tag
+from tilewright.report.pages.style import STYLE
+from tilewright.report.table import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands under it; `note` is a line in small print."""
+
+    title: str
+    content: Html
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number to be seen at once; `tone` is ``good``, ``bad`` or nothing."""
+
+    value: str
+    label: str
+    tone: str = ""
+
+
+def page(
+    title: str,
+    sections: Iterable[Section],
+    *,
+    subtitle: str = "",
+    figures: Sequence[Figure] = (),
+) -> str:
+    """The whole page as text, to be written to an ``.html`` file in UTF-8."""
+    body = join(
+        tag("header", tag("h1", title), tag("p", subtitle, class_="soft") if subtitle else None),
+        _figures(figures),
+        *(_section(section) for section in sections),
+    )
+    head = join(
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content="Tilewright"),
+        tag("title", title),
+        tag("style", Html(STYLE)),
+    )
+    html = tag("html", tag("head", head), tag("body", tag("main", body)), lang="en")
+    return f"<!doctype html>\n{html}\n"
+
+
+def _section(section: Section) -> Html:
+    note = tag("p", section.note, class_="soft small") if section.note else None
+    return tag("section", tag("h2", section.title), section.content, note)
+
+
+def _figures(figures: Sequence[Figure]) -> Html | None:
+    if not figures:
+        return None
+    boxes = (
+        tag("div", tag("b", f.value, class_=f.tone or None), tag("span", f.label), class_="figure")
+        for f in figures
+    )
+    return tag("div", *boxes, class_="figures")
+
+
+def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
+    """A table; `first` replaces the cells of the first column by markup of their own."""
+
+    def row(name: str, cells: Iterable[Any]) -> Html:
+        return tag(
+            "tr",
+            *(
+                tag(name, cell, class_=_classes(column))
+                for cell, column in zip(cells, table.columns, strict=True)
+            ),
+        )
+
+    rows = [
+        row("td", (first[i], *cells[1:]) if first else cells) for i, cells in enumerate(table.rows)
+    ]
+    head = tag("thead", row("th", (column.heading for column in table.columns)))
+    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+
+
+def _classes(column: Column) -> str | None:
+    names = ["right"] * (column.align == "right") + ["wrap"] * column.wrap
+    return " ".join(names) or None
+
+
+def badge(index: int) -> Html:
+    """A group's number in its colour."""
+    return tag("span", index + 1, class_="badge", style=f"background: var(--c{index % 10})")
+
+
+def folded(summary: str, content: Any) -> Html:
+    """Something to be opened with a click."""
+    return tag("details", tag("summary", summary), content)
+
+
+def source(text: str) -> Html:
+    """A listing."""
+    return tag("pre", tag("code", escape(text)))
+
+
+def items(texts: Iterable[str]) -> Html:
+    """A list of remarks."""
+    return tag("ul", *(tag("li", text) for text in texts))

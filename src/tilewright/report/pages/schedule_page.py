@@ -1,0 +1,149 @@
+"""The page of one schedule: graph, groups, loop nest, comparison, code."""
+
+from __future__ import annotations
+
+from tilewright.report import units
+from tilewright.report.charts.bars import bar_chart
+from tilewright.report.charts.dag import dag_picture
+from tilewright.report.charts.nest import nest_html
+from tilewright.report.model import GroupRow, ScheduleReport
+from tilewright.report.pages.html import Html, join, tag
+from tilewright.report.pages.page import (
+    Figure,
+    Section,
+    badge,
+    folded,
+    html_table,
+    items,
+    page,
+    source,
+)
+from tilewright.report.table import Column, Table, attempt_table, comparison_table, group_table
+
+_LONG_NEST = 120  # lines
+
+
+def schedule_page(report: ScheduleReport) -> str:
+    """The whole page as text, self-contained. What the report does not know is left out."""
+    subtitle = f"Schedule for {report.target}"
+    if report.machine:
+        subtitle += f" on {report.machine}"
+    return page(report.pipeline, _sections(report), subtitle=subtitle, figures=_figures(report))
+
+
+def _sections(report: ScheduleReport) -> list[Section]:
+    sections = []
+    if report.notes:
+        sections.append(Section("Remarks", items(report.notes)))
+    if report.comparison:
+        sections.append(_comparison(report))
+    if report.groups:
+        sections.append(_groups(report))
+    if report.dag.nodes or report.nest:
+        sections.append(_structure(report))
+    if report.attempts:
+        sections.append(Section("Candidates", html_table(attempt_table(report))))
+    if report.python or report.cpp:
+        listings = [
+            folded(f"The schedule in {language}", source(text))
+            for language, text in (("Python", report.python), ("C++", report.cpp))
+            if text
+        ]
+        sections.append(Section("Code", join(*listings)))
+    if report.facts:
+        facts = Table((Column("fact"), Column("value", wrap=True)), tuple(report.facts.items()))
+        sections.append(Section("How this was made", html_table(facts)))
+    return sections
+
+
+def _figures(report: ScheduleReport) -> list[Figure]:
+    figures = []
+    if report.seconds is not None:
+        figures.append(Figure(units.seconds(report.seconds), "a run"))
+    if report.speedup is not None:
+        tone = "good" if report.speedup >= 1 else "bad"
+        figures.append(Figure(units.ratio(report.speedup), "as fast as the naive schedule", tone))
+    peer = _best_peer(report)
+    if peer is not None:
+        tone = "good" if peer >= 1 else "bad"
+        figures.append(Figure(units.ratio(peer), "as fast as the best other", tone))
+    if report.groups:
+        figures.append(
+            Figure(
+                str(len(report.groups)),
+                f"{'group' if len(report.groups) == 1 else 'groups'} of "
+                f"{units.plural(sum(n.kind != 'input' for n in report.dag.nodes), 'Func')}"
+                if report.dag.nodes
+                else "groups",
+            )
+        )
+    answers = {None: ("not run", ""), True: ("verified", "good"), False: (report.failure, "bad")}
+    value, tone = answers[report.verified]
+    figures.append(Figure(value, "answers", tone))
+    return figures
+
+
+def _best_peer(report: ScheduleReport) -> float | None:
+    """The best other schedule's time over ours, the naive one not counted."""
+    ours = [b.value for b in report.comparison if b.ours and b.ok and b.value]
+    others = [
+        b.value
+        for b in report.comparison
+        if not b.ours and b.ok and b.value is not None and b.label != "naive"
+    ]
+    return min(others) / min(ours) if ours and others else None
+
+
+def _groups(report: ScheduleReport) -> Section:
+    table = group_table(report)
+    first = [join(badge(i), group.name) for i, group in enumerate(report.groups)]
+    note = ""
+    if report.predicted_unit != "s" and any(g.predicted is not None for g in report.groups):
+        note = "Predicted: the group's share of the model's cost."
+    elif any(g.shared_bytes is not None for g in report.groups):
+        note = "Memory: storage of the members for one tile."
+    return Section("Groups", html_table(_with_all_funcs(table, report.groups), first), note)
+
+
+def _structure(report: ScheduleReport) -> Section:
+    """The graph and the loop nest, side by side where there is room."""
+    parts, titles, notes = [], [], []
+    if report.dag.nodes:
+        names = [group.name for group in report.groups]
+        parts.append(tag("div", dag_picture(report.dag, names), class_="scroll"))
+        titles.append("Pipeline")
+        notes.append(
+            "Arrows go from producer to consumer. A box holds the Funcs that are computed "
+            "together; those with a dashed frame are inlined into what reads them."
+        )
+    if report.nest:
+        nest = nest_html(report.nest)
+        if len(report.nest) > _LONG_NEST:
+            nest = folded(f"Show all {len(report.nest)} lines of the loop nest", nest)
+        parts.append(tag("div", nest, class_="rest"))
+        titles.append("loop nest" if titles else "Loop nest")
+        notes.append("In the loop nest, the colour at the left is the group's.")
+    return Section(" and ".join(titles), tag("div", *parts, class_="beside"), " ".join(notes))
+
+
+def _with_all_funcs(table: Table, groups: tuple[GroupRow, ...]) -> Table:
+    """A page has room for every name."""
+    at = next((i for i, c in enumerate(table.columns) if c.heading == "Funcs"), None)
+    if at is None:
+        return table
+    rows = tuple(
+        (*row[:at], ", ".join(group.funcs), *row[at + 1 :])
+        for row, group in zip(table.rows, groups, strict=True)
+    )
+    return Table(table.columns, rows)
+
+
+def _comparison(report: ScheduleReport) -> Section:
+    chart: Html = bar_chart(report.comparison, label="Run times of the schedules compared")
+    table = folded("Show the figures", html_table(comparison_table(report)))
+    return Section(
+        "Comparison",
+        join(chart, table),
+        "Median run times, measured in one interleaved run; lines are intervals. "
+        "A bar with a gap is longer than shown.",
+    )

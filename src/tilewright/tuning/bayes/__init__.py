@@ -1,0 +1,1 @@
+"""Bayesian optimisation: encoding, surrogates, acquisition, proposals."""

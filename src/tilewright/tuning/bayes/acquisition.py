@@ -1,0 +1,84 @@
+"""Expected improvement and its search over the feasible set (Section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from tilewright.tuning.space.space import Space
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Score: TypeAlias = Callable[[Array], Array]
+
+
+def log_expected_improvement(mean: Array, variance: Array, best: float) -> Array:
+    """Logarithm of E[max(best - f, 0)] for f normal with these means and variances.
+
+    Given the variance of the noise-free value, it is the paper's noise-free expected
+    improvement. The logarithm keeps far-away candidates comparable where the improvement
+    itself underflows.
+    """
+    deviation = np.sqrt(variance)
+    z = (best - mean) / deviation
+    with np.errstate(divide="ignore", invalid="ignore"):
+        direct = np.log(z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+        # far below: phi(z) + z Phi(z) = phi(z) (1 - |z| Phi(z) / phi(z)), from the tail ratio
+        far = np.minimum(z, -1.0)
+        density = -0.5 * far * far - 0.5 * np.log(2 * np.pi)
+        ratio = np.exp(log_ndtr(far) - density) * -far
+        tail = density + np.log(np.maximum(1.0 - ratio, 0.5 / (far * far + 2.0)))
+    return np.asarray(np.where(z > -6, direct, tail) + np.log(deviation))
+
+
+def local_search(
+    space: Space,
+    score: Score,
+    starts: Array,
+    *,
+    steps: int = 20,
+    most: int = 12,
+) -> tuple[Array, Array]:
+    """Climb from each start to a configuration that no one-parameter neighbour betters.
+
+    Args:
+        space: the space.
+        score: the scores of codes, shape (count,), larger is better.
+        starts: codes, shape (starts, width).
+        steps: the most moves of a climb.
+        most: as for `Space.neighbours`.
+
+    Returns:
+        every code scored on the way, and the scores.
+    """
+    here = starts
+    value = score(here)
+    met, values = [here], [value]
+    for _ in range(steps):
+        if len(here) == 0:
+            break
+        near = [space.neighbours(code, most) for code in here]
+        sizes = np.array([len(n) for n in near])
+        if sizes.sum() == 0:
+            break
+        codes = np.concatenate(near)
+        scores = score(codes)
+        met.append(codes)
+        values.append(scores)
+        ends = np.cumsum(sizes)
+        moved, reached = [], []
+        for i, end in enumerate(ends):
+            if sizes[i] == 0:
+                continue
+            best = end - sizes[i] + int(scores[end - sizes[i] : end].argmax())
+            if scores[best] > value[i]:
+                moved.append(codes[best])
+                reached.append(scores[best])
+        if not moved:
+            break
+        # climbs that meet go on as one
+        _, kept = np.unique(np.array(moved), axis=0, return_index=True)
+        here, value = np.array(moved)[np.sort(kept)], np.array(reached)[np.sort(kept)]
+    return np.concatenate(met), np.concatenate(values)

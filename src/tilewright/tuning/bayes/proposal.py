@@ -1,0 +1,216 @@
+"""One decision of the search: which configuration to evaluate next (Sections 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.tuning.bayes.acquisition import local_search, log_expected_improvement
+from tilewright.tuning.bayes.encoding import Encoder
+from tilewright.tuning.bayes.forest import Forest, grow
+from tilewright.tuning.bayes.gp import Posterior
+from tilewright.tuning.bayes.surrogate import Surrogate, fit_surrogate, transform, uncensored
+from tilewright.tuning.bayes.warm import Shifted, SourceModel
+from tilewright.tuning.settings import Settings
+from tilewright.tuning.space.space import Space
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What has been seen: codes, shape (n, width), and values, NaN where they failed.
+
+    ``bounded`` marks values that are only lower bounds (cut short).
+    """
+
+    codes: Array
+    values: Array
+    bounded: Array
+
+    @property
+    def valid(self) -> Array:
+        """Which observations did not fail."""
+        return ~np.isnan(self.values)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A chosen code, why it was chosen, and the hyperparameters for the next fit.
+
+    ``expected`` is the expected improvement as a share of the best value (0 without a model).
+    """
+
+    code: Array
+    origin: str
+    theta: tuple[float, ...] = ()
+    expected: float | None = None
+
+
+def random_proposal(
+    space: Space, settings: Settings, rng: np.random.Generator, taken: Collection[bytes]
+) -> Proposal | None:
+    """A random feasible configuration not taken yet, or None if none was found."""
+    for size in (1, 8, 64, 512, 4096):
+        codes = space.sample(rng, size, settings.biased_sampling)
+        for code in codes:
+            if settings.repeats or space.key(code) not in taken:
+                return Proposal(code, "random")
+    return None
+
+
+def spread_proposal(
+    space: Space,
+    encoder: Encoder,
+    settings: Settings,
+    rng: np.random.Generator,
+    taken: Collection[bytes],
+    codes: Array,
+) -> Proposal | None:
+    """A random feasible configuration unlike those of ``codes``, shape (n, width).
+
+    Of many uniform ones, the one whose nearest neighbour among them is furthest.
+    """
+    drawn = space.sample(rng, 100, settings.biased_sampling)
+    free = drawn[[space.key(code) not in taken for code in drawn]]
+    if len(free) == 0 or len(codes) == 0 or settings.repeats:
+        return random_proposal(space, settings, rng, taken)
+    here, there = encoder(free), encoder(codes)
+    apart = ((here[:, None, :] - there[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+    return Proposal(free[int(apart.argmax())], "random")
+
+
+def propose(
+    space: Space,
+    encoder: Encoder,
+    seen: Observations,
+    pending: Array,
+    settings: Settings,
+    rng: np.random.Generator,
+    taken: Collection[bytes],
+    theta: tuple[float, ...] = (),
+    bias: Callable[[Array], Array] | None = None,
+    source: SourceModel | None = None,
+) -> Proposal | None:
+    """The configuration of the largest expected improvement, or None if all are taken.
+
+    Args:
+        space: the space. encoder: embeds its codes.
+        seen: observations, at least two of them valid.
+        pending: codes that are being evaluated, shape (m, width); the model takes them to
+            turn out as it expects (the constant-liar family's kriging believer).
+        settings: the pieces of the search.
+        rng: the decision's own random numbers.
+        taken: keys of the configurations that must not be asked (again).
+        theta: hyperparameters of the previous decision.
+        bias: what to add to the logarithm of the acquisition at codes, or None.
+        source: what is known of a similar problem, or None.
+    """
+    valid = seen.valid
+    codes, values = seen.codes[valid], seen.values[valid]
+    modelled = transform(values, settings)
+    outputs = modelled.values
+    points = encoder(codes)
+    shift = None if source is None else source.shift(points, outputs, modelled.slope, theta)
+    # where a similar problem gives a prior mean, the model learns the difference
+    learned = outputs if shift is None else shift.residual(points, outputs)
+    fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta)
+    surrogate = fitted.surrogate
+    bounded = seen.bounded[valid]
+    if bounded.any() and isinstance(surrogate, Posterior):
+        surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
+    if len(pending) and isinstance(surrogate, Posterior):
+        waiting = encoder(pending)
+        surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
+    if shift is not None:
+        surrogate = Shifted(surrogate, shift)
+    best = float(outputs[~bounded].min(initial=outputs.max()))
+    forest = None
+    if settings.feasibility and not valid.all():
+        forest = grow(encoder(seen.codes), valid.astype(float), rng)
+    limit = float(rng.integers(0, 11)) / 100 if settings.feasibility_limit else 0.0
+    score = _Score(encoder, surrogate, best, _chance(forest, source, len(seen.codes)), limit, bias)
+    if rng.random() < settings.local:
+        met = _around(space, codes[np.argsort(outputs, kind="stable")], taken)
+        scores = score(met)
+    else:
+        met, scores = _candidates(space, settings, rng, score, codes, outputs)
+    for i in np.argsort(-scores, kind="stable"):
+        if settings.repeats or space.key(met[i]) not in taken:
+            gain = float(np.exp(min(scores[i], 0.0))) * modelled.slope
+            expected = gain if modelled.slope > 0 else None
+            return Proposal(met[i], "model", fitted.theta, expected)
+    chosen = random_proposal(space, settings, rng, taken)
+    return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
+
+
+@dataclass(frozen=True)
+class _Score:
+    """Logarithm of expected improvement times probability of feasibility."""
+
+    encoder: Encoder
+    surrogate: Surrogate
+    best: float
+    chance: Callable[[Array], Array] | None
+    limit: float
+    bias: Callable[[Array], Array] | None
+
+    def __call__(self, codes: Array) -> Array:
+        points = self.encoder(codes)
+        mean, variance = self.surrogate.predict(points)
+        score = log_expected_improvement(mean, variance, self.best)
+        if self.chance is not None:
+            chance = self.chance(points)
+            score = score + np.log(np.maximum(chance, 1e-9))
+            score[chance < self.limit] -= 1e3
+        if self.bias is not None:
+            score = score + self.bias(codes)
+        return score
+
+
+def _chance(
+    forest: Forest | None, source: SourceModel | None, count: int
+) -> Callable[[Array], Array] | None:
+    """The probability of feasibility at points, after ``count`` evaluations here."""
+    if source is None or source.forest is None:
+        return None if forest is None else forest.mean
+
+    def chance(points: Array) -> Array:
+        here = np.ones(len(points)) if forest is None else forest.mean(points)
+        return source.chance(points, here, count)
+
+    return chance
+
+
+def _around(space: Space, ranked: Array, taken: Collection[bytes]) -> Array:
+    """Codes not taken yet around the best configuration that still has such neighbours."""
+    for code in ranked:
+        near = space.neighbours(code, 32)
+        free = [i for i, c in enumerate(near) if space.key(c) not in taken]
+        if free:
+            return near[free]
+    return ranked[:0]
+
+
+def _candidates(
+    space: Space,
+    settings: Settings,
+    rng: np.random.Generator,
+    score: _Score,
+    codes: Array,
+    outputs: Array,
+) -> tuple[Array, Array]:
+    """Codes and their scores: random ones, and those met on climbs from the best of them."""
+    sampled = space.sample(rng, settings.samples, settings.biased_sampling)
+    scores = score(sampled)
+    if not settings.local_search:
+        return sampled, scores
+    leading = sampled[np.argsort(-scores, kind="stable")[: 4 * settings.climbs]]
+    _, first = np.unique(leading, axis=0, return_index=True)
+    starts = leading[np.sort(first)][: settings.climbs]
+    incumbents = codes[np.argsort(outputs, kind="stable")[:3]]
+    met, climbed = local_search(space, score, np.concatenate([starts, incumbents]))
+    return np.concatenate([sampled, met]), np.concatenate([scores, climbed])

@@ -1,0 +1,284 @@
+"""Problem files: a search space and a command in TOML, for ``tilewright tune``."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright.measure import Limits, Measurement, Timing, command, measure_one
+from tilewright.tuning.command_line.checks import (
+    OBJECTIVE,
+    PLACE,
+    SEARCH,
+    TOP,
+    check_objective,
+    check_program,
+    check_search,
+    known,
+    line_of,
+    words_of,
+)
+from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.space.json import space_from_dict
+from tilewright.tuning.space.space import Configuration, Space
+
+_CUTOFF = 5.0
+_CONFIRM = 2
+
+TEMPLATE = """\
+# A problem for `tilewright tune`. Run it with:  tilewright tune problem.toml
+name = "my-kernel"
+
+# What is known to be impossible, in Python's notation; leave it out if nothing is.
+constraints = ["tile % unroll == 0 or unroll < 4"]
+
+# What to run. {name} is replaced by the value of a parameter; there is no shell.
+[objective]
+command = ["./kernel", "--tile={tile}", "--unroll={unroll}", "--order={order}"]
+# build = ["cc", "-O3", "-DTILE={tile}", "kernel.c", "-o", "kernel"]   # run before the command
+value = "time"              # the command's wall time, or:
+# value = "json"            # a number in the last line of JSON that it prints
+# json = "result.seconds"   # ... under this key (a list of keys: several objectives)
+# value = "regex"           # a number in what it prints
+# regex = "took ([0-9.]+) ms"
+# maximise = true           # larger is better
+timeout = 10                # seconds a run may take; longer is a failure that is learned from
+memory_mb = 4096            # memory it may take
+repeat = 1                  # runs; the median counts (only with value = "time")
+
+[search]
+budget = 60                 # evaluations
+seed = 0
+jobs = 1                    # evaluations at once
+# time_limit = 600          # seconds in all
+# converge = 0.005          # stop when less than this gain is expected
+# confirm = 2               # with value = "time": measure the leaders so often again at the end
+# cutoff = 5                # with value = "time": give up runs so many times slower than the best
+
+# Configurations to try first (optional, any number).
+[[start]]
+tile = 16
+unroll = 4
+order = ["i", "j", "k"]
+
+# Parameters: real, integer, ordinal, categorical, permutation.
+[[parameters]]
+name = "tile"
+type = "ordinal"
+values = [4, 8, 16, 32, 64]
+scale = "log"               # for values that are exponential by nature
+default = 16
+
+[[parameters]]
+name = "unroll"
+type = "integer"
+low = 1
+high = 8
+
+[[parameters]]
+name = "order"
+type = "permutation"
+items = ["i", "j", "k"]     # the command gets them as i,j,k
+
+# A parameter may be conditional:  when = "tile > 8"
+"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem file's content; called with a configuration, it evaluates it."""
+
+    name: str
+    space: Space
+    objective: Mapping[str, Any]
+    search: Mapping[str, Any] = field(default_factory=dict)
+    start: Sequence[Configuration] = ()
+    folder: Path = Path()
+
+    @property
+    def objectives(self) -> int:
+        """How many objectives an evaluation gives."""
+        keys = self.objective.get("json")
+        return len(keys) if isinstance(keys, list) else 1
+
+    @property
+    def queue(self) -> list[Configuration]:
+        """What to try first: [[start]], then all defaults together where that is feasible."""
+        default = self.space.default()
+        if default is None or not self.space.is_feasible(default):
+            return list(self.start)
+        return [*self.start, default]
+
+    @property
+    def timed(self) -> bool:
+        """Whether the objective is the command's wall time."""
+        return bool(self.objective.get("value", "time") == "time")
+
+    @property
+    def cutoff(self) -> float | None:
+        """How many times slower than the best a run may get before it is cut short."""
+        return float(self.search.get("cutoff", _CUTOFF)) if self.timed else None
+
+    @property
+    def confirm(self) -> int:
+        """How often the leaders are measured again."""
+        return int(self.search.get("confirm", _CONFIRM if self.timed else 0))
+
+    def __call__(self, configuration: Configuration, limit: float = math.inf) -> dict[str, Any]:
+        """Build and run; what came of it as keyword arguments of `Tuner.tell`.
+
+        A timed command that takes more than ``limit`` seconds is cut short.
+        """
+        timed = self.timed
+        limits = Limits(
+            build_seconds=float(self.objective.get("build_timeout", 300)),
+            run_seconds=float(self.objective.get("timeout", 60)),
+            memory_bytes=int(self.objective.get("memory_mb", 8192)) << 20,
+            output_bytes=64 << 10,
+        )
+        folder = self.folder / self.objective.get("directory", ".")
+        if "build" in self.objective:
+            words = self._words("build", configuration)
+            room = Limits(limits.build_seconds, limits.build_seconds, limits.memory_bytes)
+            built = measure_one(command(words, cwd=folder, exclusive=False), room)
+            if not built.ok:
+                status = "build_failed" if built.status == "run_failed" else built.status
+                return {"status": status, "message": _why(built)}
+        words = self._words("command", configuration)
+        repeat = int(self.objective.get("repeat", 1))
+        candidate = command(words, cwd=folder, exclusive=timed, repeated=timed and repeat > 1)
+        cut = timed and limit < limits.run_seconds
+        if cut:
+            limits = replace(limits, run_seconds=limit)
+        timing = Timing(
+            warmup=0, min_samples=repeat, max_samples=repeat, seconds=math.inf, sample_seconds=0.0
+        )
+        found = measure_one(candidate, limits, timing)
+        if cut and found.status == "timeout":
+            return {"value": limit, "lower_bound": True}
+        if not found.ok:
+            return {"status": found.status, "message": _why(found)}
+        if timed:
+            return {"value": found.median, "details": {"times": list(found.times)}}
+        return self._read(str(found.details.get("stdout", "")))
+
+    def _words(self, key: str, configuration: Configuration) -> list[str]:
+        def text(match: re.Match[str]) -> str:
+            value = configuration.get(match.group(1), "")
+            return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+        return [PLACE.sub(text, word) for word in words_of(self.objective, key)]
+
+    def _read(self, output: str) -> dict[str, Any]:
+        """The objective in what the command printed."""
+        sign = -1.0 if self.objective.get("maximise") else 1.0
+        if self.objective["value"] == "regex":
+            found = re.findall(self.objective["regex"], output)
+            if not found:
+                return {"status": "run_failed", "message": "its output does not match the regex"}
+            try:
+                return {"value": sign * float(found[-1])}
+            except ValueError:
+                return {"status": "run_failed", "message": f"{found[-1]!r} is not a number"}
+        keys = self.objective.get("json", "time")
+        for line in reversed(output.strip().splitlines()):
+            try:
+                data = json.loads(line)
+                break
+            except ValueError:
+                continue
+        else:
+            return {"status": "run_failed", "message": "it printed no line of JSON"}
+        try:
+            values = [sign * _under(data, k) for k in (keys if isinstance(keys, list) else [keys])]
+        except (KeyError, TypeError, ValueError) as error:
+            return {"status": "run_failed", "message": f"its JSON has no number under {error}"}
+        return {"value": values if len(values) > 1 else values[0]}
+
+
+def load(path: str | Path, *, runnable: bool = False) -> Problem:
+    """Read a problem file.
+
+    Args:
+        path: the file.
+        runnable: whether the program that it names has to be there.
+
+    Raises:
+        SpaceError: the file cannot be read, or an entry is missing or wrong, with its line
+            where TOML gives one.
+        ConfigurationError: a configuration to start from is not one of the space's.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise SpaceError(f"{path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpaceError(f"{path} is not TOML: {error}") from None
+    try:
+        problem = _problem(data, path)
+        if runnable:
+            check_program(problem.objective, problem.folder)
+        return problem
+    except (SpaceError, ConfigurationError) as error:
+        line = line_of(text, str(error))
+        where = f"{path}, line {line}" if line else str(path)
+        raise type(error)(f"{where}: {error}") from None
+
+
+def _problem(data: Mapping[str, Any], path: Path) -> Problem:
+    known("", data, TOP)
+    objective, search = data.get("objective"), data.get("search", {})
+    if objective is not None:
+        known("objective.", objective, OBJECTIVE)
+    known("search.", search, SEARCH)
+    check_search(search)
+    space = space_from_dict(data)
+    folder = path.resolve().parent
+    check_objective(objective, space.index, folder)
+    assert isinstance(objective, dict)
+    name = data.get("name", path.stem)
+    if not isinstance(name, str) or not name:
+        raise SpaceError(f"'name' is {name!r}; give a name in quotes")
+    return Problem(name, space, objective, search, _start(data.get("start", []), space), folder)
+
+
+def _start(entries: Any, space: Space) -> list[Configuration]:
+    """The configurations to try first."""
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise SpaceError("start must be a list of tables: write [[start]], in double brackets")
+    found = []
+    for entry in entries:
+        configuration = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+        try:
+            code = space.encode(configuration)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"start: {error}") from None
+        if not space.contains(code[None])[0]:
+            raise ConfigurationError(
+                f"start: {entry} breaks the constraint {space.broken(configuration)!r}; change it"
+            )
+        found.append(configuration)
+    return found
+
+
+def _under(data: Any, key: str) -> float:
+    for part in str(key).split("."):
+        data = data[part]
+    if isinstance(data, bool):
+        raise TypeError(key)
+    return float(data)
+
+
+def _why(measurement: Measurement) -> str:
+    """The last line of what a failed command said."""
+    said = str(measurement.details.get("stderr") or measurement.details.get("stdout") or "")
+    lines = said.strip().splitlines()
+    return f"{measurement.message}: {lines[-1][:200]}" if lines else measurement.message

@@ -1,0 +1,1 @@
+"""Other tuners' interfaces and files: Optuna, Kernel Tuner, HyperMapper, T4."""

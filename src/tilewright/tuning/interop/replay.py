@@ -1,0 +1,223 @@
+"""Recorded search spaces: exhaustive measurements read as problems that cost nothing.
+
+Read are Kernel Tuner's cache files and the Auto-Tuning Association's T4 results (JSON, also
+gzip'd) with their T1 problem descriptions. `tilewright.tuning.interop.t4` writes them.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.space.parameters import Categorical, Ordinal, Parameter
+from tilewright.tuning.space.space import Configuration, Space
+from tilewright.tuning.tune import FailedError
+
+_FAILURES = {
+    "compile": "build_failed",
+    "runtime": "run_failed",
+    "timeout": "timeout",
+    "constraints": "run_failed",
+    "correctness": "wrong_answer",
+}
+_CACHE_FAILURES = {
+    "CompilationFailedConfig": "build_failed",
+    "RuntimeFailedConfig": "run_failed",
+    "InvalidConfig": "run_failed",
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recorded problem: its space, and the objective or the failure of each configuration.
+
+    Called with a configuration it answers as an objective of `tilewright.tuning.tune` does.
+    """
+
+    name: str
+    space: Space
+    values: Mapping[bytes, float | str] = field(repr=False)
+
+    @property
+    def optimum(self) -> float:
+        """The best objective recorded."""
+        return min(v for v in self.values.values() if isinstance(v, float))
+
+    def __call__(self, configuration: Mapping[str, Any]) -> float:
+        """The recorded objective.
+
+        Raises:
+            FailedError: it failed when it was recorded, or it was not recorded.
+        """
+        found = self.values.get(self.space.key(self.space.encode(configuration)))
+        if isinstance(found, float):
+            return found
+        raise FailedError(found or "run_failed", "" if found else "not among the recorded ones")
+
+
+def read_t1(path: str | Path) -> Space:
+    """The space of a T1 problem description.
+
+    Numbers are ordinal; on a log scale where all are positive and the largest is at least
+    four times the least. Anything else is categorical.
+
+    Raises:
+        SpaceError: the file is not a T1 description, or names what it cannot describe.
+    """
+    data = _load(Path(path))
+    try:
+        described = data["ConfigurationSpace"]
+        parameters = []
+        for entry in described["TuningParameters"]:
+            values = entry["Values"]
+            parameters.append(
+                numbers(entry["Name"], _listed(values) if isinstance(values, str) else values)
+            )
+        conditions = [c["Expression"] for c in described.get("Conditions", [])]
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        raise SpaceError(f"{path} is not a T1 problem description: {error!r}") from None
+    return Space(parameters, conditions)
+
+
+def read_t4(path: str | Path, space: Space | None = None) -> Replay:
+    """A recorded problem of a T4 results file.
+
+    Args:
+        path: the file, JSON or gzip'd JSON.
+        space: its space; by default that of the T1 file beside it whose name begins alike,
+            else one of the values that occur, in which nothing is known of constraints.
+
+    Raises:
+        SpaceError: the file is not a T4 results file.
+    """
+    path = Path(path)
+    data = _load(path)
+    try:
+        results = data["results"]
+        rows = [(r["configuration"], _t4_outcome(r)) for r in results]
+    except (KeyError, TypeError, IndexError) as error:
+        raise SpaceError(f"{path} is not a T4 results file: {error!r}") from None
+    if space is None:
+        beside = _description(path)
+        space = read_t1(beside) if beside else _observed([c for c, _ in rows])
+    return _replay(_stem(path), space, rows, path)
+
+
+def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
+    """A recorded problem of a Kernel Tuner cache file, also of a run that did not end.
+
+    Raises:
+        SpaceError: the file is not a cache file, or a constraint is wrong.
+    """
+    path = Path(path)
+    data = _load(path, ends="}\n}")
+    try:
+        names = data["tune_params_keys"]
+        parameters = [numbers(name, data["tune_params"][name]) for name in names]
+        objective = data.get("objective", "time")
+        rows = []
+        for entry in data["cache"].values():
+            value = entry.get(objective)
+            error = entry.get("__error__", value)
+            good = isinstance(value, int | float) and math.isfinite(value) and value < 1e15
+            outcome = float(value) if good else _CACHE_FAILURES.get(str(error), "run_failed")
+            rows.append(({name: entry[name] for name in names}, outcome))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SpaceError(f"{path} is not a Kernel Tuner cache file: {error!r}") from None
+    return _replay(_stem(path), Space(parameters, constraints), rows, path)
+
+
+def numbers(name: str, values: Sequence[Any]) -> Parameter:
+    """An ordinal parameter of numbers (see `read_t1`), or a categorical one."""
+    plain = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(plain) < len(values):
+        return Categorical(name, tuple(values))
+    log = min(plain) > 0 and max(plain) >= 4 * min(plain)
+    return Ordinal(name, tuple(plain), scale="log" if log else "linear")
+
+
+def _listed(text: str) -> list[Any]:
+    """The values of a T1 file's text: a list, or a range."""
+    tree = ast.parse(text.strip(), mode="eval").body
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        if tree.func.id == "list" and len(tree.args) == 1:
+            return _listed(ast.unparse(tree.args[0]))
+        if tree.func.id == "range":
+            return list(range(*(int(ast.literal_eval(arg)) for arg in tree.args)))
+    return list(ast.literal_eval(tree))
+
+
+def _t4_outcome(result: Mapping[str, Any]) -> float | str:
+    value = result["measurements"][0]["value"] if result.get("measurements") else None
+    if result["invalidity"] == "correct" and isinstance(value, int | float):
+        return float(value)
+    return _FAILURES.get(result["invalidity"], "run_failed")
+
+
+def _replay(
+    name: str, space: Space, rows: Sequence[tuple[Configuration, float | str]], path: Path
+) -> Replay:
+    values: dict[bytes, float | str] = {}
+    for configuration, outcome in rows:
+        try:
+            values[space.key(space.encode(configuration))] = outcome
+        except ConfigurationError as error:
+            raise SpaceError(f"{path}: {error}; is it the right problem description?") from None
+    if not any(isinstance(v, float) for v in values.values()):
+        raise SpaceError(f"{path} holds no successful measurement")
+    return Replay(name, space, values)
+
+
+def _observed(configurations: Sequence[Mapping[str, Any]]) -> Space:
+    columns: dict[str, dict[Any, None]] = {}
+    for configuration in configurations:
+        for name, value in configuration.items():
+            columns.setdefault(name, {})[value] = None
+    ordered: Callable[[Any], Any] = lambda v: (isinstance(v, str), v)  # noqa: E731
+    return Space([numbers(name, sorted(column, key=ordered)) for name, column in columns.items()])
+
+
+def _description(path: Path) -> Path | None:
+    found = [
+        p for p in path.parent.glob("*.T1.json") if path.name.startswith(p.name[: -len(".T1.json")])
+    ]
+    return max(found, key=lambda p: len(p.name), default=None)
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".json").removesuffix("_T4")
+
+
+def _load(path: Path, ends: str = "") -> Any:
+    """The JSON object of a file, plain or gzip'd; ``ends`` may be missing at its end."""
+    try:
+        raw = path.read_bytes()
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        try:
+            data = json.loads(text)
+        except ValueError:
+            if not ends:
+                raise
+            data = _closed(text.decode(), ends)
+    except OSError as error:
+        raise SpaceError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError) as error:
+        raise SpaceError(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise SpaceError(f"{path} is not a JSON object")
+    return data
+
+
+def _closed(text: str, ends: str) -> Any:
+    """JSON text with its end put on; what was wrong with it before, if that does not do."""
+    try:
+        return json.loads(text.rstrip().rstrip(",") + ends)
+    except ValueError:
+        return json.loads(text)

@@ -1,0 +1,1 @@
+"""Search spaces: parameters, constraints, the feasible set, their JSON."""

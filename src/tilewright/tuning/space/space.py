@@ -1,0 +1,586 @@
+"""A search space: parameters, known constraints, and its feasible set.
+
+Inside the tuner a configuration is a *code*, one row of numbers: first the value index of
+each discrete choice (a permutation of more than six items takes one column an item), then each
+real parameter's position in its range, from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError, nearest
+from tilewright.tuning.space.expressions import Constraint, Rows, from_callable, parse
+from tilewright.tuning.space.feasible import FeasibleSet, Variable
+from tilewright.tuning.space.parameters import (
+    Categorical,
+    Integer,
+    Ordinal,
+    Parameter,
+    Permutation,
+    Real,
+    Value,
+)
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Configuration: TypeAlias = dict[str, Value]
+ConstraintSource: TypeAlias = str | tuple[Callable[..., Any], Sequence[str]] | Constraint
+_LISTED_ITEMS = 6
+_MOST_ITEMS = 16
+_LISTED_INTEGERS = 1 << 20
+
+
+class Space:
+    """Parameters and the known constraints between them.
+
+    Args:
+        parameters: the parameters, each name once.
+        constraints: expressions over the parameters (see `tilewright.tuning.space.expressions`), or
+            pairs of a callable and the names of the parameters it takes, in order. A
+            constraint on a conditional parameter holds where that parameter is absent.
+
+    Raises:
+        SpaceError: a parameter, a condition or a constraint that cannot be used, named.
+
+    Example:
+        >>> from tilewright.tuning import Ordinal, Space
+        >>> space = Space(
+        ...     [Ordinal("tile", (4, 8, 16), scale="log"), Ordinal("vector", (1, 4, 8))],
+        ...     ["tile % vector == 0"],
+        ... )
+        >>> space.count
+        8
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        constraints: Sequence[ConstraintSource] = (),
+    ) -> None:
+        self.parameters = tuple(parameters)
+        self.constraint_sources = tuple(constraints)
+        if not self.parameters:
+            raise SpaceError("a space needs at least one parameter")
+        self.index = {p.name: i for i, p in enumerate(self.parameters)}
+        if len(self.index) != len(self.parameters):
+            repeated = {p.name for p in self.parameters if self._named(p.name) > 1}
+            raise SpaceError(f"parameter names are repeated: {', '.join(sorted(repeated))}")
+        self._known = {
+            p.name: p.item_names if isinstance(p, Permutation) else None for p in self.parameters
+        }
+        self._choices = {p.name: _choices(p) for p in self.parameters}
+        self.conditions = self._conditions()
+        discrete, self.continuous = self._constraints(constraints)
+        self._discrete_constraints = tuple(discrete)
+        variables: list[Variable] = []
+        self.columns: dict[str, slice] = {}
+        for p in self.parameters:
+            if not isinstance(p, Real) or p.when is not None:
+                own = self._variables(p)
+                self.columns[p.name] = slice(len(variables), len(variables) + len(own))
+                variables += own
+        self.reals: dict[str, int] = {}
+        for p in self.parameters:
+            if isinstance(p, Real):
+                self.reals[p.name] = len(variables) + len(self.reals)
+        self.width = len(variables) + len(self.reals)
+        self.discrete = len(variables)
+        self.feasible = FeasibleSet(variables, discrete)
+
+    def _named(self, name: str) -> int:
+        return sum(p.name == name for p in self.parameters)
+
+    @property
+    def count(self) -> int:
+        """The number of feasible configurations, real parameters left out of the count."""
+        return self.feasible.count
+
+    @property
+    def dense(self) -> int:
+        """The product of the numbers of values, constraints and real parameters left out."""
+        sizes = [
+            math.factorial(len(p)) if isinstance(p, Permutation) else len(p)
+            for p in self.parameters
+            if not isinstance(p, Real)
+        ]
+        return math.prod(sizes)
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self.parameters[self.index[name]]
+
+    # -- building ------------------------------------------------------------------------
+
+    def _conditions(self) -> dict[str, list[Constraint]]:
+        """The parsed conditions of the conditional parameters, parents before children."""
+        result: dict[str, list[Constraint]] = {}
+        for p in self.parameters:
+            if p.when is not None:
+                result[p.name] = parse(p.when, self._known)
+                for part in result[p.name]:
+                    for name in part.names:
+                        if isinstance(self[name], Real):
+                            raise SpaceError(
+                                f"parameter {p.name}: its condition names the real parameter "
+                                f"{name}; only discrete parameters can decide a presence"
+                            )
+        seen: dict[str, int] = {}
+
+        def visit(name: str) -> None:
+            if seen.get(name) == 1:
+                raise SpaceError(f"parameter {name}: its condition depends on its own presence")
+            if name in result and name not in seen:
+                seen[name] = 1
+                for part in result[name]:
+                    for parent in part.names:
+                        visit(parent)
+                seen[name] = 2
+
+        for name in list(result):
+            visit(name)
+        return result
+
+    def _constraints(
+        self, sources: Sequence[ConstraintSource]
+    ) -> tuple[list[Constraint], list[Constraint]]:
+        """All constraints: on discrete choices alone, and with real parameters."""
+        parsed: list[Constraint] = []
+        for source in sources:
+            if isinstance(source, str):
+                parsed += parse(source, self._known)
+                continue
+            if isinstance(source, Constraint):
+                parsed.append(source)
+                continue
+            function, names = source
+            for name in names:
+                if name not in self.index:
+                    raise ConstraintError(
+                        f"constraint {getattr(function, '__name__', function)!r}: the parameter "
+                        f"{name!r} is unknown; the parameters are {', '.join(self.index)}"
+                    )
+            parsed.append(from_callable(function, tuple(names)))
+        guarded = [self._guard(c) for c in parsed]
+        real = {p.name for p in self.parameters if isinstance(p, Real)}
+        discrete = [c for c in guarded if real.isdisjoint(c.names)]
+        discrete += [self._presence(name, parts) for name, parts in self.conditions.items()]
+        return discrete, [c for c in guarded if not real.isdisjoint(c.names)]
+
+    def _guard(self, constraint: Constraint) -> Constraint:
+        """The constraint, holding where one of its parameters is absent."""
+        if not any(name in self.conditions for name in constraint.names):
+            return constraint
+
+        def test(rows: Rows) -> Array:
+            present = _present(rows, constraint.names)
+            result = np.ones(rows.count, dtype=bool)
+            result[present] = constraint.test(rows.where(present))
+            return result
+
+        return Constraint(constraint.text, constraint.names, test, constraint.elements)
+
+    def _presence(self, name: str, parts: Sequence[Constraint]) -> Constraint:
+        """The rule that ``name`` is present just where its condition holds."""
+        names = tuple({n for part in parts for n in part.names})
+        elements = frozenset().union(*(part.elements for part in parts))
+        if isinstance(self[name], Permutation) and len(self[name]) > _LISTED_ITEMS:  # type: ignore[arg-type]
+            raise SpaceError(
+                f"parameter {name}: a permutation of more than {_LISTED_ITEMS} items cannot be "
+                "conditional"
+            )
+
+        def test(rows: Rows) -> Array:
+            active = _present(rows, names)
+            below = rows.where(active)
+            held = np.ones(below.count, dtype=bool)
+            for part in parts:
+                held &= part.test(below)
+            active[active] = held
+            return np.equal(active, rows.columns[f"?{name}"])
+
+        return Constraint(f"{name} when {self[name].when}", (*names, name), test, elements)
+
+    def _variables(self, p: Parameter) -> list[Variable]:
+        """The discrete choices that make up one parameter."""
+        if isinstance(p, Real):
+            present = np.array([True, False])
+            return [Variable(p.name, 2, {f"?{p.name}": present})]
+        if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
+            if len(p) > _MOST_ITEMS:
+                raise SpaceError(
+                    f"parameter {p.name}: a permutation of {len(p)} items is too long (at most "
+                    f"{_MOST_ITEMS}): split it into several"
+                )
+            items = _objects(p.item_names)
+            return [
+                Variable(f"{p.name}#{i}", len(p), {f"{p.name}#{i}": items}, p.name)
+                for i in range(len(p))
+            ]
+        values = self._choices[p.name]
+        size = len(p) if values is None else len(values)
+        if values is None:
+            return [Variable(p.name, size, {})]
+        if p.when is None:
+            return [Variable(p.name, size, {p.name: values})]
+        padded = np.concatenate([values, values[:1]])
+        present = np.arange(size + 1) < size
+        return [Variable(p.name, size + 1, {p.name: padded, f"?{p.name}": present})]
+
+    # -- codes ---------------------------------------------------------------------------
+
+    def encode(self, configuration: Mapping[str, Any]) -> Array:
+        """The code of a configuration, shape (width,), whether feasible or not.
+
+        Raises:
+            ConfigurationError: a name or a value that is not one of the space's.
+        """
+        unknown = [name for name in configuration if name not in self.index]
+        if unknown:
+            raise ConfigurationError(
+                f"parameter {unknown[0]!r} is unknown{nearest(unknown[0], self.index)}; "
+                f"the parameters are {', '.join(self.index)}"
+            )
+        code = np.zeros(self.width)
+        for p in self.parameters:
+            value = configuration.get(p.name)
+            if value is None:
+                if p.when is None:
+                    raise ConfigurationError(f"parameter {p.name} has no value")
+                code[self.columns[p.name]] = 1 if isinstance(p, Real) else self._size(p)
+                continue
+            if isinstance(p, Real):
+                code[self.reals[p.name]] = _unit(p, value)
+            else:
+                code[self.columns[p.name]] = self._indices(p, value)
+        return code
+
+    def _size(self, p: Parameter) -> int:
+        values = self._choices[p.name]
+        return len(values) if values is not None else 0
+
+    def _indices(self, p: Parameter, value: Any) -> list[int]:
+        try:
+            if isinstance(p, Integer):
+                if int(value) == value and p.low <= value <= p.high:
+                    return [int(value) - p.low]
+            elif isinstance(p, Ordinal | Categorical):
+                return [p.values.index(value)]
+            elif isinstance(p, Permutation):
+                items = [p.item_names.index(item) for item in value]
+                if sorted(items) == list(range(len(p))):
+                    return items if len(p) > _LISTED_ITEMS else [_rank(items)]
+        except (ValueError, TypeError):
+            pass
+        raise ConfigurationError(f"parameter {p.name}: {value!r} is not one of its values")
+
+    def decode(self, code: Array) -> Configuration:
+        """The configuration of a code; absent parameters are left out."""
+        result: Configuration = {}
+        for p in self.parameters:
+            if isinstance(p, Real):
+                if p.when is None or code[self.columns[p.name].start] == 0:
+                    result[p.name] = _position(p, float(code[self.reals[p.name]]))
+                continue
+            index = int(code[self.columns[p.name].start])
+            if isinstance(p, Permutation):
+                if len(p) > _LISTED_ITEMS:
+                    chosen = [int(i) for i in code[self.columns[p.name]]]
+                elif index >= math.factorial(len(p)):
+                    continue
+                else:
+                    chosen = _unrank(index, len(p))
+                result[p.name] = tuple(p.item_names[i] for i in chosen)
+            elif isinstance(p, Integer):
+                if index < len(p):
+                    result[p.name] = p.low + index
+            elif index < len(p.values):
+                result[p.name] = p.values[index]
+        return result
+
+    def key(self, code: Array) -> bytes:
+        """What two codes share just when they are the same configuration."""
+        if not self.reals:
+            return code.astype(np.int64).tobytes()
+        code = code.copy()
+        for name, column in self.reals.items():
+            if name in self.conditions and code[self.columns[name].start] == 1:
+                code[column] = 0.0
+        return code.tobytes()
+
+    def default(self) -> Configuration | None:
+        """The configuration of all defaults, or None where a parameter has none."""
+        result: dict[str, Any] = {}
+        for p in self.parameters:
+            if p.default is None:
+                return None
+            result[p.name] = p.default
+        for name in self._in_order():
+            active = self._active(name, result)
+            if not active:
+                result[name] = None
+        return {n: v for n, v in result.items() if v is not None}
+
+    def _in_order(self) -> list[str]:
+        """Conditional parameters, parents first."""
+        order: list[str] = []
+
+        def visit(name: str) -> None:
+            if name in self.conditions and name not in order:
+                for part in self.conditions[name]:
+                    for parent in part.names:
+                        visit(parent)
+                order.append(name)
+
+        for name in self.conditions:
+            visit(name)
+        return order
+
+    def _active(self, name: str, values: Mapping[str, Any]) -> bool:
+        for part in self.conditions[name]:
+            if any(values.get(parent) is None for parent in part.names):
+                return False
+            columns = {n: _column([values[n]]) for n in part.names}
+            if not part(columns, 1)[0]:
+                return False
+        return True
+
+    # -- the feasible set ----------------------------------------------------------------
+
+    def is_feasible(self, configuration: Mapping[str, Any]) -> bool:
+        """Whether a configuration is one of the space and satisfies every known constraint."""
+        try:
+            code = self.encode(configuration)
+        except ConfigurationError:
+            return False
+        return bool(self.contains(code[None])[0])
+
+    def broken(self, configuration: Mapping[str, Any]) -> str | None:
+        """The text of the first known constraint that a configuration breaks, or None."""
+        columns = self.value_columns(self.encode(configuration)[None])
+        for constraint in (*self._discrete_constraints, *self.continuous):
+            if not constraint(columns, 1)[0]:
+                return constraint.text
+        return None
+
+    def contains(self, codes: Array) -> Array:
+        """Which codes, shape (count, width), are feasible."""
+        result = self.feasible.contains(codes[:, : self.discrete].astype(np.int64))
+        if self.continuous and result.any():
+            result[result] = self._continuous_hold(codes[result])
+        return result
+
+    def _continuous_hold(self, codes: Array) -> Array:
+        columns = self.value_columns(codes)
+        result = np.ones(len(codes), dtype=bool)
+        for constraint in self.continuous:
+            result &= constraint(columns, len(codes))
+        return result
+
+    def value_columns(self, codes: Array) -> dict[str, Array]:
+        """The columns that expressions see: for each parameter its values, row by row."""
+        columns: dict[str, Array] = {}
+        for p in self.parameters:
+            if isinstance(p, Real):
+                unit = codes[:, self.reals[p.name]]
+                columns[p.name] = _position_array(p, unit)
+                if p.when is not None:
+                    columns[f"?{p.name}"] = codes[:, self.columns[p.name].start] == 0
+                continue
+            index = codes[:, self.columns[p.name]].astype(np.int64)
+            values = self._choices[p.name]
+            if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
+                columns[p.name] = _objects(p.item_names)[index]
+            elif values is None:
+                assert isinstance(p, Integer)
+                columns[p.name] = index[:, 0] + p.low
+            else:
+                columns[p.name] = values[np.minimum(index[:, 0], len(values) - 1)]
+                if p.when is not None:
+                    columns[f"?{p.name}"] = index[:, 0] < len(values)
+        return columns
+
+    def sample(self, rng: np.random.Generator, count: int, biased: bool = False) -> Array:
+        """``count`` feasible codes, shape (count, width), drawn with replacement.
+
+        Uniform over the feasible discrete choices (or biased as in ATF's trees); the real
+        parameters uniform over what the constraints leave them.
+
+        Raises:
+            ConstraintError: no real values were found that satisfy the constraints.
+        """
+        codes = np.zeros((count, self.width))
+        open_rows = np.arange(count)
+        for _ in range(200):
+            drawn = self.feasible.sample(rng, len(open_rows), biased)
+            codes[open_rows, : self.discrete] = drawn
+            if not self.reals:
+                return codes
+            open_rows = self._draw_reals(rng, codes, open_rows)
+            if len(open_rows) == 0:
+                return codes
+        texts = "; ".join(repr(c.text) for c in self.continuous)
+        raise ConstraintError(f"no real values were found that satisfy {texts}: loosen them")
+
+    def _draw_reals(self, rng: np.random.Generator, codes: Array, rows: Array) -> Array:
+        """Fill in the real columns of ``rows`` by rejection; returns the rows that failed."""
+        for _ in range(50):
+            codes[rows, self.discrete :] = rng.random((len(rows), len(self.reals)))
+            if not self.continuous:
+                return rows[:0]
+            rows = rows[~self._continuous_hold(codes[rows])]
+            if len(rows) == 0:
+                break
+        return rows
+
+    def neighbours(self, code: Array, most: int | None = None) -> Array:
+        """All feasible codes that differ from ``code`` in one parameter (Section 3.3).
+
+        A real parameter is moved to 20 places of its range. A permutation of more than six
+        items is changed by swapping two items or moving one. With ``most``, a numeric
+        parameter of more values than that is moved only to its nearest values and to a
+        geometric ladder beyond them.
+        """
+        candidates = [self._changes(p, code, most) for p in self.parameters]
+        codes = np.concatenate([c for c in candidates if len(c)] or [code[None][:0]])
+        return codes[self.contains(codes)] if len(codes) else codes
+
+    def _changes(self, p: Parameter, code: Array, most: int | None) -> Array:
+        if isinstance(p, Real):
+            places = np.append((np.arange(20) + 0.5) / 20, code[self.reals[p.name]])
+            steps = code[self.reals[p.name]] + np.array([-0.02, -0.005, 0.005, 0.02])
+            places = np.concatenate([places[:-1], steps[(steps >= 0) & (steps <= 1)]])
+            changed = np.repeat(code[None], len(places), axis=0)
+            changed[:, self.reals[p.name]] = places
+            return changed
+        column = self.columns[p.name]
+        if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
+            orders = _reorderings(code[column].astype(int).tolist())
+            changed = np.repeat(code[None], len(orders), axis=0)
+            changed[:, column] = orders
+            return changed
+        size = self.feasible.variables[column.start].size
+        now = int(code[column.start])
+        if most is not None and size > most and not isinstance(p, Categorical | Permutation):
+            values = _ladder(now, size, most)
+        else:
+            values = np.delete(np.arange(size), now)
+        changed = np.repeat(code[None], len(values), axis=0)
+        changed[:, column.start] = values
+        return changed
+
+
+def _present(rows: Rows, names: Sequence[str]) -> Array:
+    present = np.ones(rows.count, dtype=bool)
+    for name in names:
+        mark = rows.columns.get(f"?{name}")
+        if mark is not None:
+            present &= mark
+    return present
+
+
+def _choices(p: Parameter) -> Array | None:
+    """A column of a discrete parameter's values, or None where it is not listed."""
+    if isinstance(p, Real):
+        return None
+    if isinstance(p, Integer):
+        return np.arange(p.low, p.high + 1) if len(p) <= _LISTED_INTEGERS else None
+    if isinstance(p, Permutation):
+        if len(p) > _LISTED_ITEMS:
+            return None
+        orders = np.array(list(itertools.permutations(range(len(p)))), dtype=np.int64)
+        return _objects(p.item_names)[orders]
+    return _objects(p.values)
+
+
+def _objects(values: Sequence[Any]) -> Array:
+    """Values as a column: numbers as numbers, anything else as objects."""
+    if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+        if all(abs(v) < 2**62 for v in values):
+            return np.array(values, dtype=np.int64)
+    elif all(isinstance(v, bool) for v in values):
+        return np.array(values, dtype=bool)
+    elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        return np.array(values, dtype=np.float64)
+    column = np.empty(len(values), dtype=object)
+    column[:] = list(values)
+    return column
+
+
+def _column(values: Sequence[Any]) -> Array:
+    if isinstance(values[0], tuple | list):
+        return np.stack([_objects(v) for v in values])
+    return _objects(values)
+
+
+def _unit(p: Real, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigurationError(f"parameter {p.name}: {value!r} is not a finite number")
+    if not p.low <= value <= p.high:
+        raise ConfigurationError(
+            f"parameter {p.name}: {value!r} is outside its range {p.low} .. {p.high}"
+        )
+    if p.low == p.high:
+        return 0.0
+    if p.scale == "log":
+        return math.log(value / p.low) / math.log(p.high / p.low)
+    return (value - p.low) / (p.high - p.low)
+
+
+def _position(p: Real, unit: float) -> float:
+    return float(_position_array(p, np.array([unit]))[0])
+
+
+def _position_array(p: Real, unit: Array) -> Array:
+    if p.scale == "log":
+        values = p.low * (p.high / p.low) ** unit
+    else:
+        values = p.low + (p.high - p.low) * unit
+    return np.clip(values, p.low, p.high)
+
+
+def _rank(order: Sequence[int]) -> int:
+    """The position of a permutation in lexicographic order, as itertools lists them."""
+    rank, rest = 0, sorted(order)
+    for item in order:
+        place = rest.index(item)
+        rank += place * math.factorial(len(rest) - 1)
+        del rest[place]
+    return rank
+
+
+def _unrank(rank: int, length: int) -> list[int]:
+    rest, order = list(range(length)), []
+    for left in range(length - 1, -1, -1):
+        place, rank = divmod(rank, math.factorial(left))
+        order.append(rest.pop(place))
+    return order
+
+
+def _reorderings(order: list[int]) -> Array:
+    """All orders that swap two items or move one item, each once."""
+    found: set[tuple[int, ...]] = set()
+    for i in range(len(order)):
+        for j in range(len(order)):
+            if i < j:
+                swapped = order.copy()
+                swapped[i], swapped[j] = swapped[j], swapped[i]
+                found.add(tuple(swapped))
+            if i != j:
+                moved = order.copy()
+                moved.insert(j, moved.pop(i))
+                found.add(tuple(moved))
+    found.discard(tuple(order))
+    return np.array(sorted(found), dtype=float).reshape(len(found), len(order))
+
+
+def _ladder(now: int, size: int, most: int) -> Array:
+    """Value indices near ``now`` and, further away, at doubling distances."""
+    near = np.arange(1, most // 4 + 1)
+    far = (2.0 ** np.arange(2, 64)).astype(np.uint64).astype(np.float64)
+    steps = np.unique(np.concatenate([near, far[far < size]]).astype(np.int64))
+    values = np.concatenate([now - steps, now + steps])
+    return values[(values >= 0) & (values < size)]
