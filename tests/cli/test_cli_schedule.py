@@ -54,7 +54,7 @@ class Stand:
 
 def _install(monkeypatch, name, function):
     module = ModuleType(f"tilewright.halide.{name}")
-    setattr(module, {"session": "schedule"}.get(name, name), function)
+    setattr(module, {"autoschedule": "schedule"}.get(name, name), function)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(tilewright.halide, name, module, raising=False)
 
@@ -62,7 +62,7 @@ def _install(monkeypatch, name, function):
 @pytest.fixture
 def schedule(monkeypatch):
     stand = Stand(REPORT)
-    _install(monkeypatch, "session", stand)
+    _install(monkeypatch, "autoschedule", stand)
     return stand
 
 
