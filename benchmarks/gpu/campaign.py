@@ -1,9 +1,12 @@
 """Everything worth measuring on a GPU, in pieces that can be run one at a time.
 
-    python benchmarks/gpu/campaign.py --out DIR --seconds 500
+    python benchmarks/gpu/campaign.py --prepare --machine h100 --out PREPARED
+    python benchmarks/gpu/campaign.py --prepared PREPARED --out DIR --seconds 500
 
-runs the pieces that are not done yet, one after the other, until the time is up; run it again
-to go on. Everything it makes is in DIR, a handful of files: take them along to go on elsewhere.
+The first command makes what needs no GPU. The second runs the pieces that are not done yet,
+one after the other, until the time is up; run it again to go on. With ``--archive FILE``
+everything in DIR is in that one file too, after every piece: take it along to go on elsewhere.
+The commands for a machine without internet are in README.md.
 ``--piece NAME`` (or its number in ``--list``) runs just that one. With ``--dry-run`` the same
 code runs on PoCL at small sizes, where there is no GPU.
 """
@@ -29,10 +32,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import common
+from gpu import archive, halide_peers, halide_references
 from gpu.pieces import Piece, Setting, all_pieces, all_results
 from gpu.state import State
 from tilewright.errors import TilewrightError
 from tilewright.machines import GpuMachine, detect_cuda, detect_opencl
+from tilewright.machines import gpu as known_gpu
 
 # Between a piece's own deadline and the end of its process.
 GRACE = 20.0
@@ -49,6 +54,14 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=500.0, help="for this go (500)")
     parser.add_argument("--piece", action="append", default=[], help="a name or number: only this")
     parser.add_argument("--list", action="store_true", help="what there is, and what is done")
+    parser.add_argument(
+        "--prepare", action="store_true", help="peers' schedules and references, without a GPU"
+    )
+    parser.add_argument(
+        "--machine", metavar="NAME", help="the GPU to --prepare for (see tilewright machine --list)"
+    )
+    parser.add_argument("--prepared", type=Path, help="a folder that --prepare has made")
+    parser.add_argument("--archive", type=Path, help="a file to keep everything in (.tar.gz)")
     parser.add_argument("--only", metavar="A,B", help=f"of {', '.join(common.PROGRAMS)}")
     parser.add_argument("--dry-run", action="store_true", help="OpenCL on PoCL, at small sizes")
     parser.add_argument("--peer-time", type=float, default=120.0, help="CPU seconds of a peer")
@@ -63,7 +76,13 @@ def options() -> argparse.ArgumentParser:
 
 def setting_of(args: argparse.Namespace) -> Setting:
     """What the pieces are told. Raises `TilewrightError` where there is no device."""
-    present: list[GpuMachine] = detect_opencl() if args.dry_run else detect_cuda()
+    if args.prepare and not args.machine:
+        raise TilewrightError("--prepare needs the GPU to prepare for: --machine h100, say")
+    present: list[GpuMachine]
+    if args.prepare:
+        present = [known_gpu(args.machine)]
+    else:
+        present = detect_opencl() if args.dry_run else detect_cuda()
     if not present:
         cure = "install tilewright[opencl]" if args.dry_run else "try the code out with --dry-run"
         kind = "OpenCL device" if args.dry_run else "CUDA GPU"
@@ -77,7 +96,15 @@ def setting_of(args: argparse.Namespace) -> Setting:
         peer_seconds=args.peer_time,
         samples=args.samples,
         rounds_seconds=args.rounds,
+        references=references_of(args),
     )
+
+
+def references_of(args: argparse.Namespace) -> Path | None:
+    """The prepared references, where there are any."""
+    if args.prepared is None or not (args.prepared / archive.REFERENCES).exists():
+        return None
+    return Path(args.prepared.resolve() / archive.REFERENCES)
 
 
 def named(pieces: list[Piece], wanted: list[str]) -> list[Piece]:
@@ -96,18 +123,46 @@ def go(args: argparse.Namespace, setting: Setting, pieces: list[Piece]) -> None:
     began = time.monotonic()
     state = State(setting.out)
     chosen = named(pieces, args.piece) or [p for p in pieces if state.wanted(p.name)]
+    for piece in [] if args.piece else pieces:
+        if piece.essential and piece not in chosen and piece.name not in state.done():
+            raise TilewrightError(
+                f"{piece.name} has failed {state.tries(piece.name)} times, and nothing can be "
+                f"measured without it: see {state.path}; --piece {piece.name} tries again"
+            )
     for piece in chosen:
         left = args.seconds - RESERVE - (time.monotonic() - began)
         first = piece is chosen[0]
         if left < (30.0 if first else min(piece.seconds, 60.0)):
             print(f"{piece.name}: for the next go", flush=True)
             break
-        run(args, state, piece, min(piece.seconds, left - GRACE))
+        status = run(args, state, piece, min(piece.seconds, left - GRACE))
+        keep(args, setting)
+        if piece.essential and status != "ok":
+            print(f"stopped: nothing can be measured without {piece.name}", flush=True)
+            break
     write_results(args, setting, state)
+    keep(args, setting)
 
 
-def run(args: argparse.Namespace, state: State, piece: Piece, seconds: float) -> None:
-    """One piece in a process of its own, which ends with all its children."""
+def keep(args: argparse.Namespace, setting: Setting) -> None:
+    """Bring the archive up to date, if there is one."""
+    if args.archive is not None:
+        archive.write(setting.out, args.archive)
+
+
+def prepare(setting: Setting) -> None:
+    """Make what needs no GPU: references, then the peers' schedules.
+
+    A kill loses what was under way; run it again to go on.
+    """
+    setting.out.mkdir(parents=True, exist_ok=True)
+    print(f"references: {halide_references.compute_all(setting)}", flush=True)
+    for line in halide_peers.search_all(setting)["searched"]:
+        print(line)
+
+
+def run(args: argparse.Namespace, state: State, piece: Piece, seconds: float) -> str:
+    """One piece in a process of its own, which ends with all its children; gives its status."""
     began = time.monotonic()
     own = [a for a in sys.argv[1:] if a != "--list"]
     argv = [sys.executable, __file__, *own, "--child", piece.name, "--seconds", f"{seconds:.0f}"]
@@ -134,6 +189,7 @@ def run(args: argparse.Namespace, state: State, piece: Piece, seconds: float) ->
     state.add(piece.name, status, took, result, message)
     last = message.strip().splitlines()[-1:] or [""]
     print(f"{piece.name}: {status} in {took:.0f} s {last[0][:200]}".rstrip(), flush=True)
+    return status
 
 
 def child(args: argparse.Namespace, setting: Setting, pieces: list[Piece]) -> None:
@@ -210,6 +266,11 @@ def main() -> None:
     args = options().parse_args()
     try:
         setting = setting_of(args)
+        if args.prepare:
+            prepare(setting)
+            return
+        if not args.child:
+            archive.begin(setting.out, args.archive, args.prepared)
         pieces = all_pieces(setting)
         if args.child:
             child(args, setting, pieces)

@@ -31,11 +31,11 @@ K = 5
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
 # More than Halide's runtime allows unless told so.
 REGISTERS = 255
-PEERS = ("Li2018", "Anderson2021")
+PEERS = ("Li2018", "Anderson2021", "Anderson2021, as published")
 
 
 def compare(name: str, setting: Setting) -> dict[str, Any]:
-    """One program's row."""
+    """One program's row. Raises `RuntimeError` where no schedule ran, ours or another's."""
     module = common.example(name)
     task = task_of(name, setting)
     planned = plan(task, k=K)
@@ -49,6 +49,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
             machine={"gpu": setting.machine.name, "target": task.target},
             limits=limits(60.0),
             timing=timing(0.5),
+            references=setting.reference_folder,
             deadline=setting.deadline,
         ) as session,
     ):
@@ -81,6 +82,9 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     }
     for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
         entries.setdefault(candidate.key, {}).update(_entry(finals, candidate.key, measurement))
+    if not any("seconds" in entry for entry in entries.values()):
+        said = {f"{entry['status']}: {entry['message']}"[:300] for entry in entries.values()}
+        raise RuntimeError(f"no schedule of {name} ran: {'; '.join(sorted(said))}")
     if TOP not in entries:
         entries[TOP] = entries[ONESHOT]
     return {

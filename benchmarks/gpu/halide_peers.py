@@ -32,7 +32,7 @@ def task_of(name: str, setting: Setting) -> Task:
 
 def found(setting: Setting) -> dict[str, Any]:
     """What is known so far, by `key`."""
-    path = _path(setting)
+    path = path_of(setting)
     if not path.exists():
         return {}
     known = {}
@@ -49,7 +49,7 @@ def schedules(task: Task, setting: Setting) -> dict[str, PeerSchedule]:
     """The peers' schedules for a program, by peer; those not searched for say so."""
     known = found(setting)
     result = {}
-    for peer in peers(task.target, task.machine):
+    for peer in peers(task.target, task.machine, published=True):
         data = known.get(key(task, peer))
         if data is None:
             result[peer.name] = PeerSchedule(peer, "timeout", message="it was not searched for")
@@ -58,6 +58,15 @@ def schedules(task: Task, setting: Setting) -> dict[str, PeerSchedule]:
         decoded = None if serialized is None else base64.b64decode(serialized)
         result[peer.name] = PeerSchedule(**{**data, "serialized": decoded, "peer": peer})
     return result
+
+
+def prepared(name: str, setting: Setting) -> dict[str, bool]:
+    """Whether there is a schedule of each peer that was searched for, by the search's key."""
+    return {
+        searched: data["serialized"] is not None
+        for searched, data in found(setting).items()
+        if searched.startswith(f"{name}/")
+    }
 
 
 def search_all(setting: Setting) -> dict[str, Any]:
@@ -79,7 +88,7 @@ def search_all(setting: Setting) -> dict[str, Any]:
             data["source"] = ""
             if schedule.serialized is not None:
                 data["serialized"] = base64.b64encode(schedule.serialized).decode()
-            with lock, _path(setting).open("a") as file:
+            with lock, path_of(setting).open("a") as file:
                 file.write(json.dumps({"key": key(task, peer), "schedule": data}) + "\n")
             return f"{task.name}, {peer.name}: {schedule.status}"
         return f"{task.name}, {peer.name}: not done in time"
@@ -88,7 +97,7 @@ def search_all(setting: Setting) -> dict[str, Any]:
     jobs = [
         (task, peer)
         for task in tasks
-        for peer in peers(task.target, task.machine)
+        for peer in peers(task.target, task.machine, published=True)
         if key(task, peer) not in known
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -106,5 +115,6 @@ def key(task: Task, peer: Peer) -> str:
     return f"{task.name}/{peer.name}/{task.algorithm.digest[:16]}/{task.target}/{parameters}"
 
 
-def _path(setting: Setting) -> Path:
+def path_of(setting: Setting) -> Path:
+    """The file of all schedules found, a line each."""
     return setting.out / "peers.jsonl"

@@ -1,28 +1,50 @@
-"""The pieces of the Halide room: peers, a comparison a program, random schedules a program."""
+"""The pieces of the Halide room: references, a comparison per program, samples, peers."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from functools import partial
 from typing import Any
 
-from gpu import halide_compare, halide_peers, halide_samples, roofline
+import common
+from gpu import halide_compare, halide_peers, halide_references, halide_samples, roofline
 from gpu.pieces import Piece, Setting
+
+# Seconds of a comparison: six to nine schedules built on several cores, then timed in rounds.
+COMPARE_SECONDS = 60.0
+# Seconds of a piece of samples, and how many programs share it.
+SAMPLES_SECONDS = 55.0
+PROGRAMS_PER_PIECE = 6
+REFERENCES_SECONDS = 90.0
+PEERS_SECONDS = 520.0
 
 
 def pieces(setting: Setting) -> list[Piece]:
-    """In the order of their worth."""
-    return [
-        Piece("halide peers", 520.0, halide_peers.search_all),
-        *(
-            Piece(f"halide {name}", 150.0, partial(halide_compare.compare, name))
-            for name in setting.programs
-        ),
-        *(
-            Piece(f"halide samples {name}", 300.0, partial(halide_samples.measure, name))
-            for name in setting.programs
-            if setting.samples > 0
-        ),
+    """The most telling first: comparisons, then samples, then peers that were not prepared.
+
+    Samples come in rounds. Every round has some of every program, so that whenever the time
+    is up, all programs have about equally many.
+    """
+    found = [Piece("halide references", REFERENCES_SECONDS, halide_references.compute_all)]
+    found += [
+        Piece(f"halide {name}", COMPARE_SECONDS, partial(halide_compare.compare, name))
+        for name in sorted(setting.programs, key=lambda name: -worth(name, setting))
     ]
+    for number in range(math.ceil(setting.samples / halide_samples.PER_ROUND)):
+        for first in range(0, len(setting.programs), PROGRAMS_PER_PIECE):
+            names = setting.programs[first : first + PROGRAMS_PER_PIECE]
+            label = f"halide samples {number + 1}.{first // PROGRAMS_PER_PIECE + 1}"
+            run = partial(halide_samples.measure, names, number)
+            found.append(Piece(label, SAMPLES_SECONDS, run))
+    found.append(Piece("halide peers", PEERS_SECONDS, halide_peers.search_all))
+    return found
+
+
+def worth(name: str, setting: Setting) -> int:
+    """How many schedules by others ours can be compared with on this program."""
+    peers = halide_peers.prepared(name, setting)
+    return sum(peers.values()) + common.hand_written(common.example(name), "gpu")
 
 
 def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
@@ -45,11 +67,7 @@ def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rows:
         found["halide"] = (rows, halide_compare.summary(rows, device))
-    drawn = [
-        done[f"halide samples {name}"]
-        for name in setting.programs
-        if f"halide samples {name}" in done
-    ]
+    drawn = _drawn(done)
     if drawn:
         summary = {
             "programs": len(drawn),
@@ -58,3 +76,13 @@ def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
         }
         found["halide_samples"] = (drawn, summary)
     return found
+
+
+def _drawn(done: dict[str, Any]) -> list[dict[str, Any]]:
+    """The samples of all rounds, by program."""
+    statuses: dict[str, Counter[str]] = {}
+    for name, result in done.items():
+        if name.startswith("halide samples "):
+            for row in result:
+                statuses.setdefault(row["program"], Counter()).update(row["statuses"])
+    return [{"program": name, "statuses": dict(found)} for name, found in statuses.items()]

@@ -13,6 +13,7 @@ import json
 import time
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,21 +27,48 @@ from tilewright.halide.search.top_k import limits
 from tilewright.measure import Timing
 
 TIMING = Timing(min_samples=5, max_samples=20, seconds=0.2, precision=0.01)
-# Kept at the end for what is under way.
-SPARE = 15.0
+# Samples per program in a round.
+PER_ROUND = 25
+# Seconds kept at the end of a piece for what is under way.
+SPARE = 10.0
 
 
-def measure(name: str, setting: Setting) -> dict[str, Any]:
+def measure(names: Sequence[str], number: int, setting: Setting) -> list[dict[str, Any]]:
+    """One round of samples of some programs, each with an equal share of the time left.
+
+    Args:
+        names: the programs.
+        number: the round; another round draws other schedules.
+        setting: the campaign's.
+
+    Returns:
+        Per program how many samples ended with which status.
+
+    Raises:
+        RuntimeError: no sample of any program ran.
+    """
+    rows = []
+    for i, name in enumerate(names):
+        now = time.monotonic()
+        share = (setting.deadline - SPARE - now) / (len(names) - i)
+        rows.append(_one(name, number, setting, now + share))
+    if not any(row["statuses"].get("ok") for row in rows):
+        raise RuntimeError(f"no sample ran: {rows}")
+    return rows
+
+
+def _one(name: str, number: int, setting: Setting, deadline: float) -> dict[str, Any]:
     """Draw, measure, write; ends at the deadline with what there is by then."""
     task = task_of(name, setting)
     drawn: dict[str, Sample] = {}
     statuses: Counter[str] = Counter()
 
     def variants() -> Any:
-        for sample in sample_gpu(task.algorithm, setting.machine, setting.samples):
-            if time.monotonic() > setting.deadline - SPARE:
+        wanted = min(PER_ROUND, setting.samples - number * PER_ROUND)
+        for sample in sample_gpu(task.algorithm, setting.machine, wanted, seed=number):
+            if time.monotonic() > deadline:
                 return
-            label = f"sample {sample.index}"
+            label = f"sample {number}.{sample.index}"
             drawn[label] = sample
             yield Variant(sample.planned.schedule, target=task.target, name=label)
 
@@ -53,7 +81,8 @@ def measure(name: str, setting: Setting) -> dict[str, Any]:
             targets=[task.target],
             limits=limits(30.0),
             timing=TIMING,
-            deadline=setting.deadline - SPARE / 2,
+            references=setting.reference_folder,
+            deadline=deadline,
         ) as session,
     ):
         pipeline = {
@@ -67,10 +96,9 @@ def measure(name: str, setting: Setting) -> dict[str, Any]:
         file.write(json.dumps(pipeline) + "\n")
         for measured in session.measure(variants()):
             statuses[measured.measurement.status] += 1
-            file.write(json.dumps(line(name, drawn[measured.variant.name], measured)) + "\n")
+            sample = drawn[measured.variant.name]
+            file.write(json.dumps(line(name, number, sample, measured)) + "\n")
             file.flush()  # what is measured is kept, whatever happens to this process
-    if not statuses["ok"]:
-        raise RuntimeError(f"no sample of {name} ran: {dict(statuses)}")
     return {"program": name, "drawn": len(drawn), "statuses": dict(statuses)}
 
 
@@ -93,11 +121,12 @@ def repair(path: Path) -> None:
     partial.replace(path)
 
 
-def line(name: str, sample: Sample, measured: Measured) -> dict[str, Any]:
+def line(name: str, number: int, sample: Sample, measured: Measured) -> dict[str, Any]:
     """One schedule with what is known of it."""
     measurement = measured.measurement
     return {
         "program": name,
+        "round": number,
         "index": sample.index,
         "temperature": sample.temperature,
         "spread": sample.spread,

@@ -8,14 +8,16 @@ training need, the other packages, Tilewright, its examples and the benchmarks. 
 
     sh run.sh OUT --seconds 500
 
-NumPy and SciPy are taken from that machine's Python unless ``--full``. ``--opencl`` packs PoCL
-too, so that the archive can be tried out with ``--dry-run`` where there is no GPU.
+What ``campaign.py --prepare`` has made goes along with ``--prepared``. NumPy and SciPy are taken
+from that machine's Python unless ``--full``. ``--opencl`` packs PoCL too, so that the archive can
+be tried out with ``--dry-run`` where there is no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import io
 import re
 import shutil
 import subprocess
@@ -26,6 +28,10 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from gpu.archive import PEERS, REFERENCES  # noqa: E402
+
 # Of Halide's wheel: headers, tools, samples, static libraries.
 UNUSED_FOLDERS = frozenset(["include", "bin", "share", "cmake"])
 UNUSED_SUFFIXES = frozenset([".a", ".h", ".hpp"])
@@ -120,6 +126,37 @@ def pack(into: Path, python: str, packages: list[str], preset: int = 6) -> Path:
     return archive
 
 
+def pack_prepared(prepared: Path, into: Path, most_bytes: int) -> tuple[int, int]:
+    """Put what was prepared into the folder ``prepared``, with as many references as fit.
+
+    Args:
+        prepared: the folder that ``campaign.py --prepare`` has made.
+        into: where that folder goes.
+        most_bytes: of all references together, compressed.
+
+    Returns:
+        How many references were packed, and how many left out.
+    """
+    packed: list[tuple[int, str, bytes]] = []
+    for folder in sorted((prepared / REFERENCES).glob("[!.]*")):
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w:xz", preset=6) as tar:
+            tar.add(folder, f"{REFERENCES}/{folder.name}")
+        packed.append((len(data.getvalue()), folder.name, data.getvalue()))
+    target = into / "prepared"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    if (prepared / PEERS).exists():
+        shutil.copy(prepared / PEERS, target / PEERS)
+    kept, used = 0, 0
+    for size, name, data in sorted(packed):
+        if used + size > most_bytes:
+            break
+        (target / f"{name}.tar.xz").write_bytes(data)
+        kept, used = kept + 1, used + size
+    return kept, len(packed) - kept
+
+
 def main() -> None:
     """Pack, and say how large it is."""
     parser = argparse.ArgumentParser(
@@ -128,10 +165,22 @@ def main() -> None:
     parser.add_argument("--into", type=Path, required=True, help="the folder to put it in")
     parser.add_argument("--python", default="3.12", help="that machine's version (3.12)")
     parser.add_argument("--full", action="store_true", help="with NumPy and SciPy")
+    parser.add_argument(
+        "--prepared", type=Path, help="what campaign.py --prepare has made, to go with it"
+    )
+    parser.add_argument(
+        "--prepared-mib",
+        type=float,
+        default=20.0,
+        help="the most that references may take of the archive, largest left out first (20)",
+    )
     parser.add_argument("--opencl", action="store_true", help="with PoCL, for --dry-run")
     args = parser.parse_args()
     packages = [*ALSO, *(USUALLY_THERE if args.full else ()), *(OPENCL if args.opencl else ())]
     archive = pack(args.into, args.python, packages)
+    if args.prepared is not None:
+        kept, left = pack_prepared(args.prepared, args.into, int(args.prepared_mib * 2**20))
+        print(f"references: {kept} packed, {left} left out (computed there)")
     print(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB")
 
 

@@ -29,6 +29,8 @@ class Setting:
     is no GPU). `programs` are those wanted, `peer_seconds` the CPU seconds of an autoscheduler,
     `samples` the random schedules of a program, and `rounds_seconds` the time for interleaved
     rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
+    `references` is the folder of the answers that schedules are verified against, None for
+    ``references`` in `out`.
     """
 
     out: Path
@@ -40,19 +42,28 @@ class Setting:
     samples: int
     rounds_seconds: float
     deadline: float = float("inf")
+    references: Path | None = None
+
+    @property
+    def reference_folder(self) -> Path:
+        """Where the answers are."""
+        return self.references or self.out / "references"
 
 
 @dataclass(frozen=True)
 class Piece:
     """A part of the campaign that runs by itself, in a process of its own.
 
-    `seconds` is what it takes at most on the machines it is made for; `run` gives JSON data.
-    A piece goes without the results of others where they failed.
+    `seconds` is what it takes at most on the machines it is made for; `run` gives JSON data
+    and raises where it has nothing to show. Without an `essential` piece the others mean
+    nothing: the campaign stops when it fails. Any other piece may fail without harm to those
+    that follow.
     """
 
     name: str
     seconds: float
     run: Callable[[Setting], Any]
+    essential: bool = False
 
 
 def all_pieces(setting: Setting, rooms: Sequence[str] = ROOMS) -> list[Piece]:

@@ -16,14 +16,14 @@ class State:
 
     def __init__(self, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        self._path = out / "pieces.jsonl"
+        self.path = out / "pieces.jsonl"
 
     def lines(self) -> list[dict[str, Any]]:
         """Every run of every piece, oldest first."""
-        if not self._path.exists():
+        if not self.path.exists():
             return []
         found = []
-        for line in self._path.read_text().splitlines():
+        for line in self.path.read_text().splitlines():
             try:
                 found.append(json.loads(line))
             except json.JSONDecodeError:
@@ -33,16 +33,16 @@ class State:
     def add(self, name: str, status: str, seconds: float, result: Any, message: str = "") -> None:
         """Write down that a piece ended; it is on the disk when this returns."""
         line = {"piece": name, "status": status, "seconds": seconds, "message": message}
-        with self._path.open("a") as file:
+        with self.path.open("a") as file:
             # What a kill left of an earlier line ends here.
-            if self._path.stat().st_size and not self._ends_whole():
+            if self.path.stat().st_size and not self._ends_whole():
                 file.write("\n")
             file.write(json.dumps({**line, "result": result}) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def _ends_whole(self) -> bool:
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) == b"\n"
 

@@ -42,20 +42,41 @@ def setting(tmp_path, **more):
     )
 
 
-def test_every_piece_is_listed_once_and_takes_less_than_nine_minutes(tmp_path):
+def test_pieces_are_short_and_ordered_by_worth(tmp_path):
+    from gpu import halide_peers
     from gpu.pieces import all_pieces
 
-    pieces = all_pieces(setting(tmp_path))
+    given = setting(tmp_path, programs=("max_filter", "harris"), samples=30)
+    halide_peers.path_of(given).write_text(
+        json.dumps({"key": "harris/Li2018/…", "schedule": {"serialized": "AA=="}}) + "\n"
+    )
+    pieces = all_pieces(given)
     assert [piece.name for piece in pieces] == [
         "device",
+        "halide references",
+        "halide harris",  # one of the peers has a schedule for it
+        "halide max_filter",
+        "halide samples 1.1",
+        "halide samples 2.1",
         "halide peers",
-        "halide blur",
-        "halide harris",
-        "halide samples blur",
-        "halide samples harris",
     ]
-    assert all(piece.seconds < 540 for piece in pieces)
-    assert len(all_pieces(setting(tmp_path, samples=0))) == 4
+    assert [piece.name for piece in pieces if piece.essential] == ["device"]
+    assert all(piece.seconds <= 90 for piece in pieces[:-1])
+    assert len(all_pieces(setting(tmp_path, samples=0))) == 5
+
+
+def test_every_round_of_samples_has_every_program(tmp_path):
+    import common
+    from gpu.pieces import all_pieces
+
+    given = setting(tmp_path, programs=tuple(common.PROGRAMS), samples=100)
+    rounds = {}
+    for piece in all_pieces(given):
+        if piece.name.startswith("halide samples"):
+            names, number = piece.run.args
+            rounds.setdefault(number, []).extend(names)
+    assert sorted(rounds) == [0, 1, 2, 3]
+    assert all(sorted(names) == sorted(common.PROGRAMS) for names in rounds.values())
 
 
 def test_another_room_adds_its_pieces(tmp_path, monkeypatch):
@@ -94,6 +115,93 @@ def test_state_survives_a_line_that_was_cut_short(tmp_path):
     assert not again.wanted("c")
 
 
+def going(tmp_path, monkeypatch, *runs, **options):
+    """Go through pieces whose processes would do what `runs` do; gives the pieces run."""
+    from gpu import campaign as module
+    from gpu.pieces import Piece
+
+    ran = []
+
+    def run(args, state, piece, seconds):
+        ran.append(piece.name)
+        status = piece.run(None)
+        state.add(piece.name, status, 1.0, {})
+        return status
+
+    monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(module, "write_results", lambda *_: None)
+    args = module.options().parse_args(["--out", str(tmp_path)])
+    for name, value in options.items():
+        setattr(args, name, value)
+    pieces = [
+        Piece(f"p{i}", 10.0, lambda _, status=status: status, essential=i == 0)
+        for i, status in enumerate(runs)
+    ]
+    module.go(args, setting(tmp_path), pieces)
+    return ran
+
+
+def test_the_campaign_stops_where_the_device_does_not_work(tmp_path, monkeypatch):
+    from tilewright.errors import TilewrightError
+
+    assert going(tmp_path / "a", monkeypatch, "ok", "failed", "ok") == ["p0", "p1", "p2"]
+    assert going(tmp_path / "b", monkeypatch, "failed", "ok") == ["p0"]
+    assert going(tmp_path / "b", monkeypatch, "failed", "ok") == ["p0"]
+    with pytest.raises(TilewrightError, match="p0 has failed 2 times"):
+        going(tmp_path / "b", monkeypatch, "failed", "ok")
+
+
+def test_a_campaign_goes_on_from_its_archive(tmp_path, monkeypatch):
+    from gpu import archive
+
+    file = tmp_path / "out" / "results.tar.gz"
+    ran = going(tmp_path / "here", monkeypatch, "ok", "ok", archive=file)
+    assert ran == ["p0", "p1"]
+    (tmp_path / "here" / "references").mkdir()
+    archive.begin(tmp_path / "there", file, None)
+    assert going(tmp_path / "there", monkeypatch, "ok", "ok", "ok") == ["p2"]
+    assert not (tmp_path / "there" / "references").exists()
+
+
+def test_a_damaged_archive_is_an_error_with_a_cure(tmp_path):
+    from gpu import archive
+    from tilewright.errors import TilewrightError
+
+    file = tmp_path / "results.tar.gz"
+    file.write_bytes(b"no archive")
+    with pytest.raises(TilewrightError, match="remove it to begin again"):
+        archive.begin(tmp_path / "out", file, None)
+
+
+def test_what_was_prepared_is_taken_along(tmp_path):
+    from gpu import archive, pack
+
+    prepared = tmp_path / "prepared"
+    for name, size in (("small", 100), ("large", 5000)):
+        folder = prepared / "references" / name
+        folder.mkdir(parents=True)
+        (folder / "0.npy").write_bytes(os.urandom(size))
+    (prepared / "peers.jsonl").write_text("{}\n")
+    assert pack.pack_prepared(prepared, tmp_path / "packed", 2000) == (1, 1)
+    packed = tmp_path / "packed" / "prepared"
+    assert sorted(p.name for p in packed.iterdir()) == ["peers.jsonl", "small.tar.xz"]
+    archive.begin(tmp_path / "out", None, packed)
+    assert (tmp_path / "out" / "peers.jsonl").read_text() == "{}\n"
+
+
+def test_a_comparison_without_any_time_is_no_result(tmp_path, monkeypatch):
+    from gpu import halide_compare
+    from tilewright.machines import gpu
+
+    # There is no GPU: every schedule fails at its first launch.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = setting(tmp_path, programs=("blur",))
+    assert given.machine == gpu("a100")
+    with pytest.raises(RuntimeError, match="no schedule of blur ran"):
+        halide_compare.compare("blur", given)
+
+
 def row(top, best, mismatches=0, failure=""):
     entries = {
         name: {"status": "ok", "seconds": seconds}
@@ -118,7 +226,7 @@ def test_the_summary_counts_speedups_failures_and_mismatches():
     assert found["top_vs_best_peer"] == pytest.approx(2.0)
     assert found["top_vs_best_peer_min"] == 1.0
     assert (found["hand_written"], found["top_vs_hand"]) == (0, None)
-    assert (found["peer_failures"], found["our_failures"]) == (3, 0)
+    assert (found["peer_failures"], found["our_failures"]) == (6, 0)
     assert found["launch_mismatches"] == 2
 
 

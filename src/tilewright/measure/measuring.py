@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import queue
 import threading
 import time
@@ -69,8 +70,10 @@ def measure_all(
 
 
 def remaining(deadline: float | None) -> float | None:
-    """Seconds until `deadline`, not negative; None where there is none."""
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+    """Seconds until `deadline`, not negative; None where there is none (None or infinite)."""
+    if deadline is None or deadline == math.inf:
+        return None
+    return max(0.0, deadline - time.monotonic())
 
 
 _local = threading.local()

@@ -75,10 +75,26 @@ class PeerSchedule:
     source: str = ""
 
 
-def peers(target: str, machine: CpuMachine | GpuMachine | None = None) -> tuple[Peer, ...]:
-    """The autoschedulers for a target, each told the machine's parallelism and cache sizes.
+# The search of Anderson et al. 2021 as the paper describes it ("hierarchical sampling",
+# "freezing low cost stages"): tilings drawn from buckets, cheap decisions frozen after a first
+# pass. The plugin has both switched off by default.
+AS_PUBLISHED = {"randomize_tilings": "1", "freeze_inline_compute_root": "1"}
+
+
+def peers(
+    target: str, machine: CpuMachine | GpuMachine | None = None, *, published: bool = False
+) -> tuple[Peer, ...]:
+    """The autoschedulers for a target, with the machine's parallelism and cache sizes.
 
     The plugins' own defaults are made for other machines (16 to 32 cores, 80 SMs).
+
+    Args:
+        target: a Halide target.
+        machine: what to schedule for; needed for a GPU.
+        published: whether Anderson2021 runs a second time, with the settings of its paper.
+
+    Raises:
+        TilewrightError: the target is a GPU and `machine` is not.
     """
     if is_gpu(target):
         if not isinstance(machine, GpuMachine):
@@ -90,9 +106,12 @@ def peers(target: str, machine: CpuMachine | GpuMachine | None = None) -> tuple[
             "active_block_limit": str(machine.max_blocks_per_sm),
             "active_warp_limit": str(machine.max_warps_per_sm),
         }
+        anderson = {**parallelism, **shared}
+        paper = Peer("Anderson2021, as published", "Anderson2021", {**anderson, **AS_PUBLISHED})
         return (
             Peer("Li2018", "Li2018", parallelism),
-            Peer("Anderson2021", "Anderson2021", {**parallelism, **shared}),
+            Peer("Anderson2021", "Anderson2021", anderson),
+            *((paper,) if published else ()),
         )
     cpu = machine if isinstance(machine, CpuMachine) else detect_cpu()
     parallelism = {"parallelism": str(cpu.cores)}
