@@ -12,6 +12,9 @@ from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search import autotune as tune_mode
 from tilewright.halide.search.factors import find_knobs, replanned, settings, structure, turned
+from tilewright.halide.search.top_k import Tried
+from tilewright.machines import gpu
+from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.tuning import Ordinal, Space
 
@@ -149,3 +152,25 @@ def test_wrong_arguments_are_named(tmp_path, capsys):
         tilewright.schedule(blur(), mode="best")
     assert main(["schedule", "nowhere.py:f", "--mode", "tune", "--evaluations", "0"]) == 2
     assert "whole number from 1" in capsys.readouterr().err
+
+
+def test_registers_per_thread_are_tuned_on_cuda_alone(task):
+    assert tune_mode.register_caps(task) == ()
+    on_gpu = make_task(blur(), target="host-cuda-cuda_capability_80", machine=gpu("a100"))
+    assert tune_mode.register_caps(on_gpu) == (64, 255)
+    planned = plan(on_gpu, k=1)[0]
+    assert tune_mode.capped(planned, 64) == planned
+    more = tune_mode.capped(planned, 255)
+    assert "HL_CUDA_JIT_MAX_REGISTERS=255" in more.notes[-1]
+    variant = tune_mode._as_variant(more, on_gpu, "more")
+    assert variant.environment == {"HL_CUDA_JIT_MAX_REGISTERS": "255"}
+    assert tune_mode._as_variant(planned, on_gpu, "as planned").environment == {}
+
+
+def test_the_tuner_of_a_cuda_schedule_knows_the_cap(task):
+    on_gpu = make_task(blur(), target="host-cuda-cuda_capability_80", machine=gpu("a100"))
+    measured = Measurement("ok", (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
+    tried = [Tried(p, i, measured) for i, p in enumerate(plan(on_gpu, k=1))]
+    (one,) = tune_mode._structures(tried, on_gpu, 0)
+    asked = {one.tuner.ask().configuration["registers"] for _ in range(12)}
+    assert asked == {64, 255}

@@ -37,9 +37,14 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """A schedule, the groups it is made of, and what the model expects it to cost."""
+    """A schedule, the groups it is made of, and what the model expects it to cost.
+
+    `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
+    Halide's runtime (64).
+    """
 
     schedule: Schedule
     groups: tuple[GroupReport, ...]
     cost: float
     notes: tuple[str, ...] = ()
+    max_registers: int | None = None

@@ -41,6 +41,7 @@ from tilewright.halide.search.top_k import (
     recorded_finals,
     with_final,
 )
+from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine
 from tilewright.measure import Finals, Measurement
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ MOST_STRUCTURES = 2
 # A structure this much slower than the leader is still worth a share of the evaluations.
 WORTH = 1.25
 _ASKED = 10  # schedules asked for an evaluation, at most: illegal ones are not compiled
+# The tuner's name for the cap on registers per thread. Names of factors have an underscore.
+_REGISTERS = "registers"
 
 
 @dataclass
@@ -120,7 +123,36 @@ def measure_tuned(
 
 
 def _variant(tried: Tried, task: Task) -> Variant:
-    return Variant(tried.planned.schedule, target=task.target, name=key_of(tried))
+    return _as_variant(tried.planned, task, key_of(tried))
+
+
+def _as_variant(planned: PlannedSchedule, task: Task, name: str) -> Variant:
+    return Variant(
+        planned.schedule, target=task.target, name=name, max_registers=planned.max_registers
+    )
+
+
+def register_caps(task: Task) -> tuple[int, ...]:
+    """Caps on registers per thread worth trying: Halide's and the device's; none off CUDA.
+
+    Fewer registers let more threads be resident, more avoid spills.
+    """
+    machine = task.machine
+    if not isinstance(machine, GpuMachine) or machine.api != "cuda":
+        return ()
+    caps = {HALIDE_JIT_MAX_REGISTERS, machine.max_registers_per_thread}
+    return tuple(sorted(caps)) if len(caps) > 1 else ()
+
+
+def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
+    """The plan compiled with at most that many registers per thread."""
+    if registers == HALIDE_JIT_MAX_REGISTERS:
+        return planned
+    note = (
+        f"Measured with HL_CUDA_JIT_MAX_REGISTERS={registers} in the environment: "
+        "set it wherever this schedule runs."
+    )
+    return replace(planned, max_registers=registers, notes=(*planned.notes, note))
 
 
 def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
@@ -141,11 +173,16 @@ def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structur
         if not knobs.knobs:
             continue
         parameters = [Ordinal(k.name, k.values, scale="log") for k in knobs.knobs]
+        caps = register_caps(task)
+        if caps:
+            parameters.append(Ordinal(_REGISTERS, caps, default=HALIDE_JIT_MAX_REGISTERS))
         tuner = Tuner(Space(parameters, knobs.constraints), seed=seed + len(result))
         found = _Structure(plans, knobs, tuner)
         known: set[tuple[tuple[str, int], ...]] = set()
         for t in group:
             values = settings(t.planned.schedule, knobs)
+            if caps:
+                values[_REGISTERS] = HALIDE_JIT_MAX_REGISTERS
             if t.measurement is not None and tuple(values.items()) not in known:
                 known.add(tuple(values.items()))
                 _tell(found, values, t.measurement, ())
@@ -200,17 +237,16 @@ def _search(
             if problems:
                 one.tuner.tell(asked, status="build_failed", message=str(problems[0]))
             else:
-                batch.append((asked, replanned(one.plans[0], schedule, task.algorithm)))
+                made = replanned(one.plans[0], schedule, task.algorithm)
+                registers = values.get(_REGISTERS, HALIDE_JIT_MAX_REGISTERS)
+                batch.append((asked, capped(made, registers)))
         if not batch:
             structures.remove(one)
             continue
-        variants = {
-            f"tuned {asked.index}": (asked, plan, Variant(plan.schedule, target=task.target))
-            for asked, plan in batch
-        }
-        named = [replace(v, name=name) for name, (_, _, v) in variants.items()]
-        measured = {m.variant.name: m for m in session.measure(named)}
-        for name, (asked, plan, _) in variants.items():
+        named = {f"tuned {asked.index}": (asked, plan) for asked, plan in batch}
+        variants = [_as_variant(plan, task, name) for name, (_, plan) in named.items()]
+        measured = {m.variant.name: m for m in session.measure(variants)}
+        for name, (asked, plan) in named.items():
             if name not in measured:
                 from tilewright.halide.execution.reference import OutOfTimeError
 

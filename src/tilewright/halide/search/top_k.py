@@ -150,7 +150,6 @@ def measure_top(
     target: str,
     watch: Watch,
     naive: Variant | None = None,
-    max_registers: int | None = None,
 ) -> Outcome:
     """Measure the planned schedules, and those that lead again, interleaved.
 
@@ -159,7 +158,7 @@ def measure_top(
     """
     variants = {
         f"schedule {i + 1}": Variant(
-            p.schedule, target=target, name=f"schedule {i + 1}", max_registers=max_registers
+            p.schedule, target=target, name=f"schedule {i + 1}", max_registers=p.max_registers
         )
         for i, p in enumerate(planned)
     }
