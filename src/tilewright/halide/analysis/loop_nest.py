@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +18,8 @@ from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Level, Schedule, S
 from tilewright.halide.legality.check import is_gpu
 from tilewright.halide.legality.paths import inlined
 from tilewright.report.model import NestLine
+
+Place = tuple[str, int, str]  # a level's kind, Func and loop
 
 
 def loop_nest(
@@ -55,7 +58,12 @@ class _Nest:
         boxes = estimated_boxes(view) if known else {}
         self.analysis = Analysis(view, boxes, algorithm.symbols)
         self.regions: dict[str, Box] = self.analysis.regions if known else {}
-        self.feeding = _feeding(algorithm)
+        # Funcs by the level that they are stored and computed at, each in realisation order.
+        self.stored: dict[Place, list[int]] = {}
+        self.computed: dict[Place, list[int]] = {}
+        for i, entry in self.entries.items():
+            self.stored.setdefault(_place(entry.store), []).append(i)
+            self.computed.setdefault(_place(entry.compute), []).append(i)
 
     def root(self) -> Iterator[NestLine]:
         """The whole pipeline."""
@@ -70,19 +78,19 @@ class _Nest:
         gpu_level: str,
     ) -> Iterator[NestLine]:
         """Allocations and computations at a level; of a consumer's loop, only what `stage` uses."""
-        here = [
-            i
-            for i in self.entries
-            if stage is None or self.algorithm.funcs[i].name in self.feeding[stage]
-        ]
-        for i in here:
+        stored = self.stored.get(_place(level), [])
+        computed = self.computed.get(_place(level), [])
+        if stage is not None and (stored or computed):
+            feeding = self._feeding(*stage)
+            stored = [i for i in stored if i in feeding]
+            computed = [i for i in computed if i in feeding]
+        for i in stored:
             func = self.algorithm.funcs[i]
             entry = self.entries[i]
-            stored = _same(entry.store, level)
             # A Func that slides keeps a few lines only, folded into a ring: how many is
             # Halide's choice.
-            slides = not _same(entry.store, entry.compute)
-            if stored and func.name not in self.algorithm.outputs:
+            slides = _place(entry.store) != _place(entry.compute)
+            if func.name not in self.algorithm.outputs:
                 yield self._line(
                     depth,
                     "allocate",
@@ -90,16 +98,15 @@ class _Nest:
                     memory=self._memory(entry, gpu_level),
                     bytes=None if slides else _bytes(func, regions.get(func.name)),
                 )
-        for i in here:
-            if _same(self.entries[i].compute, level):
-                yield from self.produce(i, depth, regions, gpu_level)
+        for i in computed:
+            yield from self.produce(i, depth, regions, gpu_level)
 
     def produce(
         self, i: int, depth: int, regions: Mapping[str, Box], gpu_level: str
     ) -> Iterator[NestLine]:
         """One Func's loops and what is computed inside them."""
         func, entry = self.algorithm.funcs[i], self.entries[i]
-        sliding = "" if _same(entry.store, entry.compute) else "sliding window"
+        sliding = "" if _place(entry.store) == _place(entry.compute) else "sliding window"
         yield self._line(depth, "produce", func, mapping=sliding)
         if func.extern is not None:
             yield self._line(depth + 1, "compute", func, mapping=f"extern {func.extern.function}")
@@ -160,15 +167,38 @@ class _Nest:
             for interval, extent in zip(box, extents, strict=True)
         )
         wanted: dict[str, Box] = {func.name: tile}
+        # From readers to what they read. What is at root is the same for every iteration, so
+        # what that reads in turn does not belong here.
         order = self.algorithm.order
-        reached = {func.name}
-        for name in reversed([f.name for f in self.algorithm.funcs[: order[func.name] + 1]]):
-            if name not in reached:
+        waiting = [-order[func.name]]
+        while waiting:
+            i = -heapq.heappop(waiting)
+            name = self.algorithm.funcs[i].name
+            if name != func.name and self._at_root(i):
                 continue
             for callee, part in self.analysis.required_by(name, wanted[name]).items():
+                if callee not in wanted and callee in order:
+                    heapq.heappush(waiting, -order[callee])
                 wanted[callee] = union_boxes(wanted.get(callee), part)
-                reached.add(callee)
         return wanted
+
+    def _at_root(self, i: int) -> bool:
+        return i in self.entries and self.entries[i].compute.kind == "root"
+
+    def _feeding(self, i: int, stage: int) -> set[int]:
+        """The Funcs that a stage depends on, without those that only Funcs at root read."""
+        algorithm, order = self.algorithm, self.algorithm.order
+        calls = algorithm.funcs[i].stages[stage].calls
+        waiting = [order[call.name] for call in calls if call.kind == "func"]
+        found: set[int] = set()
+        while waiting:
+            j = waiting.pop()
+            if j != i and j not in found:
+                found.add(j)
+                if not self._at_root(j):
+                    producers = algorithm.producers[algorithm.funcs[j].name]
+                    waiting += [order[name] for name in producers]
+        return found
 
     def _memory(self, entry: FuncSchedule, gpu_level: str) -> str:
         """Where Halide puts a Func when the schedule leaves it open."""
@@ -183,22 +213,9 @@ class _Nest:
         return NestLine(depth, kind, group=self.groups.get(func.name), **more)  # type: ignore[arg-type]
 
 
-def _feeding(algorithm: Algorithm) -> dict[tuple[int, int], frozenset[str]]:
-    """For every stage, all Funcs that it depends on."""
-    everything: dict[str, frozenset[str]] = {}
-    result: dict[tuple[int, int], frozenset[str]] = {}
-    for i, func in enumerate(algorithm.funcs):
-        for stage in func.stages:
-            read = {c.name for c in stage.calls if c.kind == "func"} - {func.name}
-            result[i, stage.index] = frozenset(read).union(*(everything[name] for name in read))
-        producers = algorithm.producers[func.name]
-        everything[func.name] = frozenset(producers).union(*(everything[p] for p in producers))
-    return result
-
-
-def _same(one: Level, other: Level) -> bool:
-    """Whether two levels are one place; the stage does not count (see `Level`)."""
-    return (one.kind, one.func, one.loop) == (other.kind, other.func, other.loop)
+def _place(level: Level) -> Place:
+    """What makes two levels one place; the stage does not count (see `Level`)."""
+    return (level.kind, level.func, level.loop)
 
 
 def _spans(func: Func, box: Box) -> dict[str, Span]:

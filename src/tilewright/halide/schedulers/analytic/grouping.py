@@ -8,7 +8,8 @@ Section 4.2). What a group costs is the caller's business: a cost model for a GP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -73,69 +74,128 @@ def greedy_grouping(
     and outputs of the pipeline stay outputs of groups of their own. In large pipelines not
     every merge is tried again after every other (`EXACT_EFFORT`).
     """
-    order = view.algorithm.order
-    outputs = set(view.algorithm.outputs)
+    merger = _Merger(view, plan, may_merge, producers_first)
     start = [Group((f.name,)) for f in view.funcs] if initial is None else initial
-    group_of: dict[str, Group] = {name: group for group in start for name in group.members}
-    plans: dict[Group, P] = {group: plan(group) for group in start}
-    tried: dict[tuple[Group, Group], tuple[Group, P]] = {}
-    before: dict[Group, float] = {}  # what merging a producer gained when last looked at
-    spent = 0
+    for group in start:
+        merger.add(group, plan(group))
+    merger.look_at(start)
+    while merger.step():
+        pass
+    order = view.algorithm.order
+    groups = sorted(merger.plans, key=lambda g: order[g.output])
+    return Grouping(tuple(groups), tuple(merger.plans[g] for g in groups))
 
-    def mergeable(producer: Group) -> Group | None:
-        func = view.by_name[producer.output]
-        if func.fixed or func.scheduled or func.name in outputs:
+
+class _Merger(Generic[P]):
+    """The groups as they are, and the merges that would gain, the best first.
+
+    After a merge only the merged group and those that it reads are looked at again: what any
+    other merge gains is as it was.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        plan: Callable[[Group], P],
+        may_merge: Callable[[Group, Group], bool],
+        producers_first: bool,
+    ) -> None:
+        self.view = view
+        self.plan = plan
+        self.may_merge = may_merge
+        self.producers_first = producers_first
+        self.order = view.algorithm.order
+        self.outputs = frozenset(view.algorithm.outputs)
+        self.group_of: dict[str, Group] = {}
+        self.plans: dict[Group, P] = {}
+        self.spent = 0
+        # By the output of a producing group: whom it would be merged into, the trial of that
+        # once it is made, and what merging it gained when last tried.
+        self._readers: dict[str, Group] = {}
+        self._trials: dict[str, tuple[Group, P]] = {}
+        self._gains: dict[str, float] = {}
+        # A heap of (-gain, place of the output); entries that are out of date are skipped.
+        self._waiting: list[tuple[float, int]] = []
+        self._rank: dict[str, tuple[float, int]] = {}
+
+    def add(self, group: Group, plan: P) -> None:
+        """Take up a group with its plan."""
+        self.plans[group] = plan
+        for name in group.members:
+            self.group_of[name] = group
+
+    def look_at(self, producers: Iterable[Group]) -> None:
+        """Find out what merging groups, of which the readers have changed, would gain."""
+        for producer in sorted(producers, key=lambda group: self.order[group.output]):
+            name = producer.output
+            self._trials.pop(name, None)
+            self._rank.pop(name, None)
+            reader = self._reader(producer)
+            if reader is None:
+                continue
+            self._readers[name] = reader
+            if self.spent <= EXACT_EFFORT or name not in self._gains:
+                self._try(name)
+            self._queue(name)
+
+    def step(self) -> bool:
+        """Do the merge that gains most; false where none gains."""
+        while self._waiting:
+            rank = heapq.heappop(self._waiting)
+            name = self.view.algorithm.funcs[rank[1]].name
+            if self._rank.get(name) != rank:
+                continue
+            if name not in self._trials:
+                self._try(name)
+                self._queue(name)
+                continue
+            producer, reader = self.group_of[name], self._readers[name]
+            merged, plan = self._trials.pop(name)
+            del self._rank[name], self.plans[producer], self.plans[reader]
+            self.add(merged, plan)
+            self.look_at({merged, *self._read_by(merged)})
+            return True
+        return False
+
+    def _read_by(self, group: Group) -> Iterator[Group]:
+        """The other groups whose outputs a group reads."""
+        for member in group.members:
+            for name in self.view.producers[member]:
+                producer = self.group_of.get(name)
+                if producer is not None and producer is not group and producer.output == name:
+                    yield producer
+
+    def _reader(self, producer: Group) -> Group | None:
+        """The one group that a group may be merged into."""
+        func = self.view.by_name[producer.output]
+        if func.fixed or func.scheduled or func.name in self.outputs:
             return None
-        readers = {group_of[name] for name in view.consumers[func.name]}
+        readers = {self.group_of[name].output for name in self.view.consumers[func.name]}
         if len(readers) != 1:
             return None
-        consumer = readers.pop()
-        target = view.by_name[consumer.output]
-        if consumer == producer or target.fixed or target.scheduled:
+        consumer = self.group_of[readers.pop()]
+        target = self.view.by_name[consumer.output]
+        if consumer is producer or target.fixed or target.scheduled:
             return None
-        return consumer if may_merge(producer, consumer) else None
+        return consumer if self.may_merge(producer, consumer) else None
 
-    def evaluate(producer: Group, consumer: Group) -> None:
-        nonlocal spent
+    def _try(self, name: str) -> None:
+        producer, consumer = self.group_of[name], self._readers[name]
         names = {*producer.members, *consumer.members}
-        members = sorted(names - {consumer.output}, key=order.__getitem__)
+        members = sorted(names - {consumer.output}, key=self.order.__getitem__)
         merged = Group((*members, consumer.output))
-        spent += len(merged.members)
-        tried[producer, consumer] = merged, plan(merged)
+        self.spent += len(merged.members)
+        plan = self.plan(merged)
+        self._trials[name] = merged, plan
+        apart = self.plans[producer].cost + self.plans[consumer].cost
+        self._gains[name] = apart - plan.cost
 
-    def benefit(producer: Group, consumer: Group) -> float:
-        merged_plan = tried[producer, consumer][1]
-        known = plans[producer].cost + plans[consumer].cost - merged_plan.cost
-        before[producer] = known
-        return known
-
-    def rank(producer: Group, gain: float) -> tuple[float, int]:
-        # Ties go to the producer that comes first, so that the result is repeatable.
-        return (0.0 if producers_first else gain, -order[producer.output])
-
-    while True:
-        waiting: dict[tuple[float, int], tuple[Group, Group]] = {}
-        for producer in set(group_of.values()):
-            consumer = mergeable(producer)
-            if consumer is None:
-                continue
-            pair = (producer, consumer)
-            if pair not in tried and (spent <= EXACT_EFFORT or producer not in before):
-                evaluate(*pair)
-            gain = benefit(*pair) if pair in tried else before[producer]
-            if gain > 0:
-                waiting[rank(producer, gain)] = pair
-        while waiting and waiting[max(waiting)] not in tried:
-            pair = waiting.pop(max(waiting))
-            evaluate(*pair)
-            gain = benefit(*pair)
-            if gain > 0:
-                waiting[rank(pair[0], gain)] = pair
-        if not waiting:
-            break
-        producer, consumer = waiting[max(waiting)]
-        merged, plans[merged] = tried[producer, consumer]
-        for name in merged.members:
-            group_of[name] = merged
-    groups = sorted(set(group_of.values()), key=lambda g: order[g.output])
-    return Grouping(tuple(groups), tuple(plans[g] for g in groups))
+    def _queue(self, name: str) -> None:
+        """Put a merge that gains, by its trial or the last one before, in its place."""
+        gain = self._gains[name]
+        self._rank.pop(name, None)
+        if gain > 0:
+            # Ties go to the producer that comes first, so that the result is repeatable.
+            rank = (0.0 if self.producers_first else -gain, self.order[name])
+            self._rank[name] = rank
+            heapq.heappush(self._waiting, rank)
