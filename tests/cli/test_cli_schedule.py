@@ -108,6 +108,7 @@ def test_arguments_arrive(schedule, pipe):
         "fusion": "overlapped",
         "verify": False,
         "keep_schedule": True,
+        "discard_schedule": False,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},
         "inputs": None,
         "seed": 7,
@@ -178,7 +179,7 @@ def test_mistakes_are_told_before_any_work(schedule, pipe, capsys, arguments, me
             MissingEstimatesError({"out": ("x", "y"), "sigma": ()}),
             "--estimate 'out=1024x1024' --set 'sigma=1'",
         ),
-        (ScheduledError(("blur",)), "scheduled already: blur. .*--keep"),
+        (ScheduledError(("blur",)), "scheduled already: blur. .*--discard-schedule.*--keep"),
     ],
 )
 def test_errors_name_the_flag_that_cures_them(schedule, pipe, capsys, error, message):

@@ -139,6 +139,19 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
 
 
+def add_scheduled(parser: argparse.ArgumentParser) -> None:
+    """What to do with the schedules that Funcs of the pipeline already have."""
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--keep", action="store_true", help="keep the schedules that Funcs already have"
+    )
+    choice.add_argument(
+        "--discard-schedule",
+        action="store_true",
+        help="drop the schedules that Funcs already have; estimates and bounds stay",
+    )
+
+
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """How long, how many at a time, and where results are kept."""
     parser.add_argument(

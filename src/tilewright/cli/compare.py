@@ -36,6 +36,7 @@ def add_parser(commands: Any) -> None:
         metavar="SIZE",
         help="memory an autoscheduler may take (default: 8G)",
     )
+    arguments.add_scheduled(parser)
     arguments.add_budget(parser)
     arguments.add_output(parser)
     parser.set_defaults(run=run)
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
             hand=pipeline.hand and partial(pipeline.hand, **dict(args.arguments)),
             peer_time=args.peer_time,
             peer_memory=args.peer_memory,
+            keep_schedule=args.keep,
+            discard_schedule=args.discard_schedule,
             on_progress=progress,
             **options,
         )

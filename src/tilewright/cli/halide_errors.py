@@ -31,6 +31,6 @@ def with_flags() -> Iterator[None]:
         ) from error
     except ScheduledError as error:
         raise TilewrightError(
-            f"the pipeline has been scheduled already: {', '.join(error.funcs)}. Give it without "
-            "its schedule, or with --keep to leave these Funcs as they are"
+            f"the pipeline has been scheduled already: {', '.join(error.funcs)}. Drop "
+            "these schedules with --discard-schedule, or leave these Funcs as they are with --keep"
         ) from error

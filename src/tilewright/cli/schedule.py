@@ -46,9 +46,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="compile and check the schedule of oneshot"
     )
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the schedules that Funcs already have"
-    )
+    arguments.add_scheduled(parser)
     arguments.add_budget(parser)
     parser.add_argument(
         "-o",
@@ -86,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
             fusion=args.fusion,
             verify=args.verify,
             keep_schedule=args.keep,
+            discard_schedule=args.discard_schedule,
             on_progress=progress,
             **options,
         )

@@ -60,6 +60,7 @@ def schedule(
     fusion: Fusion = "nested",
     verify: bool = False,
     keep_schedule: bool = False,
+    discard_schedule: bool = False,
     estimates: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -103,6 +104,9 @@ def schedule(
         Build the schedule of ``oneshot`` and compare its answers with an unscheduled run's.
     keep_schedule
         Leave Funcs as they are that have been scheduled already; else they are refused.
+    discard_schedule
+        Drop the schedules that Funcs have already; estimates and bounds stay. `Result.apply`
+        wants the pipeline without them.
     estimates
         Sizes and values that the pipeline does not say, by name:
         ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``.
@@ -157,6 +161,7 @@ def schedule(
         machine=machine,
         estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
+        discard_schedule=discard_schedule,
         name=name,
     )
     watch.enter("searching")

@@ -105,6 +105,7 @@ def compare(
     peer_time: float = CPU_SECONDS,
     peer_memory: int = MEMORY_BYTES,
     keep_schedule: bool = False,
+    discard_schedule: bool = False,
     estimates: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -136,6 +137,7 @@ def compare(
         machine=machine,
         estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
+        discard_schedule=discard_schedule,
         name=name,
     )
     task.must_run("comparing")

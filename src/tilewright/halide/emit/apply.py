@@ -18,6 +18,7 @@ from tilewright.halide.emit.directives import (
 )
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import known_condition, live_funcs, live_parameters
+from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_calls, with_clones
 from tilewright.halide.ir.names import FuncNames, LoopNames, loop_names
@@ -45,6 +46,11 @@ def apply(
     algorithm = with_clones(algorithm, ())
     live = algorithm if same_bytes else _imported(pipeline)
     if live.digest != algorithm.digest:
+        if _scheduled_already(live, algorithm):
+            raise ScheduleError(
+                "a schedule has been applied to this pipeline already, and Halide cannot undo "
+                "it: build the pipeline anew and apply one schedule to it"
+            )
         raise ScheduleError(
             "the pipeline computes something else than the one the schedule was made for "
             f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
@@ -99,6 +105,11 @@ def check_digest(schedule: Schedule, algorithm: Algorithm) -> None:
             f"the schedule was made for the algorithm {schedule.algorithm[:12]}, not for this one "
             f"({algorithm.digest[:12]}); schedule this one anew"
         )
+
+
+def _scheduled_already(live: Algorithm, algorithm: Algorithm) -> bool:
+    """Whether `live` is `algorithm` once its schedule is dropped."""
+    return import_pipeline(without_schedule(live.serialized)).digest == algorithm.digest
 
 
 def _imported(pipeline: Any) -> Algorithm:

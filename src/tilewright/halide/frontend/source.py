@@ -23,6 +23,7 @@ from tilewright.halide.frontend.estimates import (
 from tilewright.halide.frontend.extents import derive_input_extents
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import Capture, capture, to_pipeline
+from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
 
 _MAX_FILE = 2**31 - 1  # of a FlatBuffer
@@ -35,8 +36,9 @@ class ScheduledError(TilewrightError):
         """`funcs` are the names of the scheduled Funcs."""
         self.funcs = funcs
         super().__init__(
-            f"the pipeline has been scheduled already: {', '.join(funcs)}. Give it without its "
-            "schedule, or with keep_schedule=True to leave these Funcs as they are"
+            f"the pipeline has been scheduled already: {', '.join(funcs)}. Use "
+            "discard_schedule=True to drop these schedules, or keep_schedule=True to leave these "
+            "Funcs as they are"
         )
 
 
@@ -45,6 +47,7 @@ def load(
     *,
     estimates: Mapping[str, Any] | None = None,
     keep_schedule: bool = False,
+    discard_schedule: bool = False,
 ) -> Algorithm:
     """Read a pipeline, complete with the sizes and values it is to be scheduled for.
 
@@ -55,16 +58,28 @@ def load(
     without an estimate has its current value as one, an input without one the extents that
     the outputs' estimates imply.
 
-    Raises `ScheduledError` where Funcs have been scheduled and `keep_schedule` is false,
-    `MissingEstimatesError` where sizes or values are unknown, naming all of them, and
-    `TilewrightError` where there is no pipeline to be had.
+    With `discard_schedule` the pipeline is read as if nothing had been scheduled; estimates,
+    bounds and constraints stay (see `tilewright.halide.frontend.serial.reset`).
+
+    Raises `ScheduledError` where Funcs have been scheduled and neither `keep_schedule` nor
+    `discard_schedule` is true, `MissingEstimatesError` where sizes or values are unknown, naming
+    all of them, and `TilewrightError` where there is no pipeline to be had.
     """
+    if keep_schedule and discard_schedule:
+        raise TilewrightError("a schedule is kept or discarded: give one of the two")
     if isinstance(pipeline, str | os.PathLike):
-        return load_source(os.fspath(pipeline), estimates=estimates, keep_schedule=keep_schedule)
+        return load_source(
+            os.fspath(pipeline),
+            estimates=estimates,
+            keep_schedule=keep_schedule,
+            discard_schedule=discard_schedule,
+        )
     if isinstance(pipeline, bytes | bytearray | memoryview):
         captured = Capture(bytes(pipeline), {}, {}, {})
     else:
         captured = capture(to_pipeline(pipeline))
+    if discard_schedule:
+        captured = replace(captured, serialized=without_schedule(captured.serialized))
     algorithm = _add(import_pipeline(captured.serialized), captured)
     scheduled = tuple(func.name for func in algorithm.funcs if func.scheduled)
     if scheduled and not keep_schedule:
@@ -126,6 +141,7 @@ def load_source(
     *,
     estimates: Mapping[str, Any] | None = None,
     keep_schedule: bool = False,
+    discard_schedule: bool = False,
 ) -> Algorithm:
     """Read a pipeline from a file.
 
@@ -142,7 +158,12 @@ def load_source(
             f"{', '.join(_candidates(_run(path))) or 'none that could be meant'}"
         )
     if not name:
-        return load(_read(path), estimates=estimates, keep_schedule=keep_schedule)
+        return load(
+            _read(path),
+            estimates=estimates,
+            keep_schedule=keep_schedule,
+            discard_schedule=discard_schedule,
+        )
     thing = _find(_run(path), path, name)
     if inspect.isroutine(thing):
         try:
@@ -154,7 +175,9 @@ def load_source(
                 f"{source} failed: {type(error).__name__}: {error}. It must be a function that "
                 "can be called without arguments and returns a Func, Funcs or a Pipeline"
             ) from error
-    return load(thing, estimates=estimates, keep_schedule=keep_schedule)
+    return load(
+        thing, estimates=estimates, keep_schedule=keep_schedule, discard_schedule=discard_schedule
+    )
 
 
 def _read(path: str) -> bytes:

@@ -72,6 +72,7 @@ def make_task(
     machine: Machine | str | None = None,
     estimates: Mapping[str, Any] | None = None,
     keep_schedule: bool = False,
+    discard_schedule: bool = False,
     name: str = "",
 ) -> Task:
     """Read the pipeline and settle target and machine.
@@ -86,7 +87,12 @@ def make_task(
     if isinstance(machine, str):
         machine = gpu(machine)
     target, machine = _settle(target, machine)
-    algorithm = load(pipeline, estimates=estimates, keep_schedule=keep_schedule)
+    algorithm = load(
+        pipeline,
+        estimates=estimates,
+        keep_schedule=keep_schedule,
+        discard_schedule=discard_schedule,
+    )
     return Task(algorithm, target, machine, name or _name(pipeline, algorithm))
 
 

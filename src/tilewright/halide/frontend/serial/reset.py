@@ -1,0 +1,187 @@
+"""A pipeline's bytes without its schedule.
+
+What the pipeline computes stays, and so does what the user promised of it: estimates, bounds,
+constraints, traces, memoisation. Dropped are levels, memory and layout, async, the nests of
+all stages, specialisations, prefetches, ``align_bounds``, and Funcs made by ``in_`` and
+``clone_in``, whose readers read the original again. An rfactor stays: it made an algorithm of
+its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilewright.halide.frontend.serial.reader import MalformedError, Record, read
+from tilewright.halide.frontend.serial.scheduled import defined
+from tilewright.halide.frontend.serial.validate import validate
+from tilewright.halide.frontend.serial.writer import write
+
+OUTERMOST = "__outermost"
+# rfactor names the Func of partial results so, and orders its loops as the original's were.
+PARTIAL = re.compile(r"_intm(\$\d+)?$")
+SPLIT, RENAME, FUSE = range(3)  # Split.split_type
+PURE, PURE_RVAR, IMPURE_RVAR = range(3)  # Dim.dim_type
+_EXTERN_LOOP = 4  # Dim.for_type
+_FLAGS = ("touched", "allow_race_conditions", "atomic", "override_atomic_associativity_test")
+
+
+def without_schedule(serialized: bytes) -> bytes:
+    """The pipeline as it was before anything was scheduled.
+
+    Raises `MalformedError` where the bytes are not a pipeline.
+    """
+    root = read(serialized, "Pipeline")
+    validate(root)
+    drop_schedule(root)
+    return write(root)
+
+
+def drop_schedule(root: Record) -> None:
+    """Reset every Func of a `Pipeline` table, in place."""
+    dropped = droppable_wrappers(root)
+    for func in root.funcs:
+        schedule = func.func_schedule
+        schedule.__dict__["wrappers"] = tuple(
+            link
+            for link in schedule.wrappers
+            if root.funcs[link.func_index].name not in dropped.get(func.name, ())
+        )
+        _reset_func(func)
+        for index, definition in enumerate([func.init_def, *func.updates]):
+            if definition is not None:
+                definition.__dict__["specializations"] = ()
+                _reset_stage(func, definition, index)
+
+
+def _reset_func(func: Record) -> None:
+    schedule = func.func_schedule
+    # Halide inlines neither of these, and nothing schedules them afterwards.
+    root = bool(schedule.memoized or func.extern_function_name)
+    for level in ("compute_level", "store_level", "hoist_storage_level"):
+        at_root = root and level != "hoist_storage_level"
+        schedule.__dict__[level].__dict__.update(
+            func_name="", var_name="__root" if at_root else "", stage_index=-1, is_rvar=0, locked=0
+        )
+    by_name = {dim.var: dim for dim in schedule.storage_dims}
+    if set(by_name) == set(func.args):
+        schedule.__dict__["storage_dims"] = tuple(by_name[arg] for arg in func.args)
+    for dim in schedule.storage_dims:
+        dim.__dict__.update({name: _undefined() for name in ("alignment", "bound", "fold_factor")})
+        dim.__dict__["fold_forward"] = 0
+    schedule.__dict__["bounds"] = tuple(b for b in schedule.bounds if not defined(b.modulus))
+    schedule.__dict__.update({"memory_type": 0, "async": 0, "ring_buffer": _undefined()})
+
+
+def _reset_stage(func: Record, definition: Record, index: int) -> None:
+    schedule = definition.stage_schedule
+    loops = original_loops(schedule)
+    rvars = [rvar.var for rvar in schedule.rvars]
+    order = [*rvars, *(arg for arg in func.args if arg in loops)]
+    if index > 0 and PARTIAL.search(func.name):
+        order = list(loops)
+    extern = any(dim.for_type == _EXTERN_LOOP for dim in schedule.dims)
+    if not extern and sorted(order) == sorted(loops):
+        dims = [_dim(name, loops[name] if name in rvars else PURE) for name in order]
+        schedule.__dict__["dims"] = (*dims, _dim(OUTERMOST, PURE))
+    level = schedule.fuse_level.fuse_level
+    level.__dict__.update(func_name="", var_name="", stage_index=-1, is_rvar=0, locked=1)
+    schedule.fuse_level.__dict__.update(align_dimension_names=(), align_strategies=b"")
+    schedule.__dict__.update(splits=(), prefetches=(), fused_pairs=())
+    for flag in (
+        "touched",
+        "allow_race_conditions",
+        "atomic",
+        "override_atomic_associativity_test",
+    ):
+        schedule.__dict__[flag] = 0
+
+
+def original_loops(schedule: Record) -> dict[str, int]:
+    """The loops that a stage had before any split, each with its kind.
+
+    They are in the order of the loops that are left of them, innermost first. A reduction
+    variable that was fused with one that must keep its order is taken for such a one, too.
+    """
+    loops = [(dim.var, dim.dim_type) for dim in schedule.dims]
+    for split in reversed(schedule.splits):
+        names = [split.old_var]
+        if split.split_type == SPLIT:
+            names = [split.inner, split.outer]
+        elif split.split_type == RENAME:
+            names = [split.outer]
+        found = [i for i, (name, _) in enumerate(loops) if name in names]
+        if not found:
+            raise MalformedError(f"a split gives the loop {names[0]}, which is not there")
+        kind = max(loops[i][1] for i in found)
+        at = found[0]
+        loops = [loop for i, loop in enumerate(loops) if i not in found]
+        olds = [split.inner, split.outer] if split.split_type == FUSE else [split.old_var]
+        loops[at:at] = [(old, kind) for old in olds]
+    return {name: kind for name, kind in loops if name != OUTERMOST}
+
+
+def droppable_wrappers(root: Record) -> dict[str, set[str]]:
+    """For each Func, its wrappers and clones that compute nothing of their own, by name.
+
+    A wrapper or clone that was given definitions of its own is part of the algorithm.
+    """
+    result: dict[str, set[str]] = {}
+    for func in root.funcs:
+        for link in func.func_schedule.wrappers:
+            wrapper = root.funcs[link.func_index]
+            if is_wrapper_of(wrapper, func) or is_clone_of(wrapper, func):
+                result.setdefault(func.name, set()).add(wrapper.name)
+    return result
+
+
+def is_wrapper_of(wrapper: Record, func: Record) -> bool:
+    """Whether `wrapper` only hands on the values of `func`, as ``in_`` makes it."""
+    definition = wrapper.init_def
+    if definition is None or wrapper.updates or len(definition.values) != len(func.output_types):
+        return False
+    return all(
+        value.table == "Call"
+        and (value.name, value.value_index) == (func.name, i)
+        and [arg.table == "Variable" and arg.name for arg in value.args] == list(wrapper.args)
+        for i, value in enumerate(definition.values)
+    )
+
+
+def is_clone_of(clone: Record, func: Record) -> bool:
+    """Whether `clone` has the definitions of `func`, as ``clone_in`` gives it."""
+    if clone.extern_function_name or func.extern_function_name or clone.args != func.args:
+        return False
+    stages = [[f.init_def, *f.updates] for f in (clone, func)]
+    if None in (*stages[0], *stages[1]) or len(stages[0]) != len(stages[1]):
+        return False
+    stack: list[tuple[Any, Any]] = []
+    for one, other in zip(*stages, strict=True):
+        stack += [(one.predicate, other.predicate)]
+        stack += [(one.values, other.values), (one.args, other.args)]
+        stack += [(one.stage_schedule.rvars, other.stage_schedule.rvars)]
+    while stack:
+        one, other = stack.pop()
+        if isinstance(one, Record) and isinstance(other, Record):
+            if one.table != other.table:
+                return False
+            for field, value in one.__dict__.items():
+                if one.table != "Call" or field != "func_index":
+                    stack.append((value, other.__dict__[field]))
+        elif isinstance(one, tuple) and isinstance(other, tuple):
+            if len(one) != len(other):
+                return False
+            stack.extend(zip(one, other, strict=True))
+        elif one != other and (one, other) != (clone.name, func.name):
+            return False
+    return True
+
+
+def _dim(var: str, kind: int) -> Record:
+    dim = Record("Dim", -1)
+    dim.__dict__.update(var=var, for_type=0, device_api=0, dim_type=kind, partition_policy=0)
+    return dim
+
+
+def _undefined() -> Record:
+    return Record("UndefinedExpr", -1)
