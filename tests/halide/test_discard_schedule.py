@@ -69,8 +69,8 @@ def test_a_reset_pipeline_computes_what_the_original_does(name, data):
 
 def everything():
     """Two Funcs with what `schedule_everything` can use, estimates and a bound."""
-    image = hl.ImageParam(hl.UInt(8), 2, "image")
-    wide, total, out = hl.Func("wide"), hl.Func("total"), hl.Func("out")
+    image = hl.ImageParam(hl.UInt(8), 2, "image_d")
+    wide, total, out = hl.Func("wide_d"), hl.Func("total_d"), hl.Func("out_d")
     r = hl.RDom([(0, 8), (0, 3)], "r")
     wide[x, y] = hl.cast(hl.Int(32), image[x, y])
     total[x, y] = 0
@@ -126,7 +126,7 @@ def test_an_rfactor_stays_and_computes_the_same():
     (_, plain), (image, out) = build(False), build(True)
     reset = without_schedule(serialized(hl.Pipeline(out)))
     assert not any(func.scheduled for func in import_pipeline(reset).funcs)
-    rebuilt = hl.deserialize_pipeline(reset, {"image": image.parameter()})
+    rebuilt = hl.deserialize_pipeline(reset, {"image_d": image.parameter()})
     expected = hl.Buffer(hl.Int(32), [64, 32])
     plain.realize(expected)
     got = hl.Buffer(hl.Int(32), [64, 32])
