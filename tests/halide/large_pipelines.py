@@ -111,7 +111,7 @@ def pyramids(least: int) -> hl.Func:
 
 
 def _twice(coarse: hl.Func, x: hl.Var, y: hl.Var, tag: str) -> hl.Expr:
-    """A coarser level at a finer one's coordinates, interpolated along rows in a Func of its own."""
+    """A coarser level read at finer coordinates; a Func of its own interpolates along rows."""
     rows = hl.Func(f"rows_{tag}")
     rows[x, y] = (coarse[x // 2, y] + coarse[(x + 1) // 2, y]) * 0.5
     return (rows[x, y // 2] + rows[x, (y + 1) // 2]) * 0.5
