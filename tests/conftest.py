@@ -1,28 +1,85 @@
-"""Tests marked ``opencl`` run where an OpenCL driver is at hand; else their number is said."""
+"""How all tests run: in any order, in processes that share nothing, with what is skipped named.
+
+Tests marked ``opencl`` run where an OpenCL platform works, and are skipped with the reason
+where none does.
+"""
+
+import os
+import random
+import signal
+import tempfile
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tilewright.halide.execution.opencl import load_pocl
+from tilewright.machines import OpenclError, detect_cpu, load_opencl
+
+# What a process of the tests takes at most, with the workers that it starts.
+MEMORY_BYTES = 2 << 30
 
 # How long an example takes depends on who else uses the machine.
 settings.register_profile("tilewright", deadline=None, derandomize=True)
 settings.load_profile("tilewright")
 
-NOT_RUN = pytest.StashKey[int]()
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
+
+
+def pytest_configure(config):
+    """Give this process folders of its own, so that none finds what another left or measures.
+
+    Caches are not the user's, and the lock on timing, which is a temporary file, is not that of
+    another process of the same run: one would wait for the other in the middle of a test.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # for `tmp_path`
+    config.own_folder = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
+    folder = Path(config.own_folder.name)
+    for variable, name in (("XDG_CACHE_HOME", "cache"), ("TMPDIR", "tmp")):
+        (folder / name).mkdir()
+        os.environ[variable] = str(folder / name)
+    tempfile.tempdir = None
+    # A shell's background jobs ignore Ctrl-C, and so would the processes that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """A process a core that this process may use, as far as the memory goes."""
+    machine = detect_cpu()
+    memory = machine.memory_bytes or MEMORY_BYTES
+    return max(1, min(machine.cores, memory // MEMORY_BYTES))
+
+
+def pytest_unconfigure(config):
+    tempfile.tempdir = None
+    config.own_folder.cleanup()
 
 
 def pytest_collection_modifyitems(config, items):
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
     marked = [item for item in items if item.get_closest_marker("opencl")]
-    if marked and not load_pocl():
-        items[:] = [item for item in items if item not in marked]
-        config.hook.pytest_deselected(items=marked)
-        config.stash[NOT_RUN] = len(marked)
+    if marked:
+        try:
+            load_opencl()
+        except OpenclError as error:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    count = config.stash.get(NOT_RUN, 0)
-    if count:
-        terminalreporter.write_line(
-            f"{count} tests were not run: they need an OpenCL driver (pip install '.[opencl]')"
-        )
+def pytest_terminal_summary(terminalreporter):
+    """Say what was skipped and why; pytest's closing line, which follows, counts them."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
+    for part in os.environ.get("FAILED", "").split():
+        terminalreporter.write_line(f"{part} failed, see above")

@@ -79,6 +79,7 @@ def _one(name: str, number: int, setting: Setting, deadline: float) -> dict[str,
         Session(
             task.algorithm,
             targets=[task.target],
+            verify=not setting.small,
             limits=limits(30.0),
             timing=TIMING,
             references=setting.reference_folder,

@@ -9,8 +9,8 @@ training need, the other packages, Tilewright, its examples and the benchmarks. 
     sh run.sh OUT --seconds 500
 
 What ``campaign.py --prepare`` has made goes along with ``--prepared``. NumPy and SciPy are taken
-from that machine's Python unless ``--full``. ``--opencl`` packs PoCL too, so that the archive can
-be tried out with ``--dry-run`` where there is no GPU.
+from that machine's Python unless ``--full``. ``--dry-run`` tries the archive out where there is no
+GPU but a C compiler.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ UNUSED_SUFFIXES = frozenset([".a", ".h", ".hpp"])
 USUALLY_THERE = ("numpy", "scipy")
 ALSO = ("halide", "flatbuffers", "psutil", "threadpoolctl", "rich", "markdown-it-py", "mdurl",
         "pygments")  # fmt: skip
-OPENCL = ("pyopencl", "pocl-binary-distribution", "pytools", "platformdirs", "siphash24",
-          "typing-extensions")  # fmt: skip
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 # Not carried: other machines' results and pieces, what the campaign has no use for.
 LEFT = frozenset([".work", "results", "data", "__pycache__"])
@@ -174,9 +172,8 @@ def main() -> None:
         default=20.0,
         help="the most that references may take of the archive, largest left out first (20)",
     )
-    parser.add_argument("--opencl", action="store_true", help="with PoCL, for --dry-run")
     args = parser.parse_args()
-    packages = [*ALSO, *(USUALLY_THERE if args.full else ()), *(OPENCL if args.opencl else ())]
+    packages = [*ALSO, *(USUALLY_THERE if args.full else ())]
     archive = pack(args.into, args.python, packages)
     if args.prepared is not None:
         kept, left = pack_prepared(args.prepared, args.into, int(args.prepared_mib * 2**20))

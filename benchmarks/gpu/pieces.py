@@ -25,10 +25,10 @@ class Setting:
     """What every piece is told.
 
     `out` is the folder of the campaign's files, `target` and `machine` what is measured on.
-    A `small` campaign takes every program at its reduced size (to try the code out where there
-    is no GPU). `programs` are those wanted, `peer_seconds` the CPU seconds of an autoscheduler,
-    `samples` the random schedules of a program, and `rounds_seconds` the time for interleaved
-    rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
+    A `small` campaign takes every program at its reduced size and checks no answers (to try the
+    code out where there is no GPU). `programs` are those wanted, `peer_seconds` the CPU seconds of
+    an autoscheduler, `samples` the random schedules of a program, and `rounds_seconds` the time
+    for interleaved rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
     `references` is the folder of the answers that schedules are verified against, None for
     ``references`` in `out`.
     """

@@ -1,4 +1,4 @@
-"""The GPU campaign: its pieces, what is kept between goes, and one dry piece on PoCL."""
+"""The GPU campaign: its pieces, what is kept between goes, and one piece without a GPU."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def benchmarks_on_the_path():
 def campaign(out, *options):
     argv = [sys.executable, str(CAMPAIGN), "--out", str(out), "--only", "blur", *options]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False, env=env)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
 
 
 def setting(tmp_path, **more):
@@ -295,13 +295,12 @@ def test_without_a_gpu_the_campaign_says_so(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.opencl
 def test_a_dry_campaign_runs_and_is_resumed(tmp_path):
     options = ("--dry-run", "--peer-time", "1", "--samples", "2", "--rounds", "0.5")
     # As after a go that ended before the comparison: without peers they count as absent.
-    first = campaign(tmp_path, *options, "--piece", "device", "--seconds", "120")
+    first = campaign(tmp_path, *options, "--piece", "device", "--seconds", "9000")
     assert "device: ok" in first.stdout, first.stdout + first.stderr
-    second = campaign(tmp_path, *options, "--piece", "halide blur", "--seconds", "400")
+    second = campaign(tmp_path, *options, "--piece", "halide blur", "--seconds", "9000")
     assert "halide blur: ok" in second.stdout, second.stdout + second.stderr
     (path,) = tmp_path.glob("gpu_halide-dry-*.json")
     data = json.loads(path.read_text())

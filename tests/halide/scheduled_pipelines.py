@@ -132,6 +132,11 @@ def normalised(text):
     return re.sub(r"[A-Za-z_]\w*(\$\w+)*", rank, text)
 
 
+def unnumbered(text):
+    """A text without the numbers that Halide gives names which were taken in this process."""
+    return re.sub(r"\$\d+\b", "", text)
+
+
 LOW, SIZE = -1000, 2500
 
 

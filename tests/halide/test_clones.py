@@ -111,12 +111,14 @@ def test_a_copy_with_updates_reads_itself():
     a[x] = total[x] + total[x + 1]
     b[x] = total[x] * a[x]
     algorithm = imported(hl.Pipeline(b))
-    extended = with_clones(algorithm, (Clone(0, (algorithm.order["early"],)),))
-    copy = extended.by_name["summed (for early)"]
-    assert {call.name for stage in copy.stages for call in stage.calls} == {"summed (for early)"}
-    assert {stage.func for stage in copy.stages} == {"summed (for early)"}
-    assert extended.producers["early"] == ("summed (for early)",)
-    assert extended.producers["late"] == ("summed", "early")
+    summed, early, late = algorithm.funcs[0].name, *(f.name for f in algorithm.funcs[1:])
+    extended = with_clones(algorithm, (Clone(0, (algorithm.order[early],)),))
+    copied = f"{summed} (for {early})"
+    copy = extended.by_name[copied]
+    assert {call.name for stage in copy.stages for call in stage.calls} == {copied}
+    assert {stage.func for stage in copy.stages} == {copied}
+    assert extended.producers[early] == (copied,)
+    assert extended.producers[late] == (summed, early)
 
 
 def test_the_names_are_those_of_halide():

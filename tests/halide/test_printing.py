@@ -8,7 +8,7 @@ from pathlib import Path
 import halide as hl
 import pytest
 from schedule_cases import all_cases
-from scheduled_pipelines import PIPELINES, imported, lowered, normalised
+from scheduled_pipelines import PIPELINES, imported, lowered, normalised, unnumbered
 
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
@@ -127,7 +127,7 @@ def test_cpp_lowers_to_the_same_code(tmp_path):
 
 def test_printed_code_uses_the_users_names():
     algorithm, schedule = CASES["sliding_window"]
-    text = to_python(schedule, algorithm)
+    text = unnumbered(to_python(schedule, algorithm))
     assert ".split(y, y_o, y_i, 32, hl.TailStrategy.GuardWithIf)" in text
     assert "across.compute_at(blurred, y_i)" in text
     assert "# across: computed at loop y_i of blurred, stored at loop y_o of blurred" in text

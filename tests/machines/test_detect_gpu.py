@@ -1,10 +1,9 @@
-import builtins
 import ctypes
 
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.machines import detect_cuda, detect_gpu, detect_opencl, gpu
+from tilewright.machines import detect_cuda, detect_gpu, gpu
 
 H200 = {
     1: 1024, 8: 49152, 10: 32, 12: 65536, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144,
@@ -92,23 +91,3 @@ def test_a_missing_library_is_no_driver(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     assert detect_gpu._cuda_driver() is None
-
-
-def test_without_pyopencl_there_is_no_opencl(monkeypatch):
-    real = builtins.__import__
-
-    def block(name, *rest, **more):
-        if name == "pyopencl":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", block)
-    assert detect_opencl() == []
-
-
-def test_opencl_devices_are_described():
-    for machine in detect_opencl():
-        assert machine.api == "opencl"
-        assert machine.halide_target.startswith("host-opencl")
-        assert machine.max_threads_per_block >= 1
-        assert machine.shared_per_block > 0

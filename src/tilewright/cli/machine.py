@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
         gpu,
         gpu_names,
         machine_to_dict,
+        opencl_failure,
     )
 
     if args.list:
@@ -59,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print("\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)]))
     if not gpus:
-        print(
-            "\nNo CUDA GPU and no OpenCL device found (OpenCL needs the extra tilewright[opencl])."
-        )
+        print(f"\nNo CUDA GPU found, and {opencl_failure()}.")
     return 0
 
 

@@ -10,6 +10,7 @@ from tilewright.machines.detect_cpu import detect_cpu
 from tilewright.machines.detect_gpu import detect_cuda, detect_gpus, detect_opencl
 from tilewright.machines.gpu import HALIDE_JIT_MAX_REGISTERS, GpuMachine, cuda_gpu
 from tilewright.machines.gpu_table import gpu, gpu_names
+from tilewright.machines.opencl import OpenclError, load_opencl, opencl_failure
 from tilewright.machines.serialization import (
     Machine,
     machine_from_dict,
@@ -25,6 +26,7 @@ __all__ = [
     "GpuMachine",
     "Limits",
     "Machine",
+    "OpenclError",
     "cuda_gpu",
     "detect_cpu",
     "detect_cuda",
@@ -33,8 +35,10 @@ __all__ = [
     "gpu",
     "gpu_names",
     "limits",
+    "load_opencl",
     "machine_from_dict",
     "machine_from_json",
     "machine_to_dict",
     "machine_to_json",
+    "opencl_failure",
 ]

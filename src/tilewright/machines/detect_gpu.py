@@ -1,18 +1,20 @@
-"""The GPUs that are present: CUDA through the driver's library, OpenCL through pyopencl.
+"""The GPUs that are present: CUDA through the driver's library, OpenCL as its trial found it.
 
-Neither is needed: where the library or the package is missing, there are no such GPUs.
+Neither is needed: where a driver is missing or does not work, there are no such GPUs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.machines.compute_capability import LIMITS
 from tilewright.machines.gpu import GpuMachine, cuda_gpu
 from tilewright.machines.gpu_table import gpu
+from tilewright.machines.opencl import OpenclError, opencl_platform
 
 # CUdevice_attribute, by name of our field
 _CUDA_ATTRIBUTES = {
@@ -107,51 +109,40 @@ def _cuda_device(driver: Any, ordinal: int) -> GpuMachine:
 
 
 def detect_opencl() -> list[GpuMachine]:
-    """The OpenCL devices that pyopencl finds; empty where it is not installed."""
+    """The devices of the OpenCL platform that works here; empty where none does.
+
+    `tilewright.machines.opencl.opencl_failure` says why there are none.
+    """
     try:
-        import pyopencl as cl
-    except ImportError:
+        platform = opencl_platform()
+    except OpenclError:
         return []
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error:
-        # The loader reports "no platform" as an error.
-        return []
-    machines = []
-    for platform in platforms:
-        try:
-            devices = platform.get_devices()
-        except cl.Error:
-            continue
-        machines += [_opencl_device(cl, platform, device) for device in devices]
-    return machines
+    return [_opencl_device(platform.name, device) for device in platform.devices]
 
 
-def _opencl_device(cl: Any, platform: Any, device: Any) -> GpuMachine:
-    """A device by its platform's template, with the limits that OpenCL tells."""
-    on_cpu = bool(device.type & cl.device_type.CPU)
-    template = gpu("pocl") if on_cpu else gpu("intelgpu")
-    extensions = set(device.extensions.split())
+def _opencl_device(platform: str, device: Mapping[str, Any]) -> GpuMachine:
+    """A device by its platform's template, with the limits that OpenCL reports."""
+    template = gpu("pocl") if device["cpu"] else gpu("intelgpu")
     feature_of = {
         "cl_khr_fp64": "cl_doubles",
         "cl_khr_fp16": "cl_half",
         "cl_khr_int64_base_atomics": "cl_atomics64",
     }
-    threads = int(device.max_work_group_size)
+    threads = device["work_group"]
     warp = template.warp_size
-    shared = int(device.local_mem_size)
+    shared = device["local_bytes"]
     return dataclasses.replace(
         template,
-        name=f"{device.name.strip()} ({platform.name.strip()})",
-        sms=int(device.max_compute_units),
+        name=f"{device['name']} ({platform})",
+        sms=device["compute_units"],
         max_threads_per_block=threads,
         max_threads_per_sm=max(threads, template.max_threads_per_sm),
         max_warps_per_sm=max(-(-threads // warp), template.max_warps_per_sm),
         shared_per_block=shared,
         shared_per_block_optin=shared,
         shared_per_sm=max(shared, template.shared_per_sm),
-        l2_bytes=int(device.global_mem_cache_size),
+        l2_bytes=device["global_cache_bytes"],
         memory_bandwidth=None,
-        clock_hz=device.max_clock_frequency * 1e6 or None,
-        features=tuple(f for e, f in feature_of.items() if e in extensions),
+        clock_hz=device["clock_megahertz"] * 1e6 or None,
+        features=tuple(f for e, f in feature_of.items() if e in device["extensions"]),
     )

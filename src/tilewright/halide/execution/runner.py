@@ -14,12 +14,12 @@ from tilewright.halide.emit.apply import apply, halide_target
 from tilewright.halide.execution.binding import bind, deserialize, output_array
 from tilewright.halide.execution.cuda_kernels import kernel_resources
 from tilewright.halide.execution.inputs import Inputs
-from tilewright.halide.execution.opencl import load_pocl
 from tilewright.halide.execution.verification import Comparison, Tolerance, accepted, compare
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import live_funcs
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.json import from_json
+from tilewright.machines import load_opencl, opencl_failure
 from tilewright.measure import VerifyResult
 
 _RECHECKED_SHARE = 0.01  # more wrong values than this are not due to rounding
@@ -220,34 +220,24 @@ def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
 
 
 def prepare_target(text: str) -> Any:
-    """The ``halide.Target``, with an OpenCL driver loaded where one is needed.
+    """The ``halide.Target``, with the OpenCL platform that works loaded where one is needed.
 
-    PoCL from its wheels is taken where the system has no OpenCL platform.
+    Raises `OpenclError` where it is needed and none works.
     """
     target = halide_target(text)
-    if target.has_feature(hl.TargetFeature.OpenCL) and not _system_opencl():
-        load_pocl()
+    if target.has_feature(hl.TargetFeature.OpenCL):
+        load_opencl()
     return target
-
-
-def _system_opencl() -> bool:
-    import ctypes
-
-    try:
-        loader = ctypes.CDLL("libOpenCL.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_uint(0)
-    status = loader.clGetPlatformIDs(0, None, ctypes.byref(count))
-    return bool(status == 0 and count.value > 0)
 
 
 def warm(text: str) -> None:
     """Compile a trivial pipeline, so that workers forked afterwards have Halide's runtime.
 
     That takes several times as long as compiling a small pipeline does. Devices are not
-    touched: they would not survive the fork.
+    touched: they would not survive the fork. Which OpenCL platform works is found here, once.
     """
+    if "opencl" in text:
+        opencl_failure()
     target = halide_target("host" if "opencl" in text else text)
     x = hl.Var("x")
     func = hl.Func("warm")

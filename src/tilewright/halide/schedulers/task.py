@@ -24,6 +24,7 @@ from tilewright.machines import (
     detect_opencl,
     gpu,
     gpu_names,
+    opencl_failure,
 )
 
 Machine = CpuMachine | GpuMachine
@@ -62,6 +63,7 @@ class Task:
             raise TilewrightError(
                 f"{purpose} runs the pipeline, but there is no device here for the target "
                 f"{self.target!r}: use mode='oneshot' without verify, or a computer that has one"
+                + _why(_api(self.target))
             )
 
 
@@ -116,8 +118,7 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
         if not present:
             raise TilewrightError(
                 f"there is no {api} device here: say which one to schedule for, one of "
-                f"{', '.join(gpu_names())}"
-                + ("; or install tilewright[opencl]" if api == "opencl" else "")
+                f"{', '.join(gpu_names())}" + _why(api)
             )
         machine = present[0]
     if machine.api != api:
@@ -129,6 +130,12 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
 
 def _detect(api: str) -> list[GpuMachine]:
     return detect_cuda() if api == "cuda" else detect_opencl()
+
+
+def _why(api: str) -> str:
+    """What is known of why there is no device, to end a sentence with."""
+    failure = opencl_failure() if api == "opencl" else None
+    return f"; {failure}" if failure else ""
 
 
 def _api(target: str) -> str:

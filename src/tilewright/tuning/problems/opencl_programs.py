@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TilewrightError
+from tilewright.machines import load_opencl
 from tilewright.measure import VerifyResult
 from tilewright.tuning.problems.measured import Measured, compared
 from tilewright.tuning.space.parameters import Categorical, Ordinal
@@ -44,21 +45,20 @@ class Launched:
         """Take ``{"size": rows, "configuration": choices}``.
 
         Raises:
-            TilewrightError: there is no OpenCL driver.
+            OpenclError: no OpenCL platform works here.
+            TilewrightError: pyopencl is missing.
             pyopencl.Error: the driver refuses the kernel.
         """
-        from tilewright.halide.execution.opencl import load_pocl
-
-        load_pocl()
+        platform = load_opencl()
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         try:
             import pyopencl as cl
-
-            devices = [d for p in cl.get_platforms() for d in p.get_devices()]
-        except (ImportError, RuntimeError) as error:
-            raise TilewrightError(
-                f"no OpenCL driver ({error}): pip install 'tilewright[opencl]'"
-            ) from None
+        except ImportError as error:
+            raise TilewrightError(f"{error}: pip install 'tilewright[opencl]'") from None
+        named = [p for p in cl.get_platforms() if platform.name in p.name]
+        if not named:
+            raise TilewrightError(f"pyopencl does not find {platform.name}, which works here")
+        devices = named[0].get_devices()
         choices, size = payload["configuration"], int(payload["size"])
         context = cl.Context(devices[:1])
         self._queue = cl.CommandQueue(context)
