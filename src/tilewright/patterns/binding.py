@@ -1,0 +1,110 @@
+"""Sizes found from the shapes of the arrays that a program is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith import NotWhole, Poly, Size
+from tilewright.patterns.errors import PatternError, SizeError
+from tilewright.patterns.nodes import Input
+from tilewright.patterns.types import ScalarType, dimensions
+
+Array = np.ndarray[Any, Any]
+
+
+def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:
+    """The arrays by the names of the inputs, contiguous, in their types.
+
+    Raises:
+        SizeError: another number of arrays, or of dimensions, than the program has.
+        PatternError: an array of another type, or two inputs of one name.
+    """
+    names = [p.name for p in inputs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        types = " and ".join(str(p.type) for p in inputs if p.name == twice)
+        raise PatternError(f"two inputs are called {twice}, of types {types}; rename one")
+    if len(arrays) != len(inputs):
+        raise SizeError(f"{len(arrays)} arrays for the inputs {', '.join(names) or '(none)'}")
+    found = {}
+    for p, given in zip(inputs, arrays, strict=True):
+        lengths, item = dimensions(p.type)
+        if not isinstance(item, ScalarType):
+            raise PatternError(f"input {p.name} is an array of {item}; pass arrays and zip them")
+        array = np.asarray(given)
+        if array.ndim != len(lengths):
+            raise SizeError(f"{p.name} is {p.type}, but the array has shape {array.shape}")
+        if array.dtype != item.dtype and not np.can_cast(array.dtype, item.dtype, "same_kind"):
+            raise PatternError(f"{p.name} is {p.type}, but the array holds {array.dtype}")
+        found[p.name] = np.ascontiguousarray(array, item.dtype).reshape(array.shape)
+    return found
+
+
+def bind(
+    inputs: Sequence[Input], arrays: Mapping[str, Array], given: Mapping[str, int]
+) -> dict[str, int]:
+    """The value of every size, from the shapes of the arrays.
+
+    Raises:
+        SizeError: shapes contradict each other or the program's types.
+    """
+    known = dict(given)
+    found = [
+        (length, actual, p)
+        for p in inputs
+        for length, actual in zip(dimensions(p.type)[0], arrays[p.name].shape, strict=True)
+    ]
+    waiting = found
+    while waiting:
+        later = []
+        for length, actual, p in waiting:
+            if not _solved(length, actual, known):
+                later.append((length, actual, p))
+        if len(later) == len(waiting):
+            break
+        waiting = later
+    for length, actual, p in found:
+        _agree(length, actual, p, known, arrays[p.name].shape)
+    return known
+
+
+def _unknown(length: Poly, known: Mapping[str, int]) -> set[str]:
+    return {a.name for a in length.all_atoms() if isinstance(a, Size) and a.name not in known}
+
+
+def _solved(length: Poly, actual: int, known: dict[str, int]) -> bool:
+    """Whether all sizes of a length are known, after solving for one that it is linear in."""
+    names = _unknown(length, known)
+    if len(names) != 1:
+        return not names
+    (name,) = names
+    top, bottom = length.fraction
+    at_zero, at_one = ((top - bottom * actual).evaluate({**known, name: value}) for value in (0, 1))
+    slope = at_one - at_zero
+    if slope and at_zero % slope == 0 and -at_zero // slope >= 1:
+        known[name] = -at_zero // slope
+    return name in known
+
+
+def _agree(
+    length: Poly, actual: int, p: Input, known: Mapping[str, int], shape: tuple[int, ...]
+) -> None:
+    names = _unknown(length, known)
+    if names:
+        raise SizeError(
+            f"{p.name} is {p.type}, but the array has shape {shape}: no size "
+            f"{', '.join(sorted(names))} makes {length} equal to {actual}"
+        )
+    try:
+        expected = length.evaluate(known)
+    except NotWhole as error:
+        expected = str(error)
+    if expected != actual:
+        bound = ", ".join(f"{name} = {value}" for name, value in sorted(known.items()))
+        raise SizeError(
+            f"{p.name} is {p.type}, but the array has shape {shape}: "
+            f"{length} should be {expected} ({bound})"
+        )

@@ -1,0 +1,395 @@
+"""How programs are written: functions that make patterns, named as the field names them.
+
+Example:
+    >>> from tilewright.patterns import *
+    >>> N, M = sizes("N M")
+    >>> mean = fun(lambda w: (w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1]) / 4, "mean")
+    >>> array("A", f32[N, M]) >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(mean)
+    A >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(mean)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+
+from tilewright.arith import Poly, poly
+from tilewright.patterns.errors import PatternError
+from tilewright.patterns.nodes import (
+    GATHER_INDEX,
+    GATHER_LENGTH,
+    IDENTITY,
+    PAR,
+    SEQ,
+    SIMD,
+    UNROLL,
+    At,
+    Fork,
+    Gather,
+    Get,
+    Indices,
+    Input,
+    Iterate,
+    Join,
+    Level,
+    Literal,
+    Map,
+    Pad,
+    PadValue,
+    Par,
+    Pattern,
+    Reduce,
+    Repeat,
+    Scatter,
+    Slide,
+    Split,
+    Table,
+    To,
+    Transpose,
+    Unzip,
+    UserFun,
+    Zip,
+    pipe,
+)
+from tilewright.patterns.places import noted
+from tilewright.patterns.scalar import Arg, Expr, Operand, expression
+from tilewright.patterns.types import ScalarType, Type
+
+Number = bool | int | float
+Length = Poly | int
+
+clamp, wrap, mirror = "clamp", "wrap", "mirror"
+
+identity: Pattern = IDENTITY
+join: Pattern = Join()
+transpose: Pattern = Transpose()
+zip: Pattern = Zip()
+unzip: Pattern = Unzip()
+zip2: Pattern = pipe(zip, Map(zip))
+untile2: Pattern = pipe(Map(transpose), join, Map(join))
+
+
+def _size(name: str, value: Length, least: int) -> Poly:
+    """A length or count given by the user.
+
+    Raises:
+        PatternError: it is no size, or a number below ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, Poly | int):
+        raise PatternError(f"{name} is {value!r}; give a whole number or a size")
+    known = poly(value).value
+    if known is not None and (known < least or not isinstance(known, int)):
+        raise PatternError(f"{name} is {known}; give a whole number from {least}")
+    return poly(value)
+
+
+def array(name: str, type: Type) -> Pattern:
+    """An input of the program: ``array("A", f32[N, M])``. Scalars are inputs likewise.
+
+    Raises:
+        PatternError: the name cannot be an identifier in C and Python, or no type is given.
+    """
+    if not name.isidentifier() or not name.isascii() or name.startswith("_"):
+        raise PatternError(f"input {name!r}: give a name of letters and digits, as in 'A'")
+    if not isinstance(type, Type):
+        raise PatternError(f"input {name}: {type!r} is not a type; give one as in f32[N, M]")
+    return noted(Input(name, type))
+
+
+def map(f: Pattern, level: Level | None = None) -> Pattern:
+    """``f`` on every element."""
+    return noted(Map(_pattern("map", f), level))
+
+
+def map2(f: Pattern) -> Pattern:
+    """``f`` on every element of every row."""
+    return noted(Map(noted(Map(_pattern("map2", f)))))
+
+
+def map_glb(f: Pattern, dim: int = 0) -> Pattern:
+    """``f`` on every element, spread over all threads of dimension ``dim``."""
+    return map(f, _grid("glb", dim))
+
+
+def map_wrg(f: Pattern, dim: int = 0) -> Pattern:
+    """``f`` on every element, spread over the work-groups of dimension ``dim``."""
+    return map(f, _grid("wrg", dim))
+
+
+def map_lcl(f: Pattern, dim: int = 0) -> Pattern:
+    """``f`` on every element, spread over the threads of a group in dimension ``dim``."""
+    return map(f, _grid("lcl", dim))
+
+
+def map_seq(f: Pattern) -> Pattern:
+    """``f`` on every element, in a loop."""
+    return map(f, SEQ)
+
+
+def map_unroll(f: Pattern) -> Pattern:
+    """``f`` on every element, without a loop; the length must be a number."""
+    return map(f, UNROLL)
+
+
+def map_par(f: Pattern) -> Pattern:
+    """``f`` on every element, spread over the cores of a CPU."""
+    return map(f, PAR)
+
+
+def map_simd(f: Pattern) -> Pattern:
+    """``f`` on every element, spread over the lanes of vectors."""
+    return map(f, SIMD)
+
+
+def _grid(kind: str, dim: int) -> Level:
+    if dim not in (0, 1, 2):
+        raise PatternError(f"dimension {dim!r} of map_{kind}; give 0, 1 or 2")
+    return Level(kind, dim)
+
+
+def reduce(f: Pattern, init: Pattern | Number, level: Level | None = None) -> Pattern:
+    """``[T]n -> U``: ``acc = f(acc, x)`` over all elements, from ``init``.
+
+    Lift gives an array of one element; here, as in RISE, it is the element.
+    """
+    return noted(Reduce(_pattern("reduce", f), _value(init), level))
+
+
+def reduce_seq(f: Pattern, init: Pattern | Number) -> Pattern:
+    """`reduce` in a loop."""
+    return reduce(f, init, SEQ)
+
+
+def reduce_unroll(f: Pattern, init: Pattern | Number) -> Pattern:
+    """`reduce` without a loop; the length must be a number."""
+    return reduce(f, init, UNROLL)
+
+
+def split(length: Length) -> Pattern:
+    """``[T]n -> [[T]length](n/length)``; ``length`` divides n."""
+    return noted(Split(_size("split's length", length, 1)))
+
+
+def slide(size: Length, step: Length) -> Pattern:
+    """Windows of ``size`` elements, each ``step`` after the one before."""
+    return noted(Slide(_size("slide's size", size, 1), _size("slide's step", step, 1)))
+
+
+def slide2(size: Length, step: Length) -> Pattern:
+    """Square windows: ``[[T]m]n -> [[[[T]size]size]m']n'``."""
+    one = slide(size, step)
+    return noted(pipe(Map(one), one, Map(transpose)))
+
+
+def pad(left: Length, right: Length, boundary: str | Number) -> Pattern:
+    """Elements added at both ends, by a boundary (`clamp`, `wrap`, `mirror`) or of one value.
+
+    Raises:
+        PatternError: the boundary is not known.
+    """
+    sides = _size("pad's left", left, 0), _size("pad's right", right, 0)
+    if isinstance(boundary, str):
+        if boundary not in (clamp, wrap, mirror):
+            raise PatternError(f"boundary {boundary!r}; give clamp, wrap, mirror or a number")
+        return noted(Pad(*sides, boundary))
+    if not isinstance(boundary, bool | int | float):
+        raise PatternError(f"boundary {boundary!r}; give clamp, wrap, mirror or a number")
+    return noted(PadValue(*sides, boundary))
+
+
+def pad2(left: Length, right: Length, boundary: str | Number) -> Pattern:
+    """`pad` in both dimensions."""
+    one = pad(left, right, boundary)
+    return noted(pipe(one, Map(one)))
+
+
+def gather(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
+    """Element i is element ``index(i, n)`` of the input: ``gather(lambda i, n: n - 1 - i)``."""
+    return noted(Gather(poly(index(GATHER_INDEX, GATHER_LENGTH))))
+
+
+def scatter(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
+    """Element i of the input becomes element ``index(i, n)``, a permutation."""
+    return noted(Scatter(poly(index(GATHER_INDEX, GATHER_LENGTH))))
+
+
+def iterate(count: int, f: Pattern) -> Pattern:
+    """``f`` applied ``count`` times."""
+    _size("iterate's count", count, 0)
+    return noted(Iterate(count, _pattern("iterate", f)))
+
+
+def at(*indices: Length) -> Pattern:
+    """The element with fixed indices: ``at(0, 1)`` is row 0, column 1."""
+    return noted(pipe(*(noted(At(_size("at's index", i, 0))) for i in indices)))
+
+
+def get(index: int) -> Pattern:
+    """The component of a tuple with a fixed number."""
+    _size("get's index", index, 0)
+    return noted(Get(index))
+
+
+def fork(*items: Pattern) -> Pattern:
+    """A tuple of all items on the same value."""
+    return noted(Fork(tuple(_pattern("fork", item) for item in items)))
+
+
+def par(*items: Pattern) -> Pattern:
+    """A tuple of every item on its component."""
+    return noted(Par(tuple(_pattern("par", item) for item in items)))
+
+
+def repeat(length: Length) -> Pattern:
+    """The same value ``length`` times."""
+    return noted(Repeat(_size("repeat's length", length, 1)))
+
+
+def generate(length: Length, f: Pattern | None = None) -> Pattern:
+    """``f(0), f(1), ...``: an array made from its indices (i32); without f, the indices."""
+    made = Indices(_size("generate's length", length, 1))
+    return noted(made if f is None else pipe(made, Map(_pattern("generate", f))))
+
+
+def table(values: Sequence[Number], type: ScalarType) -> Pattern:
+    """An array of fixed numbers."""
+    if not values:
+        raise PatternError("a table without values")
+    return noted(Table(tuple(values), type))
+
+
+def to_global(f: Pattern) -> Pattern:
+    """``f``, its result stored in global memory (a buffer of the program)."""
+    return noted(To("global", _pattern("to_global", f)))
+
+
+def to_local(f: Pattern) -> Pattern:
+    """``f``, its result stored in the local memory of a work-group."""
+    return noted(To("local", _pattern("to_local", f)))
+
+
+def to_private(f: Pattern) -> Pattern:
+    """``f``, its result stored in the private memory of a thread."""
+    return noted(To("private", _pattern("to_private", f)))
+
+
+def _pattern(where: str, f: Pattern) -> Pattern:
+    if not isinstance(f, Pattern):
+        raise PatternError(f"{where} of {f!r}; give a pattern, or make a function one with fun()")
+    return f
+
+
+def _value(init: Pattern | Number) -> Pattern:
+    if isinstance(init, bool | int | float):
+        return Literal(init, None)
+    return _pattern("reduce", init)
+
+
+class Traced(Operand):
+    """A parameter while `fun` runs the user's function: a value, or an array to index."""
+
+    __slots__ = ("_reads", "_route")
+
+    def __init__(self, reads: dict[tuple[Pattern, ...], Arg], route: tuple[Pattern, ...]) -> None:
+        self._reads, self._route = reads, route
+
+    def expression(self) -> Expr:
+        """The scalar that is read by this route."""
+        return self._reads.setdefault(self._route, Arg(len(self._reads)))
+
+    def __iter__(self) -> Iterator[Traced]:
+        raise PatternError("a user function cannot loop over an array: use reduce")
+
+    def __getitem__(self, indices: Length | tuple[Length, ...]) -> Traced:
+        many = indices if isinstance(indices, tuple) else (indices,)
+        steps = tuple(At(_size("an index", i, 0)) for i in many)
+        return Traced(self._reads, (*self._route, *steps))
+
+
+def fun(
+    function: Callable[..., Operand | float], name: str | None = None, *, associative: bool = False
+) -> Pattern:
+    """A user function from a Python function of numbers; use it as a decorator, too.
+
+    The function is run once, with parameters that record what is done with them. A parameter
+    may be an array of fixed size, which is indexed: ``fun(lambda w: w[0, 1] + w[2, 1])``. With
+    several parameters the pattern takes a tuple. Annotations such as ``x: f32`` are checked.
+
+    Args:
+        name: its name in generated code; by default the function's.
+        associative: that ``f(f(a, b), c) = f(a, f(b, c))`` may be assumed, and that reductions
+            start with a neutral element.
+
+    Raises:
+        PatternError: the function has no parameters, or takes any number of them.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        raise PatternError("a user function takes a fixed number of parameters, at least one")
+    called: str = name or str(getattr(function, "__name__", "f"))
+    called = called if called.isidentifier() else "f"
+    reads: dict[tuple[Pattern, ...], Arg] = {}
+    single = len(parameters) == 1
+    routes: list[tuple[Pattern, ...]] = [
+        () if single else (Get(i),) for i in range(len(parameters))
+    ]
+    body = function(*(Traced(reads, route) for route in routes))
+    body = expression(body)
+    declared = [_declared(p, function) for p in parameters]
+    if list(reads) != routes[: len(reads)] or len(reads) < len(routes):
+        plain = all(route in routes for route in reads)
+        if plain:
+            return _direct(called, parameters, routes, reads, body, declared, associative)
+        return _points(called, parameters, routes, reads, body, associative)
+    names = tuple(p.name for p in parameters)
+    return noted(UserFun(called, names, tuple(declared), body, associative))
+
+
+def _direct(
+    called: str,
+    parameters: list[inspect.Parameter],
+    routes: list[tuple[Pattern, ...]],
+    reads: dict[tuple[Pattern, ...], Arg],
+    body: Expr,
+    declared: list[ScalarType | None],
+    associative: bool,
+) -> Pattern:
+    """A function of scalars that uses its parameters in another order, or not all of them."""
+    from tilewright.patterns.scalar import replaced
+
+    order = tuple(Arg(routes.index(route)) for route in reads)
+    names = tuple(p.name for p in parameters)
+    return noted(UserFun(called, names, tuple(declared), replaced(body, order), associative))
+
+
+def _points(
+    called: str,
+    parameters: list[inspect.Parameter],
+    routes: list[tuple[Pattern, ...]],
+    reads: dict[tuple[Pattern, ...], Arg],
+    body: Expr,
+    associative: bool,
+) -> Pattern:
+    """A function of elements of arrays: they are read first, then combined."""
+    names = []
+    for route in reads:
+        position = next(i for i, start in enumerate(routes) if route[: len(start)] == start)
+        rest = route[len(routes[position]) :]
+        indices = [str(step.index) for step in rest if isinstance(step, At)]
+        names.append("_".join([parameters[position].name, *indices]))
+    inner = UserFun(called, tuple(names), (None,) * len(names), body, associative)
+    parts = [pipe(*route) for route in reads]
+    start = parts[0] if len(parts) == 1 else Fork(tuple(parts))
+    return noted(pipe(start, noted(inner)))
+
+
+def _declared(parameter: inspect.Parameter, function: Callable[..., object]) -> ScalarType | None:
+    found = parameter.annotation
+    if isinstance(found, str):
+        found = getattr(function, "__globals__", {}).get(found)
+    return found if isinstance(found, ScalarType) else None
+
+
+add = UserFun("add", ("a", "b"), (None, None), Arg(0) + Arg(1), True)
+mul = UserFun("mul", ("a", "b"), (None, None), Arg(0) * Arg(1), True)
+copy = UserFun("copy", ("x",), (None,), Arg(0))

@@ -1,0 +1,385 @@
+"""Type checking: what a pattern makes of a value, and what it asks of the sizes.
+
+Types flow from the inputs through the pattern; lengths are polynomials in the program's sizes.
+What can be decided for all sizes is decided here. The rest, such as "4 divides N", is collected
+as requirements, which are checked when the sizes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith import NotWhole, Poly, at_least_zero, below, poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns import scalar
+from tilewright.patterns.errors import PatternTypeError, SizeError
+from tilewright.patterns.places import Place, place_of
+from tilewright.patterns.types import (
+    UNIT,
+    ArrayType,
+    ScalarType,
+    TupleType,
+    Type,
+    boolean,
+    i32,
+    leaves,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a pattern asks of the sizes.
+
+    Args:
+        kind: ``whole`` (``value`` is a whole number), ``least`` (``value`` is at least 0),
+            ``inside`` (an index function stays below ``value``), ``permutation`` (it also
+            takes every value once).
+        pattern: which pattern asks.
+    """
+
+    kind: str
+    value: Poly
+    pattern: n.Pattern
+
+    def check(self, known: Mapping[str, int]) -> None:
+        """Check it for known sizes.
+
+        Raises:
+            SizeError: it does not hold.
+        """
+        try:
+            value = self.value.evaluate(known)
+            wrong = self._wrong(value, known)
+        except NotWhole as error:
+            wrong = f"{error}, not a whole number"
+        if wrong:
+            place = place_of(self.pattern)
+            where = f"\n  at {place}" if place else ""
+            raise SizeError(f"{self.pattern} does not fit the sizes: {wrong}{where}")
+
+    def _wrong(self, value: int, known: Mapping[str, int]) -> str:
+        if self.kind == "least":
+            return f"{self.value} is {value}, below 0" if value < 0 else ""
+        if self.kind in ("inside", "permutation"):
+            assert isinstance(self.pattern, n.Gather | n.Scatter)
+            each = np.arange(value)
+            found = self.pattern.index.evaluate({**known, "_i": each, "_n": value})
+            found = np.broadcast_to(found, each.shape)
+            outside = np.flatnonzero((found < 0) | (found >= value))
+            if outside.size:
+                i = int(outside[0])
+                return f"index {i} leads to {found[i]}, outside of [0, {value})"
+            if self.kind == "permutation" and np.unique(found).size != value:
+                return f"it is no permutation of {value} elements: some index occurs twice"
+        return ""
+
+
+Result = tuple[Type, frozenset[Requirement]]
+NONE: frozenset[Requirement] = frozenset()
+
+
+class Mismatch(Exception):
+    """A pattern that does not take its input; becomes a `PatternTypeError` with the place."""
+
+    def __init__(self, pattern: n.Pattern, expected: str, found: str) -> None:
+        self.trail, self.expected, self.found = [pattern], expected, found
+
+
+def type_of(p: n.Pattern, given: Type = UNIT) -> Type:
+    """The type of a pattern's result for the type of its input (a program needs none).
+
+    Raises:
+        PatternTypeError: they do not fit; with both types, the pattern and the place.
+    """
+    return _checked(p, given)[0]
+
+
+def requirements(p: n.Pattern, given: Type = UNIT) -> tuple[Requirement, ...]:
+    """What a pattern asks of the sizes, in a fixed order; raises as `type_of`."""
+    found = _checked(p, given)[1]
+    return tuple(sorted(found, key=lambda r: (r.kind, str(r.value), str(r.pattern))))
+
+
+def _checked(p: n.Pattern, given: Type) -> Result:
+    try:
+        return infer(p, given)
+    except Mismatch as error:
+        raise PatternTypeError(_message(error, p)) from None
+
+
+def _message(error: Mismatch, whole: n.Pattern) -> str:
+    culprit = error.trail[0]
+    lines = [f"{culprit} takes {error.expected}, but gets {error.found}"]
+    program = str(whole)
+    if culprit is not whole:
+        lines.append(f"  in {program}")
+        at = program.find(str(culprit))
+        if at >= 0 and program.count(str(culprit)) == 1:
+            lines.append("     " + " " * at + "^" * len(str(culprit)))
+    place = _place(error.trail)
+    if place is not None:
+        lines.append(f"  at {place}")
+    return "\n".join(lines)
+
+
+def _place(trail: list[n.Pattern]) -> Place | None:
+    return next((place for p in trail if (place := place_of(p)) is not None), None)
+
+
+@lru_cache(200_000)
+def infer(p: n.Pattern, given: Type) -> Result:
+    """As `type_of` and `requirements`, raising `Mismatch`."""
+    rule = _RULES[type(p)]
+    try:
+        found = rule(p, given)
+    except Mismatch as error:
+        if error.trail[-1] is not p:
+            error.trail.append(p)
+        raise
+    result: Result = found if isinstance(found, tuple) else (found, NONE)
+    return result
+
+
+def _array(p: n.Pattern, given: Type, expected: str = "an array") -> ArrayType:
+    if not isinstance(given, ArrayType):
+        raise Mismatch(p, expected, _shown(given))
+    return given
+
+
+def _shown(given: Type) -> str:
+    return "nothing (it needs an input)" if given == UNIT else str(given)
+
+
+def _pipe(p: n.Pipe, given: Type) -> Result:
+    needs = NONE
+    for stage in p.stages:
+        given, more = infer(stage, given)
+        needs |= more
+    return given, needs
+
+
+def _map(p: n.Map, given: Type) -> Result:
+    array = _array(p, given)
+    item, needs = infer(p.f, array.item)
+    return ArrayType(item, array.length), needs
+
+
+def _reduce(p: n.Reduce, given: Type) -> Result:
+    array = _array(p, given)
+    if isinstance(p.init, n.Literal) and p.init.type is None:
+        kinds = list(dict.fromkeys(leaves(array.item)))
+        if len(kinds) != 1:
+            raise Mismatch(p, "a typed start value, as in f32(0)", f"{p.init.value!r} for {given}")
+        acc: Type = kinds[0]
+        needs = NONE
+        if kinds[0].kind == "i" and isinstance(p.init.value, float):
+            raise Mismatch(p, f"a start value of type {acc}", repr(p.init.value))
+    else:
+        acc, needs = infer(p.init, UNIT)
+    found, more = infer(p.f, TupleType((acc, array.item)))
+    if found != acc:
+        raise Mismatch(p, f"a function that returns its accumulator's type {acc}", str(found))
+    return acc, needs | more
+
+
+def _arrays(p: n.Pattern, given: Type) -> tuple[ArrayType, ...]:
+    if not isinstance(given, TupleType) or not given.items:
+        raise Mismatch(p, "a tuple of arrays", _shown(given))
+    found = tuple(item for item in given.items if isinstance(item, ArrayType))
+    if len(found) < len(given.items):
+        raise Mismatch(p, "a tuple of arrays", str(given))
+    return found
+
+
+def _zip(p: n.Zip, given: Type) -> Type:
+    arrays = _arrays(p, given)
+    if len({a.length for a in arrays}) > 1:
+        raise Mismatch(
+            p,
+            f"arrays of one length, as of {arrays[0]}",
+            " and ".join(f"{a} (length {a.length})" for a in arrays),
+        )
+    return ArrayType(TupleType(tuple(a.item for a in arrays)), arrays[0].length)
+
+
+def _unzip(p: n.Unzip, given: Type) -> Type:
+    array = _array(p, given, "an array of tuples")
+    if not isinstance(array.item, TupleType):
+        raise Mismatch(p, "an array of tuples", str(given))
+    return TupleType(tuple(ArrayType(item, array.length) for item in array.item.items))
+
+
+def _exact(p: n.Pattern, given: Type, top: Poly, bottom: Poly, what: str) -> tuple[Poly, set[Any]]:
+    """``top / bottom``, and that it be a whole number unless that is plain."""
+    try:
+        quotient = top / bottom
+    except ValueError:
+        raise Mismatch(p, what, _shown(given)) from None
+    if quotient.value is not None and not isinstance(quotient.value, int):
+        raise Mismatch(p, what, str(given))
+    top_, bottom_ = quotient.fraction
+    whole = bottom_ == 1 and top_.terms == quotient.terms
+    return quotient, set() if whole else {Requirement("whole", quotient, p)}
+
+
+def _split(p: n.Split, given: Type) -> Result:
+    array = _array(p, given)
+    what = f"an array whose length is a multiple of {p.length}"
+    count, needs = _exact(p, given, array.length, p.length, what)
+    return ArrayType(ArrayType(array.item, p.length), count), frozenset(needs)
+
+
+def _join(p: n.Join, given: Type) -> Type:
+    outer = _array(p, given, "an array of arrays")
+    inner = (
+        _array(p, outer.item, "an array of arrays") if isinstance(outer.item, ArrayType) else None
+    )
+    if inner is None:
+        raise Mismatch(p, "an array of arrays", str(given))
+    return ArrayType(inner.item, outer.length * inner.length)
+
+
+def _slide(p: n.Slide, given: Type) -> Result:
+    array = _array(p, given)
+    over = array.length - p.size
+    what = f"an array whose length is {p.size} plus a multiple of {p.step}"
+    steps, needs = _exact(p, given, over, p.step, what)
+    if over.value is not None and not at_least_zero(over):
+        raise Mismatch(p, f"an array of at least {p.size} elements", str(given))
+    if not at_least_zero(over):
+        needs = needs | {Requirement("least", over, p)}
+    return ArrayType(ArrayType(array.item, p.size), steps + 1), frozenset(needs)
+
+
+def _pad(p: n.Pad | n.PadValue, given: Type) -> Type:
+    array = _array(p, given)
+    if isinstance(p, n.PadValue):
+        for kind in leaves(array.item):
+            if (kind is boolean) != isinstance(p.value, bool) or (
+                kind.kind == "i" and isinstance(p.value, float)
+            ):
+                raise Mismatch(p, f"an array of values such as {p.value!r}", str(given))
+    return ArrayType(array.item, p.left + array.length + p.right)
+
+
+def _transpose(p: n.Transpose, given: Type) -> Type:
+    outer = _array(p, given, "an array of arrays")
+    inner = outer.item
+    if not isinstance(inner, ArrayType):
+        raise Mismatch(p, "an array of arrays", str(given))
+    return ArrayType(ArrayType(inner.item, outer.length), inner.length)
+
+
+def at_index(index: Poly, i: Poly, length: Poly) -> Poly:
+    """An index function of `gather` or `scatter` at an index of an array."""
+    return index.replaced(lambda atom: {"_i": i, "_n": length}.get(getattr(atom, "name", "")))
+
+
+def _gather(p: n.Gather | n.Scatter, given: Type) -> Result:
+    array = _array(p, given)
+    if isinstance(p, n.Scatter):
+        return given, frozenset({Requirement("permutation", array.length, p)})
+    if below(p.index, n.GATHER_LENGTH):
+        return given, NONE
+    return given, frozenset({Requirement("inside", array.length, p)})
+
+
+def _iterate(p: n.Iterate, given: Type) -> Result:
+    found, needs = infer(p.f, given)
+    if found != given:
+        raise Mismatch(p, f"a pattern that keeps the type {_shown(given)}", f"{p.f} to {found}")
+    return given, needs
+
+
+def _at(p: n.At, given: Type) -> Result:
+    array = _array(p, given)
+    rest = array.length - 1 - p.index
+    if rest.value is not None and not at_least_zero(rest):
+        raise Mismatch(p, f"an array of more than {p.index} elements", str(given))
+    needs = NONE if at_least_zero(rest) else frozenset({Requirement("least", rest, p)})
+    return array.item, needs
+
+
+def _get(p: n.Get, given: Type) -> Type:
+    if not isinstance(given, TupleType) or p.index >= len(given.items):
+        raise Mismatch(p, f"a tuple of at least {p.index + 1} components", _shown(given))
+    return given.items[p.index]
+
+
+def _fork(p: n.Fork, given: Type) -> Result:
+    found = [infer(item, given) for item in p.items]
+    return TupleType(tuple(t for t, _ in found)), NONE.union(*(needs for _, needs in found))
+
+
+def _par(p: n.Par, given: Type) -> Result:
+    if not isinstance(given, TupleType) or len(given.items) != len(p.items):
+        raise Mismatch(p, f"a tuple of {len(p.items)} components", _shown(given))
+    found = [infer(item, t) for item, t in zip(p.items, given.items, strict=True)]
+    return TupleType(tuple(t for t, _ in found)), NONE.union(*(needs for _, needs in found))
+
+
+def _literal(p: n.Literal, given: Type) -> Type:
+    if p.type is None:
+        raise Mismatch(p, "a type for its number, as in f32(0)", "none")
+    return p.type
+
+
+def scalars(given: Type) -> tuple[ScalarType, ...] | None:
+    """The scalars of a scalar or of nested tuples of scalars; None for anything else."""
+    if isinstance(given, ScalarType):
+        return (given,)
+    if not isinstance(given, TupleType):
+        return None
+    parts = [scalars(item) for item in given.items]
+    found = [part for part in parts if part is not None]
+    return tuple(s for part in found for s in part) if len(found) == len(parts) else None
+
+
+def _user(p: n.UserFun, given: Type) -> Type:
+    count = len(p.parameters)
+    expected = f"{count} scalars ({', '.join(p.parameters)})" if count > 1 else "a scalar"
+    found = scalars(given)
+    if found is None or len(found) != count:
+        raise Mismatch(p, expected, _shown(given))
+    for name, declared, is_type in zip(p.parameters, p.types, found, strict=True):
+        if declared not in (None, is_type):
+            raise Mismatch(p, f"{declared} as {name}", str(is_type))
+    try:
+        result = scalar.type_of(p.body, found)
+    except PatternTypeError as error:
+        raise Mismatch(p, f"operands that fit ({error})", _shown(given)) from None
+    return result if result is not None else found[0]
+
+
+_RULES: dict[type[n.Pattern], Callable[..., Any]] = {
+    n.Pipe: _pipe,
+    n.Map: _map,
+    n.Reduce: _reduce,
+    n.Zip: _zip,
+    n.Unzip: _unzip,
+    n.Split: _split,
+    n.Join: _join,
+    n.Slide: _slide,
+    n.Pad: _pad,
+    n.PadValue: _pad,
+    n.Transpose: _transpose,
+    n.Gather: _gather,
+    n.Scatter: _gather,
+    n.Iterate: _iterate,
+    n.At: _at,
+    n.Get: _get,
+    n.Fork: _fork,
+    n.Par: _par,
+    n.Repeat: lambda p, given: ArrayType(given, p.length),
+    n.Indices: lambda p, given: ArrayType(i32, p.length),
+    n.Literal: _literal,
+    n.Table: lambda p, given: ArrayType(p.type, poly(len(p.values))),
+    n.Input: lambda p, given: p.type,
+    n.UserFun: _user,
+    n.To: lambda p, given: infer(p.f, given),
+}

@@ -1,0 +1,42 @@
+"""Nodes that exist once: equal nodes are identical, so that comparing and hashing are free."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+_TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+
+
+def _exact(value: Any) -> Hashable:
+    """A key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, bool | int):
+        return (type(value).__name__, value)
+    if isinstance(value, tuple):
+        return tuple(_exact(item) for item in value)
+    key: Hashable = value
+    return key
+
+
+class Interning(type):
+    """Metaclass: calling a class again with the same fields returns the same node."""
+
+    if not TYPE_CHECKING:  # the signatures of the classes stay what they are
+
+        def __call__(cls, *args: Any, **named: Any) -> Any:
+            """Make a node, or return the one that is equal."""
+            node = super().__call__(*args, **named)
+            key = (cls, *(_exact(getattr(node, f.name)) for f in fields(node)))
+            return _TABLE.setdefault(key, node)
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Node(metaclass=Interning):
+    """Base of nodes. Identity is equality; copies and pickles come back as the same node."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))

@@ -1,0 +1,301 @@
+"""The meaning of patterns, on NumPy arrays; every generated kernel is compared with it.
+
+All elements of enclosing maps are computed at once: a value inside k maps is an array with k
+leading batch axes. An array of tuples is a tuple of arrays, so that zip and unzip do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith.polynomial import boundary_value
+from tilewright.patterns import nodes as n
+from tilewright.patterns import scalar
+from tilewright.patterns.binding import bind, conforming
+from tilewright.patterns.check import infer, requirements, scalars, type_of
+from tilewright.patterns.types import UNIT, ArrayType, ScalarType, TupleType, Type
+
+Value = Any
+"""An array, or a tuple of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What stays the same while a program runs: sizes and inputs."""
+
+    sizes: Mapping[str, int]
+    inputs: Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where in the program a pattern runs: the lengths of the enclosing maps."""
+
+    world: _World
+    batch: tuple[int, ...]
+
+    def inside(self, length: int) -> _Scope:
+        return _Scope(self.world, (*self.batch, length))
+
+    @property
+    def axis(self) -> int:
+        return len(self.batch)
+
+
+def interpret(program: n.Pattern, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Value:
+    """Run a program on NumPy arrays (or what becomes one), in the order of its inputs.
+
+    Args:
+        program: a pattern that starts at its inputs.
+        arrays: one for each of `nodes.inputs(program)`.
+        sizes: sizes that no input's shape determines.
+
+    Raises:
+        PatternTypeError: the program is not well typed.
+        SizeError: arrays or sizes do not fit it.
+    """
+    type_of(program)
+    named = conforming(n.inputs(program), arrays)
+    known = bind(n.inputs(program), named, sizes or {})
+    for requirement in requirements(program):
+        requirement.check(known)
+    return _run(program, (), UNIT, _Scope(_World(known, named), ()))
+
+
+def _run(p: n.Pattern, value: Value, given: Type, scope: _Scope) -> Value:
+    return _RULES[type(p)](p, value, given, scope)
+
+
+def _each(value: Value, f: Callable[[np.ndarray[Any, Any]], Any]) -> Value:
+    """``f`` on every array of a tuple of arrays."""
+    return tuple(_each(item, f) for item in value) if isinstance(value, tuple) else f(value)
+
+
+def _each2(a: Value, b: Value, f: Callable[[Any, Any], Any]) -> Value:
+    if isinstance(a, tuple):
+        return tuple(_each2(x, y, f) for x, y in zip(a, b, strict=True))
+    return f(a, b)
+
+
+def _take(value: Value, index: Any, axis: int) -> Value:
+    return _each(value, lambda a: np.take(a, index, axis))
+
+
+def _length(given: Type, scope: _Scope) -> int:
+    assert isinstance(given, ArrayType)
+    length: int = given.length.evaluate(scope.world.sizes)
+    return length
+
+
+def _pipe(p: n.Pipe, value: Value, given: Type, scope: _Scope) -> Value:
+    for stage in p.stages:
+        value = _run(stage, value, given, scope)
+        given = infer(stage, given)[0]
+    return value
+
+
+def _map(p: n.Map, value: Value, given: Type, scope: _Scope) -> Value:
+    assert isinstance(given, ArrayType)
+    return _run(p.f, value, given.item, scope.inside(_length(given, scope)))
+
+
+def _reduce(p: n.Reduce, value: Value, given: Type, scope: _Scope) -> Value:
+    assert isinstance(given, ArrayType)
+    kind = infer(p, given)[0]
+    if isinstance(p.init, n.Literal) and isinstance(kind, ScalarType):
+        acc: Value = np.full(scope.batch, p.init.value, kind.dtype)
+    else:
+        acc = _run(p.init, (), UNIT, scope)
+    pair = TupleType((kind, given.item))
+    for i in range(_length(given, scope)):
+        acc = _run(p.f, (acc, _take(value, i, scope.axis)), pair, scope)
+    return acc
+
+
+def _split(p: n.Split, value: Value, given: Type, scope: _Scope) -> Value:
+    length: int = p.length.evaluate(scope.world.sizes)
+    k = scope.axis
+    return _each(value, lambda a: a.reshape(*a.shape[:k], -1, length, *a.shape[k + 1 :]))
+
+
+def _join(p: n.Join, value: Value, given: Type, scope: _Scope) -> Value:
+    k = scope.axis
+    return _each(value, lambda a: a.reshape(*a.shape[:k], -1, *a.shape[k + 2 :]))
+
+
+def _slide(p: n.Slide, value: Value, given: Type, scope: _Scope) -> Value:
+    size, step = (x.evaluate(scope.world.sizes) for x in (p.size, p.step))
+    starts = np.arange(0, _length(given, scope) - size + 1, step)
+    return _take(value, starts[:, None] + np.arange(size), scope.axis)
+
+
+def _pad(p: n.Pad, value: Value, given: Type, scope: _Scope) -> Value:
+    left, right = (x.evaluate(scope.world.sizes) for x in (p.left, p.right))
+    length = _length(given, scope)
+    index = boundary_value(p.boundary, np.arange(-left, length + right), length)
+    return _take(value, index, scope.axis)
+
+
+def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value:
+    sides = tuple(x.evaluate(scope.world.sizes) for x in (p.left, p.right))
+
+    def padded(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        widths = [(0, 0)] * a.ndim
+        widths[scope.axis] = sides
+        return np.pad(a, widths, constant_values=p.value)
+
+    return _each(value, padded)
+
+
+def _transpose(p: n.Transpose, value: Value, given: Type, scope: _Scope) -> Value:
+    return _each(value, lambda a: np.swapaxes(a, scope.axis, scope.axis + 1))
+
+
+def _permutation(p: n.Gather | n.Scatter, given: Type, scope: _Scope) -> Any:
+    length = _length(given, scope)
+    each = np.arange(length)
+    known = {**scope.world.sizes, "_i": each, "_n": length}
+    return np.broadcast_to(p.index.evaluate(known), each.shape)
+
+
+def _gather(p: n.Gather, value: Value, given: Type, scope: _Scope) -> Value:
+    return _take(value, _permutation(p, given, scope), scope.axis)
+
+
+def _scatter(p: n.Scatter, value: Value, given: Type, scope: _Scope) -> Value:
+    return _take(value, np.argsort(_permutation(p, given, scope)), scope.axis)
+
+
+def _iterate(p: n.Iterate, value: Value, given: Type, scope: _Scope) -> Value:
+    for _ in range(p.count):
+        value = _run(p.f, value, given, scope)
+    return value
+
+
+def _at(p: n.At, value: Value, given: Type, scope: _Scope) -> Value:
+    return _take(value, p.index.evaluate(scope.world.sizes), scope.axis)
+
+
+def _fork(p: n.Fork, value: Value, given: Type, scope: _Scope) -> Value:
+    return tuple(_run(item, value, given, scope) for item in p.items)
+
+
+def _par(p: n.Par, value: Value, given: Type, scope: _Scope) -> Value:
+    assert isinstance(given, TupleType)
+    parts = zip(p.items, value, given.items, strict=True)
+    return tuple(_run(item, part, kind, scope) for item, part, kind in parts)
+
+
+def _repeat(p: n.Repeat, value: Value, given: Type, scope: _Scope) -> Value:
+    length = p.length.evaluate(scope.world.sizes)
+    return _each(value, lambda a: np.repeat(np.expand_dims(a, scope.axis), length, scope.axis))
+
+
+def _spread(array: np.ndarray[Any, Any], scope: _Scope) -> np.ndarray[Any, Any]:
+    """The same array for every element of the enclosing maps."""
+    return np.broadcast_to(array, (*scope.batch, *array.shape))
+
+
+def _indices(p: n.Indices, value: Value, given: Type, scope: _Scope) -> Value:
+    return _spread(np.arange(p.length.evaluate(scope.world.sizes), dtype=np.int32), scope)
+
+
+def _literal(p: n.Literal, value: Value, given: Type, scope: _Scope) -> Value:
+    assert p.type is not None
+    return _spread(np.asarray(p.value, p.type.dtype), scope)
+
+
+def _table(p: n.Table, value: Value, given: Type, scope: _Scope) -> Value:
+    return _spread(np.asarray(p.values, p.type.dtype), scope)
+
+
+def _input(p: n.Input, value: Value, given: Type, scope: _Scope) -> Value:
+    return _spread(scope.world.inputs[p.name], scope)
+
+
+def _user(p: n.UserFun, value: Value, given: Type, scope: _Scope) -> Value:
+    kinds = scalars(given)
+    assert kinds is not None
+    flat: list[Any] = []
+    _each(value, flat.append)
+    result_type = infer(p, given)[0]
+    assert isinstance(result_type, ScalarType)
+    with np.errstate(all="ignore"):  # as in C: what divides by zero is infinite
+        result = evaluate(p.body, flat, kinds, result_type)
+    return np.broadcast_to(np.asarray(result, result_type.dtype), scope.batch)
+
+
+def evaluate(
+    e: scalar.Expr, args: list[Any], types: tuple[ScalarType, ...], wanted: ScalarType
+) -> Any:
+    """An expression on arrays, operation by operation in the precision of its type."""
+    if isinstance(e, scalar.Arg):
+        return args[e.index]
+    if isinstance(e, scalar.Const):
+        return wanted.dtype.type(e.value)
+    if isinstance(e, scalar.Cast):
+        inner = scalar.type_of(e.x, types) or e.type
+        return np.asarray(evaluate(e.x, args, types, inner)).astype(e.type.dtype)
+    assert isinstance(e, scalar.Op)
+    found = [scalar.type_of(x, types) for x in e.args]
+    operands = found[1:] if e.name == "where" else found
+    kind = next((t for t in operands if t is not None), wanted)
+    kinds = [t or kind for t in found]
+    values = [evaluate(x, args, types, t) for x, t in zip(e.args, kinds, strict=True)]
+    return _OPERATIONS[e.name](*values)
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "min": lambda x, y: np.where(y < x, y, x),
+    "max": lambda x, y: np.where(x < y, y, x),
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "where": np.where,
+}
+
+_RULES: dict[type[n.Pattern], Callable[..., Value]] = {
+    n.Pipe: _pipe,
+    n.Map: _map,
+    n.Reduce: _reduce,
+    n.Zip: lambda p, value, given, scope: value,
+    n.Unzip: lambda p, value, given, scope: value,
+    n.Split: _split,
+    n.Join: _join,
+    n.Slide: _slide,
+    n.Pad: _pad,
+    n.PadValue: _pad_value,
+    n.Transpose: _transpose,
+    n.Gather: _gather,
+    n.Scatter: _scatter,
+    n.Iterate: _iterate,
+    n.At: _at,
+    n.Get: lambda p, value, given, scope: value[p.index],
+    n.Fork: _fork,
+    n.Par: _par,
+    n.Repeat: _repeat,
+    n.Indices: _indices,
+    n.Literal: _literal,
+    n.Table: _table,
+    n.Input: _input,
+    n.UserFun: _user,
+    n.To: lambda p, value, given, scope: _run(p.f, value, given, scope),
+}

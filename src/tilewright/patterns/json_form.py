@@ -1,0 +1,119 @@
+"""Programs as JSON: a list of nodes, each after those that it refers to, the last one the root."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tilewright.arith import Loop, Poly, parse
+from tilewright.patterns import nodes, scalar
+from tilewright.patterns.errors import PatternError
+from tilewright.patterns.interned import Node
+from tilewright.patterns.types import SCALARS, ArrayType, ScalarType, TupleType, Type
+
+VERSION = 1
+
+_KINDS: dict[str, type[Node]] = {
+    kind.__name__: kind
+    for module in (nodes, scalar)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Node)
+}
+
+
+def to_json(p: nodes.Pattern) -> dict[str, Any]:
+    """A pattern as JSON values; a node that occurs twice is written once."""
+    numbers: dict[Node, int] = {}
+    written: list[dict[str, Any]] = []
+
+    def number(node: Node) -> int:
+        if node not in numbers:
+            entry = {f.name: value(getattr(node, f.name)) for f in fields(node)}
+            numbers[node] = len(written)
+            written.append({"kind": type(node).__name__, **entry})
+        return numbers[node]
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Node):
+            return {"node": number(x)}
+        if isinstance(x, tuple):
+            return [value(item) for item in x]
+        if isinstance(x, Poly):
+            return {"size": str(x)}
+        if isinstance(x, Type):
+            return {"type": _type_json(x)}
+        if isinstance(x, nodes.Level):
+            return {"level": [x.kind, x.dim]}
+        return {"float": x.hex()} if isinstance(x, float) else x
+
+    number(p)
+    return {"version": VERSION, "nodes": written}
+
+
+def from_json(data: Any) -> nodes.Pattern:
+    """The pattern of a JSON value.
+
+    Raises:
+        PatternError: it is not what `to_json` writes.
+    """
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise PatternError(f"not a pattern program of version {VERSION}")
+    made: list[Node] = []
+    try:
+        for entry in data["nodes"]:
+            named = {key: _value(x, made) for key, x in entry.items() if key != "kind"}
+            made.append(_KINDS[entry["kind"]](**named))
+        root = made[-1]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PatternError(f"a pattern program that cannot be read ({what})") from None
+    if not isinstance(root, nodes.Pattern):
+        raise PatternError("a pattern program whose last node is not a pattern")
+    return root
+
+
+def _value(x: Any, made: list[Node]) -> Any:
+    if isinstance(x, list):
+        return tuple(_value(item, made) for item in x)
+    if not isinstance(x, dict):
+        return x
+    ((key, inner),) = x.items()
+    if key == "node":
+        if not 0 <= inner < len(made):
+            raise ValueError(f"node {inner} is referred to before it is made")
+        return made[inner]
+    if key == "size":
+        return _index(parse(inner))
+    if key == "type":
+        return _type(inner)
+    if key == "level":
+        return nodes.Level(*inner)
+    if key == "float":
+        return float.fromhex(inner)
+    raise ValueError(f"unknown value {key!r}")
+
+
+def _index(p: Poly) -> Poly:
+    """With the index of gather and scatter, which is a loop variable, as such."""
+    (((loop, _),), _), *_ = nodes.GATHER_INDEX.terms
+    assert isinstance(loop, Loop)
+    return p.replaced(
+        lambda atom: nodes.GATHER_INDEX if getattr(atom, "name", "") == loop.name else None
+    )
+
+
+def _type_json(t: Type) -> Any:
+    if isinstance(t, ScalarType):
+        return t.name
+    if isinstance(t, TupleType):
+        return {"tuple": [_type_json(item) for item in t.items]}
+    assert isinstance(t, ArrayType)
+    return {"array": _type_json(t.item), "length": str(t.length)}
+
+
+def _type(x: Any) -> Type:
+    if isinstance(x, str):
+        return SCALARS[x]
+    if "tuple" in x:
+        return TupleType(tuple(_type(item) for item in x["tuple"]))
+    return ArrayType(_type(x["array"]), parse(x["length"]))

@@ -1,0 +1,316 @@
+"""The patterns: functions from values to values, without variables, composed with ``>>``.
+
+A program starts at its inputs, so it is a pattern that needs no argument. Patterns are interned
+(`interned`): equal ones are identical. Types are in `typing`, the meaning is in `interpreter`;
+both list the patterns in the order of this file. ``[T]n`` below is an array of n values T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.arith import Loop, Poly, Size
+from tilewright.patterns.interned import Node
+from tilewright.patterns.places import noted
+from tilewright.patterns.scalar import Expr
+from tilewright.patterns.types import ScalarType, Type
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Pattern(Node):
+    """A function of one value; several are a tuple. ``a >> b`` is first a, then b."""
+
+    def __rshift__(self, other: Pattern) -> Pattern:
+        if not isinstance(other, Pattern):
+            return NotImplemented
+        return noted(pipe(self, other))
+
+    def __call__(self, *arguments: Pattern) -> Pattern:
+        """The pattern of these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
+        if not arguments:
+            return self
+        start = arguments[0] if len(arguments) == 1 else Fork(arguments)
+        return noted(pipe(noted(start), self))
+
+    def __repr__(self) -> str:
+        from tilewright.patterns.printing import text
+
+        return text(self)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Pipe(Pattern):
+    """Stages one after the other; none is the identity. Make it with `pipe`."""
+
+    stages: tuple[Pattern, ...]
+
+
+def stages(p: Pattern) -> tuple[Pattern, ...]:
+    """The stages of a pipe; another pattern is its only stage."""
+    return p.stages if isinstance(p, Pipe) else (p,)
+
+
+def pipe(*parts: Pattern) -> Pattern:
+    """Patterns one after the other, flat: a single stage is that stage itself."""
+    flat = tuple(stage for part in parts for stage in stages(part))
+    return flat[0] if len(flat) == 1 else Pipe(flat)
+
+
+IDENTITY = Pipe(())
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Who runs the iterations of a map or reduction.
+
+    Args:
+        kind: ``glb`` all threads, ``wrg`` work-groups, ``lcl`` threads of a group, ``seq`` one
+            thread in a loop, ``unroll`` one thread without a loop, ``par`` cores of a CPU,
+            ``simd`` lanes of a vector.
+        dim: dimension of the thread grid, 0 to 2; 0 for all others.
+    """
+
+    kind: str
+    dim: int = 0
+
+
+GRID_KINDS = ("glb", "wrg", "lcl")
+PLAIN_KINDS = ("seq", "unroll", "par", "simd")
+SEQ, UNROLL, PAR, SIMD = (Level(kind) for kind in PLAIN_KINDS)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Map(Pattern):
+    """``f`` on every element: ``[T]n -> [U]n``. Without a level it is not decided who runs it."""
+
+    f: Pattern
+    level: Level | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Reduce(Pattern):
+    """``[T]n -> U``: ``acc = f(acc, x)`` over all x, from the value of ``init``.
+
+    `rewriting` may regroup it only where the user function is declared associative.
+    """
+
+    f: Pattern
+    init: Pattern
+    level: Level | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Zip(Pattern):
+    """``([T]n, [U]n, ...) -> [(T, U, ...)]n``."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Unzip(Pattern):
+    """``[(T, U, ...)]n -> ([T]n, [U]n, ...)``."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Split(Pattern):
+    """``[T]n -> [[T]m](n/m)``, m divides n."""
+
+    length: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Join(Pattern):
+    """``[[T]m]n -> [T](n*m)``."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Slide(Pattern):
+    """``[T]n -> [[T]size]((n - size + step) / step)``; step divides n - size."""
+
+    size: Poly
+    step: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Pad(Pattern):
+    """``[T]n -> [T](left + n + right)``, read back into range by ``boundary``."""
+
+    left: Poly
+    right: Poly
+    boundary: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PadValue(Pattern):
+    """``[T]n -> [T](left + n + right)`` with a number (in every scalar of T) outside."""
+
+    left: Poly
+    right: Poly
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Transpose(Pattern):
+    """``[[T]m]n -> [[T]n]m``."""
+
+
+GATHER_LENGTH = Poly.of(Size("_n"))
+GATHER_INDEX = Poly.of(Loop("_i", GATHER_LENGTH))
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Gather(Pattern):
+    """``[T]n -> [T]n``: element i is element ``index(i, n)`` of the input."""
+
+    index: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Scatter(Pattern):
+    """``[T]n -> [T]n``: element i of the input becomes element ``index(i, n)``, a permutation."""
+
+    index: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Iterate(Pattern):
+    """``f`` applied ``count`` times: ``T -> T``."""
+
+    count: int
+    f: Pattern
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class At(Pattern):
+    """``[T]n -> T``: the element with a fixed index."""
+
+    index: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Get(Pattern):
+    """``(T, U, ...) -> T``: the component with a fixed number."""
+
+    index: int
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Fork(Pattern):
+    """``T -> (U, V, ...)``: every item on the same value."""
+
+    items: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Par(Pattern):
+    """``(T, U, ...) -> (T', U', ...)``: every item on its component."""
+
+    items: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Repeat(Pattern):
+    """``T -> [T]n``: the same value n times."""
+
+    length: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Indices(Pattern):
+    """``any -> [i32]n``: 0, 1, ..., n - 1."""
+
+    length: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Literal(Pattern):
+    """``any -> type``: a number; without a type it takes that of the values it meets."""
+
+    value: bool | int | float
+    type: ScalarType | None
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Table(Pattern):
+    """``any -> [type]n``: fixed numbers."""
+
+    values: tuple[bool | int | float, ...]
+    type: ScalarType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Input(Pattern):
+    """``any -> type``: an input of the program."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class UserFun(Pattern):
+    """A function of scalars (a tuple of them, if there are several), in `scalar`'s language.
+
+    Args:
+        types: what the parameters are declared as; None where any type will do.
+        associative: whether ``f(f(a, b), c)`` may be computed as ``f(a, f(b, c))``, with an
+            ``init`` that is neutral: the user's promise, which lets reductions be regrouped.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    types: tuple[ScalarType | None, ...]
+    body: Expr
+    associative: bool = False
+
+
+SPACES = ("global", "local", "private")
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class To(Pattern):
+    """``f``, with its result stored in memory: ``global``, ``local`` or ``private``."""
+
+    space: str
+    f: Pattern
+
+
+def children(p: Pattern) -> tuple[Pattern, ...]:
+    """The patterns inside a pattern."""
+    if isinstance(p, Pipe):
+        return p.stages
+    if isinstance(p, Fork | Par):
+        return p.items
+    if isinstance(p, Map | Iterate | To):
+        return (p.f,)
+    return (p.f, p.init) if isinstance(p, Reduce) else ()
+
+
+def rebuilt(p: Pattern, new: tuple[Pattern, ...]) -> Pattern:
+    """The pattern with other patterns inside."""
+    if isinstance(p, Pipe):
+        return pipe(*new)
+    if isinstance(p, Fork | Par):
+        return type(p)(new)
+    if isinstance(p, Map):
+        return Map(new[0], p.level)
+    if isinstance(p, Iterate):
+        return Iterate(p.count, new[0])
+    if isinstance(p, To):
+        return To(p.space, new[0])
+    return Reduce(new[0], new[1], p.level) if isinstance(p, Reduce) else p
+
+
+def walk(p: Pattern) -> Iterator[Pattern]:
+    """All patterns in it, itself first; a shared one appears each time that it is used."""
+    yield p
+    for child in children(p):
+        yield from walk(child)
+
+
+def inputs(p: Pattern) -> tuple[Input, ...]:
+    """The inputs that a program names, in the order of their first use."""
+    return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, Input)))
+
+
+def user_functions(p: Pattern) -> tuple[UserFun, ...]:
+    """The user functions of a program, in the order of their first use."""
+    return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, UserFun)))

@@ -1,0 +1,127 @@
+"""Patterns printed as they are written (`build`), 2-D abbreviations included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.arith import Poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns import scalar
+
+
+def text(p: n.Pattern) -> str:
+    """A pattern as Python; names of user functions stand for their definitions."""
+    return _pipe(n.stages(p))
+
+
+def definitions(p: n.Pattern) -> str:
+    """The user functions of a pattern as Python, one per line."""
+    return "\n".join(definition(f) for f in n.user_functions(p))
+
+
+def definition(f: n.UserFun) -> str:
+    """A user function as Python."""
+    body = scalar.text(f.body, f.parameters)
+    promise = ", associative=True" if f.associative else ""
+    return f"{f.name} = fun(lambda {', '.join(f.parameters)}: {body}, {f.name!r}{promise})"
+
+
+def _pipe(stages: tuple[n.Pattern, ...]) -> str:
+    if not stages:
+        return "identity"
+    parts: list[str] = []
+    position = 0
+    while position < len(stages):
+        used, part = _window(stages[position:])
+        position += used
+        parts.append(part)
+    return " >> ".join(parts)
+
+
+def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
+    """How many of the first stages an abbreviation stands for, and their text."""
+    first, *rest = stages
+    second = rest[0] if rest else None
+    if isinstance(first, n.Pad | n.PadValue) and second == n.Map(first):
+        return 2, _one(first).replace("pad(", "pad2(", 1)
+    if isinstance(first, n.Map) and isinstance(first.f, n.Slide) and first.level is None:
+        one = first.f
+        if stages[:3] == (first, one, n.Map(n.Transpose())):
+            return 3, f"slide2({one.size}, {one.step})"
+    if stages[:3] == (n.Map(n.Transpose()), n.Join(), n.Map(n.Join())):
+        return 3, "untile2"
+    if isinstance(first, n.Fork) and second == n.Zip():
+        twice = stages[2:3] == (n.Map(n.Zip()),)
+        arguments = ", ".join(text(item) for item in first.items)
+        return (3, f"zip2({arguments})") if twice else (2, f"zip({arguments})")
+    if stages[:2] == (n.Zip(), n.Map(n.Zip())):
+        return 2, "zip2"
+    if isinstance(first, n.At):
+        count = next((i for i, s in enumerate(stages) if not isinstance(s, n.At)), len(stages))
+        indices = ", ".join(str(s.index) for s in stages[:count] if isinstance(s, n.At))
+        return count, f"at({indices})"
+    if isinstance(first, n.Indices) and isinstance(second, n.Map) and second.level is None:
+        return 2, f"generate({first.length}, {text(second.f)})"
+    return 1, _one(first)
+
+
+def _map(p: n.Map) -> str:
+    if p.level is None:
+        if isinstance(p.f, n.Map) and p.f.level is None:
+            return f"map2({text(p.f.f)})"
+        return f"map({text(p.f)})"
+    dim = f", {p.level.dim}" if p.level.kind in n.GRID_KINDS else ""
+    return f"map_{p.level.kind}({text(p.f)}{dim})"
+
+
+def _reduce(p: n.Reduce) -> str:
+    init = p.init
+    plain = isinstance(init, n.Literal) and init.type is None
+    start = repr(init.value) if plain and isinstance(init, n.Literal) else text(init)
+    suffix = "" if p.level is None else f"_{p.level.kind}"
+    return f"reduce{suffix}({text(p.f)}, {start})"
+
+
+def _index(index: Poly) -> str:
+    return str(index).replace("_i", "i").replace("_n", "n")
+
+
+def _literal(p: n.Literal) -> str:
+    return f"literal({p.value!r})" if p.type is None else f"{p.type}({p.value!r})"
+
+
+def _items(p: n.Fork | n.Par) -> str:
+    return ", ".join(text(item) for item in p.items)
+
+
+_TEXTS: dict[type[n.Pattern], Callable[..., str]] = {
+    n.Pipe: lambda p: _pipe(p.stages),
+    n.Map: _map,
+    n.Reduce: _reduce,
+    n.Zip: lambda p: "zip",
+    n.Unzip: lambda p: "unzip",
+    n.Split: lambda p: f"split({p.length})",
+    n.Join: lambda p: "join",
+    n.Slide: lambda p: f"slide({p.size}, {p.step})",
+    n.Pad: lambda p: f"pad({p.left}, {p.right}, {p.boundary})",
+    n.PadValue: lambda p: f"pad({p.left}, {p.right}, {p.value!r})",
+    n.Transpose: lambda p: "transpose",
+    n.Gather: lambda p: f"gather(lambda i, n: {_index(p.index)})",
+    n.Scatter: lambda p: f"scatter(lambda i, n: {_index(p.index)})",
+    n.Iterate: lambda p: f"iterate({p.count}, {text(p.f)})",
+    n.At: lambda p: f"at({p.index})",
+    n.Get: lambda p: f"get({p.index})",
+    n.Fork: lambda p: f"fork({_items(p)})",
+    n.Par: lambda p: f"par({_items(p)})",
+    n.Repeat: lambda p: f"repeat({p.length})",
+    n.Indices: lambda p: f"generate({p.length})",
+    n.Literal: _literal,
+    n.Table: lambda p: f"table({list(p.values)}, {p.type})",
+    n.Input: lambda p: p.name,
+    n.UserFun: lambda p: p.name,
+    n.To: lambda p: f"to_{p.space}({text(p.f)})",
+}
+
+
+def _one(p: n.Pattern) -> str:
+    return _TEXTS[type(p)](p)

@@ -1,0 +1,332 @@
+"""User functions: a small typed expression language over scalars.
+
+Functions are written in Python (`build.fun` traces them) and kept as expressions, so that they
+can be printed in C, OpenCL C, CUDA C and NumPy, counted, and fused. Operands of an operation
+have one type; a number written in the function takes the type of the other operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.patterns.errors import PatternTypeError
+from tilewright.patterns.interned import Node
+from tilewright.patterns.types import ScalarType, boolean
+
+
+class Operand:
+    """What operators apply to: an expression, or a traced parameter that stands for one."""
+
+    __slots__ = ()
+
+    def expression(self) -> Expr:
+        """The expression that it stands for."""
+        raise NotImplementedError
+
+    def __add__(self, other: Operand | float) -> Expr:
+        return operation("add", self, other)
+
+    def __radd__(self, other: Operand | float) -> Expr:
+        return operation("add", other, self)
+
+    def __sub__(self, other: Operand | float) -> Expr:
+        return operation("sub", self, other)
+
+    def __rsub__(self, other: Operand | float) -> Expr:
+        return operation("sub", other, self)
+
+    def __mul__(self, other: Operand | float) -> Expr:
+        return operation("mul", self, other)
+
+    def __rmul__(self, other: Operand | float) -> Expr:
+        return operation("mul", other, self)
+
+    def __truediv__(self, other: Operand | float) -> Expr:
+        return operation("div", self, other)
+
+    def __rtruediv__(self, other: Operand | float) -> Expr:
+        return operation("div", other, self)
+
+    def __neg__(self) -> Expr:
+        return operation("neg", self)
+
+    def __lt__(self, other: Operand | float) -> Expr:
+        return operation("lt", self, other)
+
+    def __le__(self, other: Operand | float) -> Expr:
+        return operation("le", self, other)
+
+    def __gt__(self, other: Operand | float) -> Expr:
+        return operation("lt", other, self)
+
+    def __ge__(self, other: Operand | float) -> Expr:
+        return operation("le", other, self)
+
+    def __and__(self, other: Operand | bool) -> Expr:
+        return operation("and", self, other)
+
+    def __or__(self, other: Operand | bool) -> Expr:
+        return operation("or", self, other)
+
+    def __invert__(self) -> Expr:
+        return operation("not", self)
+
+    def __bool__(self) -> bool:
+        raise PatternTypeError(
+            "a user function cannot branch on a value with `if`, `and` or `or`: "
+            "write where(condition, a, b), `&` or `|`"
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr(Node, Operand):
+    """A scalar expression."""
+
+    def expression(self) -> Expr:
+        """Itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return text(self)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Arg(Expr):
+    """The parameter with this number."""
+
+    index: int
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Const(Expr):
+    """A number, of the type that its surroundings give it."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Cast(Expr):
+    """A conversion as in C: fractions are cut off."""
+
+    type: ScalarType
+    x: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Op(Expr):
+    """An operation of `OPERATIONS` on operands."""
+
+    name: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is to know of an operation.
+
+    Args:
+        takes: ``n`` numbers, ``f`` floating point, ``b`` truth values, ``s`` a truth value and
+            two of one type (a selection).
+        gives: ``same`` type as its operands, or ``boolean``.
+        python: how it prints in Python, with ``{0}`` for operands.
+        flops: floating-point operations that it counts for.
+    """
+
+    arity: int
+    takes: str
+    gives: str
+    python: str
+    flops: int
+
+
+OPERATIONS = {
+    "add": Operation(2, "n", "same", "{0} + {1}", 1),
+    "sub": Operation(2, "n", "same", "{0} - {1}", 1),
+    "mul": Operation(2, "n", "same", "{0} * {1}", 1),
+    "div": Operation(2, "f", "same", "{0} / {1}", 1),
+    "neg": Operation(1, "n", "same", "-{0}", 1),
+    "min": Operation(2, "n", "same", "minimum({0}, {1})", 1),
+    "max": Operation(2, "n", "same", "maximum({0}, {1})", 1),
+    "abs": Operation(1, "n", "same", "absolute({0})", 1),
+    "sqrt": Operation(1, "f", "same", "sqrt({0})", 1),
+    "exp": Operation(1, "f", "same", "exp({0})", 1),
+    "log": Operation(1, "f", "same", "log({0})", 1),
+    "sin": Operation(1, "f", "same", "sin({0})", 1),
+    "cos": Operation(1, "f", "same", "cos({0})", 1),
+    "lt": Operation(2, "n", "boolean", "{0} < {1}", 1),
+    "le": Operation(2, "n", "boolean", "{0} <= {1}", 1),
+    "eq": Operation(2, "n", "boolean", "equal({0}, {1})", 1),
+    "and": Operation(2, "b", "boolean", "{0} & {1}", 0),
+    "or": Operation(2, "b", "boolean", "{0} | {1}", 0),
+    "not": Operation(1, "b", "boolean", "~{0}", 0),
+    "where": Operation(3, "s", "same", "where({0}, {1}, {2})", 0),
+}
+
+
+def expression(x: Operand | float) -> Expr:
+    """An operand or a number as an expression.
+
+    Raises:
+        PatternTypeError: it is neither.
+    """
+    if isinstance(x, Operand):
+        return x.expression()
+    if isinstance(x, bool | int | float):
+        return Const(x)
+    raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")
+
+
+def operation(name: str, *args: Operand | float) -> Expr:
+    """An operation on operands."""
+    return Op(name, tuple(expression(x) for x in args))
+
+
+def sqrt(x: Operand | float) -> Expr:
+    """The square root."""
+    return operation("sqrt", x)
+
+
+def exp(x: Operand | float) -> Expr:
+    """e to the power of x."""
+    return operation("exp", x)
+
+
+def log(x: Operand | float) -> Expr:
+    """The natural logarithm."""
+    return operation("log", x)
+
+
+def sin(x: Operand | float) -> Expr:
+    """The sine of x in radians."""
+    return operation("sin", x)
+
+
+def cos(x: Operand | float) -> Expr:
+    """The cosine of x in radians."""
+    return operation("cos", x)
+
+
+def absolute(x: Operand | float) -> Expr:
+    """The absolute value."""
+    return operation("abs", x)
+
+
+def minimum(x: Operand | float, y: Operand | float) -> Expr:
+    """``y`` if it is less than ``x``, else ``x``."""
+    return operation("min", x, y)
+
+
+def maximum(x: Operand | float, y: Operand | float) -> Expr:
+    """``y`` if ``x`` is less than it, else ``x``."""
+    return operation("max", x, y)
+
+
+def equal(x: Operand | float, y: Operand | float) -> Expr:
+    """Whether two numbers are equal (``==`` compares expressions)."""
+    return operation("eq", x, y)
+
+
+def where(condition: Operand | bool, x: Operand | float, y: Operand | float) -> Expr:
+    """``x`` where the condition holds, else ``y``."""
+    return operation("where", condition, x, y)
+
+
+def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
+    """The type of an expression for types of its parameters; None for a mere number.
+
+    Raises:
+        PatternTypeError: operands do not fit; the message shows both types and the operation.
+    """
+    if isinstance(e, Arg):
+        return types[e.index]
+    if isinstance(e, Const):
+        return boolean if isinstance(e.value, bool) else None
+    if isinstance(e, Cast):
+        type_of(e.x, types)
+        return e.type
+    assert isinstance(e, Op)
+    info, of = OPERATIONS[e.name], [type_of(x, types) for x in e.args]
+    if info.takes == "s" and of[0] is not boolean:
+        raise PatternTypeError(f"the condition of {text(e)} is {of[0] or 'a number'}, not boolean")
+    operands = list(zip(e.args, of, strict=True))[1 if info.takes == "s" else 0 :]
+    known = [(x, t) for x, t in operands if t is not None]
+    for x, t in known[1:]:
+        if t is not known[0][1]:
+            raise PatternTypeError(
+                f"{text(e)} combines {known[0][1]} ({text(known[0][0])}) with {t} ({text(x)}); "
+                f"convert one, as in {known[0][1]}(x)"
+            )
+    result = known[0][1] if known else None
+    _check_operands(e, info, operands, result)
+    return boolean if info.gives == "boolean" else result
+
+
+def _check_operands(
+    e: Op,
+    info: Operation,
+    operands: list[tuple[Expr, ScalarType | None]],
+    result: ScalarType | None,
+) -> None:
+    allowed = {"n": "fi", "f": "f", "b": "b", "s": "fib"}[info.takes]
+    if result is not None and result.kind not in allowed:
+        needed = {"n": "numbers", "f": "f32 or f64", "b": "boolean"}[info.takes]
+        raise PatternTypeError(f"{text(e)} has operands of type {result}; it takes {needed}")
+    if result is not None and result.kind == "i":
+        for x, _ in operands:
+            if isinstance(x, Const) and isinstance(x.value, float):
+                raise PatternTypeError(f"{text(e)} combines {result} with the fraction {x.value}")
+
+
+def flops(e: Expr) -> int:
+    """Operations of an expression; one that occurs twice is counted once."""
+    seen: set[Expr] = set()
+
+    def count(x: Expr) -> int:
+        if x in seen:
+            return 0
+        seen.add(x)
+        if isinstance(x, Op):
+            return OPERATIONS[x.name].flops + sum(map(count, x.args))
+        return count(x.x) if isinstance(x, Cast) else 0
+
+    return count(e)
+
+
+def uses(e: Expr, index: int) -> int:
+    """How often a parameter occurs."""
+    if isinstance(e, Arg):
+        return int(e.index == index)
+    if isinstance(e, Op):
+        return sum(uses(x, index) for x in e.args)
+    return uses(e.x, index) if isinstance(e, Cast) else 0
+
+
+def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The expression with its parameters replaced."""
+    if isinstance(e, Arg):
+        return args[e.index]
+    if isinstance(e, Cast):
+        return Cast(e.type, replaced(e.x, args))
+    if isinstance(e, Op):
+        return Op(e.name, tuple(replaced(x, args) for x in e.args))
+    return e
+
+
+def text(e: Expr, names: tuple[str, ...] = ()) -> str:
+    """The expression as Python."""
+    if isinstance(e, Arg):
+        return names[e.index] if e.index < len(names) else f"x{e.index}"
+    if isinstance(e, Const):
+        return repr(e.value)
+    if isinstance(e, Cast):
+        return f"{e.type}({text(e.x, names)})"
+    assert isinstance(e, Op)
+    form = OPERATIONS[e.name].python
+    call = form.endswith(")")
+    parts: list[Any] = []
+    for x in e.args:
+        inner = text(x, names)
+        simple = call or not isinstance(x, Op) or OPERATIONS[x.name].python.endswith(")")
+        parts.append(inner if simple and not inner.startswith("-") else f"({inner})")
+    return form.format(*parts)

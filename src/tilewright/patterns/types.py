@@ -1,0 +1,135 @@
+"""Types of pattern programs: scalars, tuples, and arrays whose lengths may be open.
+
+``f32[N, M]`` is an array of N rows of M numbers; it prints as ``f32[N, M]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.arith import Poly, poly
+
+if TYPE_CHECKING:
+    from tilewright.patterns.scalar import Operand
+
+
+class Type:
+    """A type of a pattern program."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType(Type):
+    """A number or truth value; ``f32[N]`` is an array of them, ``f32(x)`` a conversion.
+
+    Args:
+        name: as it is printed.
+        numpy: NumPy's name for it.
+        c: its name in C, OpenCL C and CUDA C.
+        kind: ``f`` floating point, ``i`` signed integer, ``b`` truth value.
+        size: bytes.
+    """
+
+    name: str
+    numpy: str
+    c: str
+    kind: str
+    size: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type for it."""
+        return np.dtype(self.numpy)
+
+    def __getitem__(self, lengths: Poly | int | tuple[Poly | int, ...]) -> ArrayType:
+        return array_of(self, *(lengths if isinstance(lengths, tuple) else (lengths,)))
+
+    def __call__(self, x: Operand) -> Any:
+        """A literal of this type from a number, or a user function's value converted."""
+        from tilewright.patterns.nodes import Literal
+        from tilewright.patterns.scalar import Cast, expression
+
+        if isinstance(x, bool | int | float):
+            return Literal(x, self)
+        return Cast(self, expression(x))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+f32 = ScalarType("f32", "float32", "float", "f", 4)
+f64 = ScalarType("f64", "float64", "double", "f", 8)
+i32 = ScalarType("i32", "int32", "int", "i", 4)
+i64 = ScalarType("i64", "int64", "long", "i", 8)
+boolean = ScalarType("boolean", "bool", "bool", "b", 1)
+
+SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, boolean)}
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType(Type):
+    """Several values side by side; the empty one is the input of a program that names its own."""
+
+    items: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+UNIT = TupleType(())
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(Type):
+    """``length`` values of one type."""
+
+    item: Type
+    length: Poly
+
+    def __str__(self) -> str:
+        lengths, inner = dimensions(self)
+        return f"{inner}[{', '.join(map(str, lengths))}]"
+
+
+def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
+    """Nested arrays, the first length outermost: ``array_of(f32, N, M)`` has N rows.
+
+    Raises:
+        ValueError: no length is given, or one is less than 1.
+    """
+    if not lengths:
+        raise ValueError("an array type needs a length, as in f32[N]")
+    result: Type = item
+    for length in reversed(lengths):
+        size = poly(length)
+        if size.value is not None and size.value < 1:
+            raise ValueError(f"an array of length {size}; give at least 1")
+        result = ArrayType(result, size)
+    assert isinstance(result, ArrayType)
+    return result
+
+
+def dimensions(type: Type) -> tuple[tuple[Poly, ...], Type]:
+    """Lengths of nested arrays, outermost first, and what they hold."""
+    lengths: list[Poly] = []
+    while isinstance(type, ArrayType):
+        lengths.append(type.length)
+        type = type.item
+    return tuple(lengths), type
+
+
+def leaves(type: Type) -> Iterator[ScalarType]:
+    """The scalar types in it, from left to right."""
+    if isinstance(type, ArrayType):
+        yield from leaves(type.item)
+    elif isinstance(type, TupleType):
+        for item in type.items:
+            yield from leaves(item)
+    else:
+        assert isinstance(type, ScalarType)
+        yield type

@@ -1,0 +1,188 @@
+"""Patterns: how they are written, printed, kept, typed, and what they mean."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+from by_hand import arrays, lists, run, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_patterns import stages
+
+import tilewright.patterns as tp
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import requirements
+
+N, M = tp.sizes("N M")
+MEAN = tp.fun(lambda w: (w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1]) / 4, "mean")
+STENCIL = tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(MEAN)
+
+
+def program():
+    return tp.array("A", tp.f32[N, M]) >> STENCIL
+
+
+def namespace(p):
+    """What a printed pattern refers to."""
+    known = {name: getattr(tp, name) for name in tp.__all__} | {"N": N, "M": M}
+    known |= {a.name: a for a in n.inputs(p)}
+    exec(tp.definitions(p), known)
+    return known
+
+
+def test_equal_patterns_are_one_node():
+    assert program() is program()
+    assert tp.split(4) is not tp.split(2)
+    assert n.Literal(1, None) is not n.Literal(1.0, None)
+    assert n.Literal(0.0, tp.f32) is not n.Literal(-0.0, tp.f32)
+    assert pickle.loads(pickle.dumps(program())) is program()
+    assert copy.deepcopy(program()) is program()
+    assert (tp.join >> tp.identity) is tp.join
+    assert ((tp.join >> tp.split(2)) >> tp.join) is (tp.join >> (tp.split(2) >> tp.join))
+
+
+def test_programs_print_as_they_are_written():
+    assert str(STENCIL) == (
+        "pad2(1, 1, clamp) >> slide2(3, 1) >> "
+        "map2(fork(at(0, 1), at(1, 0), at(1, 2), at(2, 1)) >> mean)"
+    )
+    text = "zip2(A, B) >> map(split(N / 4)) >> gather(lambda i, n: -i + n - 1) >> untile2"
+    A, B = tp.array("A", tp.f32[N, N]), tp.array("B", tp.f32[N, N])
+    made = tp.zip2(A, B) >> tp.map(tp.split(N / 4)) >> tp.gather(lambda i, n: n - 1 - i)
+    assert str(made >> tp.untile2) == text
+
+
+def test_json_of_another_kind_is_refused():
+    data = json.loads(json.dumps(tp.to_json(program())))
+    assert tp.from_json(data) is program()
+    for broken in (
+        None,
+        {"version": 2, "nodes": []},
+        {"version": 1, "nodes": []},
+        {"version": 1, "nodes": [{"kind": "Spilt", "length": {"size": "4"}}]},
+        {"version": 1, "nodes": [{"kind": "Split", "length": {"size": "import os"}}]},
+        {"version": 1, "nodes": [{"kind": "Pipe", "stages": [{"node": 0}]}]},
+        {"version": 1, "nodes": [{"kind": "Arg", "index": 0}]},
+    ):
+        with pytest.raises(tp.PatternError, match="pattern program"):
+            tp.from_json(broken)
+
+
+@given(stages(tp.i32[4, 6], depth=2, most=4))
+@settings(max_examples=60)
+def test_random_programs_come_back_from_text_and_json(p):
+    closed = tp.array("A", tp.i32[4, 6]) >> p
+    assert eval(str(closed), namespace(closed)) is closed
+    assert tp.from_json(json.loads(json.dumps(tp.to_json(closed)))) is closed
+
+
+@given(stages(tp.i32[4, 6], depth=3, most=4), st.integers(0, 1000))
+@settings(max_examples=150)
+def test_interpreter_agrees_with_element_by_element(p, seed):
+    given_array = np.random.default_rng(seed).integers(-9, 9, (4, 6)).astype(np.int32)
+    closed = tp.array("A", tp.i32[4, 6]) >> p
+    expected = arrays(run(closed, (), {"A": lists(given_array)}))
+    assert same(tp.interpret(closed, given_array), expected)
+
+
+def test_types_have_open_sizes():
+    assert str(tp.type_of(program())) == "f32[N, M]"
+    tiled = tp.array("A", tp.f32[N + 2]) >> tp.slide(18, 16)
+    assert str(tp.type_of(tiled)) == "f32[N / 16, 18]"
+    assert [str(r.value) for r in requirements(tiled)] == ["N - 16", "(N - 16) / 16"]
+    a, b = tp.array("a", tp.f32[N]), tp.array("b", tp.f32[N])
+    dot = tp.zip(a, b) >> tp.map(tp.mul) >> tp.reduce(tp.add, 0)
+    assert str(tp.type_of(dot)) == "f32"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: tp.array("A", tp.f32[6]) >> tp.split(4), r"multiple of 4, but gets f32\[6\]"),
+        (lambda: tp.array("A", tp.f32[N]) >> tp.join, r"array of arrays, but gets f32\[N\]"),
+        (
+            lambda: tp.zip(tp.array("A", tp.f32[N]), tp.array("B", tp.f32[M])),
+            r"length, as of f32\[N\], but gets f32\[N\] \(length N\) and f32\[M\] \(length M\)",
+        ),
+        (lambda: tp.array("A", tp.f32[2]) >> tp.slide(3, 1), r"at least 3 elements, but gets f32"),
+        (lambda: tp.array("A", tp.f32[2]) >> tp.at(2), r"more than 2 elements"),
+        (lambda: tp.array("A", tp.f32[2, 3]) >> tp.iterate(2, tp.transpose), "keeps the type"),
+        (lambda: tp.join, r"an array of arrays, but gets nothing \(it needs an input\)"),
+        (lambda: tp.array("A", tp.i32[N]) >> tp.map(tp.fun(lambda x: x / 2)), "f32 or f64"),
+        (
+            lambda: tp.zip(tp.array("A", tp.i32[N]), tp.array("B", tp.f32[N])) >> tp.map(tp.add),
+            r"a \+ b combines|x0 \+ x1 combines i32",
+        ),
+        (lambda: tp.array("A", tp.i32[N]) >> tp.reduce(tp.add, 0.5), "start value of type i32"),
+        (lambda: tp.array("A", tp.f32[N]) >> tp.pad(1, 1, True), "values such as True"),
+    ],
+)
+def test_type_errors_show_both_types_and_the_place(wrong, message):
+    with pytest.raises(tp.PatternTypeError, match=message) as caught:
+        tp.type_of(wrong())
+    assert "test_language.py:" in str(caught.value)
+
+
+def test_type_errors_point_into_the_program():
+    p = tp.array("A", tp.f32[N, 6]) >> tp.map(tp.split(4) >> tp.join)
+    with pytest.raises(tp.PatternTypeError) as caught:
+        tp.type_of(p)
+    lines = str(caught.value).splitlines()
+    assert lines[1] == "  in A >> map(split(4) >> join)"
+    assert lines[2].index("^") == lines[1].index("split(4)")
+    assert lines[2].count("^") == len("split(4)")
+
+
+def test_user_functions_cannot_branch_or_loop():
+    with pytest.raises(tp.PatternTypeError, match="where"):
+        tp.fun(lambda x: 1 if x < 0 else x)
+    with pytest.raises(tp.PatternError, match="use reduce"):
+        tp.fun(lambda w: sum(w))
+    with pytest.raises(tp.PatternError, match="fixed number"):
+        tp.fun(lambda *xs: xs[0])
+
+
+def test_user_functions_read_parameters_in_any_order():
+    reversed_ = tp.fun(lambda a, b: b - a * 2)
+    A, B = tp.array("A", tp.f32[3]), tp.array("B", tp.f32[3])
+    found = tp.interpret(tp.zip(A, B) >> tp.map(reversed_), np.arange(3), np.ones(3))
+    assert found.tolist() == [1, -1, -3]
+    mixed = tp.fun(lambda w, b: b + w[1] - w[0])
+    rows = tp.array("W", tp.f32[3, 2])
+    found = tp.interpret(tp.zip(rows, B) >> tp.map(mixed), np.arange(6).reshape(3, 2), np.ones(3))
+    assert found.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("p", "arrays", "message"),
+    [
+        (tp.array("A", tp.f32[N]) >> tp.split(4), [np.ones(6)], "N / 4 is 6/4, not a whole"),
+        (tp.array("A", tp.f32[N, N]), [np.ones((2, 3))], "N should be 2"),
+        (tp.array("A", tp.f32[N + 4]), [np.ones(3)], r"no size N makes N \+ 4 equal to 3"),
+        (tp.array("A", tp.f32[N]), [np.ones((2, 3))], r"has shape \(2, 3\)"),
+        (tp.array("A", tp.f32[N]), [], "0 arrays for the inputs A"),
+        (tp.array("A", tp.f32[N]) >> tp.slide(3, 1), [np.ones(2)], "N - 3 is -1, below 0"),
+        (
+            tp.array("A", tp.f32[N]) >> tp.scatter(lambda i, n: (2 * i) % n),
+            [np.ones(4)],
+            "no permutation of 4",
+        ),
+        (
+            tp.array("A", tp.f32[N]) >> tp.gather(lambda i, n: i + 1),
+            [np.ones(4)],
+            r"index 3 leads to 4, outside of \[0, 4\)",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(p, arrays, message):
+    with pytest.raises(tp.SizeError, match=message):
+        tp.interpret(p, *arrays)
+
+
+def test_the_readme_stencil_means_what_it_says():
+    a = np.random.default_rng(0).random((5, 7), np.float32)
+    b = np.pad(a, 1, mode="edge")
+    expected = (b[:-2, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:] + b[2:, 1:-1]) / np.float32(4)
+    assert np.array_equal(tp.interpret(program(), a), expected)
