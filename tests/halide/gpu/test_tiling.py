@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.tiling import (
-    MAX_TILINGS,
     candidates,
     loop_roles,
     tile_bounds,
@@ -87,6 +87,6 @@ def test_other_loops_run_whole_or_one_a_block():
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=5), st.sampled_from(["powers", "two"]))
 def test_candidates_are_tilings_and_not_too_many(extents, step):
     tiles = candidates(extents, loop_roles(extents), step)
-    assert 1 <= len(tiles) <= MAX_TILINGS
+    assert 1 <= len(tiles) <= SEARCH.most_tilings
     assert np.all(tiles >= 1)
     assert np.all(tiles <= np.array(extents))

@@ -21,7 +21,9 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     Tail,
 )
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Window
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, scans, value_bytes
 from tilewright.halide.schedulers.analytic.grouping import Group
 
@@ -60,7 +62,7 @@ def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
         vectors = max(1, min(vectors, room // lanes))
         while lanes > room:
             lanes //= 2
-        if lanes < 4:
+        if lanes < SEARCH.least_lanes:
             return Block(row=block.row, rows=rows) if block.row is not None else Block()
     if block.row is not None:
         rows = max(1, min(rows, int(extents[block.row])))
@@ -224,7 +226,7 @@ def _parallelise(
     loops = list(outer)
     tasks = counts[loops[-1]]
     n = 0
-    while tasks < 8 * cores and len(loops) > 1:
+    while tasks < SEARCH.tasks_per_core * cores and len(loops) > 1:
         fused = f"p{n}{suffix}"
         splits.append(Fuse(loops[-2], loops[-1], fused))
         tasks *= counts[loops[-2]]
@@ -294,7 +296,9 @@ def group_schedules(
         row[along] = Interval(first, first + 2.0 * step - 1.0)
         pairs, _ = costs.member_boxes(group, tuple(row))
         # Where two rows need no more in common, there is nothing to keep between them.
-        slides = {name for name in rows if _volume(pairs[name]) < 1.99 * _volume(rows[name])}
+        slides = {
+            name for name in rows if _volume(pairs[name]) < SEARCH.kept_rows * _volume(rows[name])
+        }
     by_func: dict[str, tuple[_Nest, ...]] = {output.name: tuple(nests)}
     levels: dict[str, tuple[Level, Level]] = {}
     for name in reversed(group.members[:-1]):
@@ -349,4 +353,4 @@ def _volume(box: Box) -> float:
 
 def _whole(interval: Interval) -> float:
     value = float(np.max(interval.extent))
-    return value if math.isfinite(value) else 1024.0
+    return value if math.isfinite(value) else SEARCH.unknown_extent

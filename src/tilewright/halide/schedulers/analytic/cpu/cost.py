@@ -6,22 +6,34 @@ levels of memory. The traffic into a cache follows from the largest sweep of con
 tiles whose data fits into it: what such a sweep touches is fetched once, what is outside it
 again each time. Compute and traffic overlap, so the largest term counts in full and the
 others in part.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | tilings that are costed at once | count |
+| `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
+| `full` | extents of the output | (dimensions,), elements |
+| `compute` | what one tile computes, on one core | (N,), cycles |
+| `l2`, `l3`, `memory` | traffic of the group | (N,), cycles |
+| `overhead` | loops, allocations, tasks and fresh pages | (N,), cycles |
+
+Constants are in `constants`, bytes between caches in `traffic`, blocks in `register_block`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env, union_boxes
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
+from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.regions import GroupCosts, Regions, Window, rows_of
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     Block,
     best_block,
@@ -30,57 +42,8 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     crossings,
     value_bytes,
 )
+from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
-
-Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class GroupCosts:
-    """Cycles of a group for each of N tilings (arrays of shape (N,)), and where they go.
-
-    `sliding` says that members are stored once a tile and computed row by row.
-    """
-
-    cycles: Array
-    compute: Array
-    l2: Array
-    l3: Array
-    memory: Array
-    overhead: Array
-    tile_bytes: Array
-    tasks: Array
-    root_bytes: float
-    fault: float
-
-
-class Window(NamedTuple):
-    """Members can slide along `dimension` of the output, `step` of its rows at a time."""
-
-    dimension: int
-    step: int = 1
-
-
-@dataclass(frozen=True, eq=False)
-class Regions:
-    """What N tilings of a group touch, and the cycles that one tile of each computes.
-
-    `held` has the members' boxes that are there at a time, without a window (the whole tile's)
-    and with each. `outside` has what one tile touches outside the group, then what each longer
-    sweep of consecutive tiles does; `swept` lists the dimensions along which the sweeps go.
-    `strips` has what shorter sweeps touch, of the blocks inside a tile, and how many of each a
-    tile has, the shortest first; they are only told apart where a block sums up a reduction,
-    and so reads much again that the block before it has read.
-    """
-
-    full: Array
-    tiles: Array
-    counts: Array
-    swept: tuple[int, ...]
-    compute: Bound
-    held: Mapping[Window | None, Mapping[str, Box]]
-    outside: tuple[Mapping[str, Box], ...]
-    strips: tuple[tuple[Array, Mapping[str, Box]], ...] = ()
 
 
 class Nest(NamedTuple):
@@ -202,7 +165,8 @@ class CpuCosts:
     @property
     def companion_bytes(self) -> float:
         """Bytes of each row that a transposing stage reads before it goes to other rows."""
-        return min(256.0, self.model.l1_bytes / 64.0)
+        c = self.model.constants
+        return min(c.transposed_bytes, self.model.l1_bytes / c.transposed_rows)
 
     def companion(self, name: str, index: int) -> int | None:
         """The dimension that a stage runs along next to its vectors, if it transposes."""
@@ -237,20 +201,36 @@ class CpuCosts:
                 continue
             steps = np.ceil(extent / block.rows) if loop == row else extent
             blocks, lines = blocks * steps, lines * steps
-        cycles: Bound = blocks * self.block_cycles(name, index) + lines * self.model.row_cycles
-        for callee in crossings(self.analysis.summaries(name)[index], vector, self.innermost):
-            # Every lane touches a line of its own, and a long row of them outgrows the first
-            # cache; in a large buffer the lines also lie in as many pages.
-            lines_bytes = extents[vector or ""] * 64.0
+        cycles: Bound = (
+            blocks * self.block_cycles(name, index) + lines * self.model.constants.row_cycles
+        )
+        summary = self.analysis.summaries(name)[index]
+        for callee in crossings(summary, vector, self.innermost):
             beside = self.companion(name, index)
-            if beside is not None:
-                lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)
-            wait = 3.0 * (lines_bytes > 0.5 * self.model.l1_bytes)
-            if callee not in members:
-                wait = wait + 8.0 * (lines_bytes > 0.1 * self.model.l2_bytes)
-            stall = np.asarray(blocks * block.points * wait, dtype=np.float64)
-            cycles = cycles + stall
+            cycles = cycles + self._crossing_cycles(
+                block, extents[vector or ""], blocks, beside is not None, callee in members
+            )
         return cycles
+
+    def _crossing_cycles(
+        self, block: Block, extent: Bound, blocks: Bound, transposes: bool, member: bool
+    ) -> Array:
+        """Cycles that loads across rows wait: every lane touches a line of its own.
+
+        A long row of lines outgrows the first cache; in a large buffer the lines also lie in as
+        many pages.
+        """
+        model, c = self.model, self.model.constants
+        lines_bytes = extent * c.line_bytes
+        if transposes:
+            lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)
+        outgrown = lines_bytes > c.crossing_l1_share * model.l1_bytes
+        wait = c.crossing_l1_cycles * outgrown
+        if not member:
+            wait = wait + c.crossing_l2_cycles * (
+                lines_bytes > c.crossing_l2_share * model.l2_bytes
+            )
+        return np.asarray(blocks * block.points * wait, dtype=np.float64)
 
     # --- groups ---------------------------------------------------------------------------
 
@@ -310,7 +290,7 @@ class CpuCosts:
             ),
         )
         n = len(tiles)
-        whole = _rows_of(inside, 0, n)
+        whole = rows_of(inside, 0, n)
         compute: Bound = np.zeros(n)
         for name in group.members:
             if name in whole:
@@ -323,10 +303,10 @@ class CpuCosts:
             swept,
             compute,
             {None: whole}
-            | {w: _rows_of(inside, (sweeps + i) * n, n) for i, w in enumerate(windows)},
-            tuple(_rows_of(outside, step * n, n) for step in range(sweeps)),
+            | {w: rows_of(inside, (sweeps + i) * n, n) for i, w in enumerate(windows)},
+            tuple(rows_of(outside, step * n, n) for step in range(sweeps)),
             tuple(
-                (count, _rows_of(outside, (first_strip + i) * n, n))
+                (count, rows_of(outside, (first_strip + i) * n, n))
                 for i, (_, count) in enumerate(strips)
             ),
         )
@@ -366,62 +346,57 @@ class CpuCosts:
         """
         model, analysis = self.model, self.analysis
         output = group.output
-        tiles, counts, full = regions.tiles, regions.counts, regions.full
-        n_tiles = counts.prod(axis=1)
+        tiles, full = regions.tiles, regions.full
+        n_tiles = regions.counts.prod(axis=1)
         held, moved, heap = self._storage(group, regions.held[sliding], len(tiles))
         own = value_bytes(analysis.view.by_name[output].types)
-        out_tile = tiles.prod(axis=1) * own
-        overhead = model.tile_cycles + heap + model.segment_cycles * _segments(tiles, full)
-        members = len(group.members) - 1
-        if deep:
-            blocks = tiles.prod(axis=1) / self.block(output, 0).points
-            overhead = overhead + blocks * model.block_cycles * members
-        elif sliding is not None:
-            passes = tiles[:, sliding.dimension] / sliding.step
-            overhead = overhead + passes * model.pass_cycles * members
-        else:
-            overhead = overhead + model.tile_cycles * members
-
-        # Members that outgrow a cache are written and read through the next one.
-        l2 = np.where(held > model.l1_bytes, moved, 0.0)
-        l3 = np.where(held > 0.4 * model.l2_bytes, moved, 0.0)
-        memory = np.where(held > 0.7 * model.l3_bytes / model.cores, moved, 0.0)
-        l2, l3, memory = l2 * n_tiles, l3 * n_tiles, memory * n_tiles
-        into_l1, into_l2, into_l3 = self._traffic(regions, held + out_tile)
-        l2, l3, memory = l2 + into_l1, l3 + into_l2, memory + into_l3
+        overhead = self._tile_overhead(group, regions, heap, sliding, deep)
         whole = float(full.prod()) * own
         stages = len(analysis.view.by_name[output].stages)
-        l2 = l2 + whole * stages
-        l3 = l3 + whole * stages
-        if whole > model.l3_bytes / 2:
-            memory = memory + 2.0 * whole * stages
+        bytes_moved = traffic.spilled(held, moved, model).times(n_tiles)
+        bytes_moved = bytes_moved.plus(self._fetched(regions, held + tiles.prod(axis=1) * own))
+        bytes_moved = bytes_moved.plus(traffic.written(whole, stages, model))
         root_bytes = 0.0 if output in analysis.view.algorithm.outputs else whole
-        fault = self.fault_cycles(root_bytes) if root_bytes > model.fault_threshold else 0.0
-        tasks = n_tiles
-        # Few tasks also wait for the core that is disturbed.
-        imbalance = np.ceil(tasks / model.cores) * model.cores / tasks + 0.08 * model.cores / tasks
-        split = imbalance / model.cores
-        parts = [
-            np.asarray(regions.compute * n_tiles * split),
-            l2 / model.l2_rate * split,
-            l3 / model.l3_rate * split,
-            memory / model.memory_rate,
-        ]
-        total = np.sum(parts, axis=0)
-        peak = np.max(parts, axis=0)
-        extra = (overhead * n_tiles) * split + model.region_cycles + fault
-        extra = extra + np.minimum(tasks, 256.0) * model.task_cycles / model.cores
-        with np.errstate(invalid="ignore"):
-            cycles = peak + model.overlap * (total - peak) + extra
+        fault = (
+            self.fault_cycles(root_bytes) if root_bytes > model.constants.fault_threshold else 0.0
+        )
+        split = traffic.imbalance(n_tiles, model) / model.cores
+        compute = np.asarray(regions.compute * n_tiles * split)
+        parts = (
+            compute,
+            bytes_moved.l2 / model.l2_rate * split,
+            bytes_moved.l3 / model.l3_rate * split,
+            traffic.memory_cycles(bytes_moved.memory, n_tiles, model),
+        )
+        extra = (overhead * n_tiles) * split + model.constants.region_cycles + fault
+        extra = extra + traffic.parallel_cycles(n_tiles, model)
+        cycles = traffic.combined(parts, model) + extra
         # Infinity less infinity: a region without bounds cannot be stored.
         cycles = np.where(np.isnan(cycles), np.inf, cycles)
-        return GroupCosts(
-            cycles, parts[0], parts[1], parts[2], parts[3], extra, held, tasks, root_bytes, fault
+        return GroupCosts(cycles, *parts, extra, held, n_tiles, root_bytes, fault)
+
+    def _tile_overhead(
+        self, group: Group, regions: Regions, heap: Array, sliding: Window | None, deep: bool
+    ) -> Array:
+        """Cycles of one tile's loops and allocations, (N,)."""
+        c, tiles = self.model.constants, regions.tiles
+        members = len(group.members) - 1
+        overhead: Array = (
+            c.tile_cycles + heap + c.segment_cycles * traffic.segments(tiles, regions.full)
         )
+        if deep:
+            blocks = tiles.prod(axis=1) / self.block(group.output, 0).points
+            overhead = overhead + blocks * c.block_cycles * members
+        elif sliding is not None:
+            passes = tiles[:, sliding.dimension] / sliding.step
+            overhead = overhead + passes * c.pass_cycles * members
+        else:
+            overhead = overhead + c.tile_cycles * members
+        return overhead
 
     def fault_cycles(self, size: float) -> float:
-        """Cycles until fresh pages of so many bytes are there, first touched by all cores."""
-        return size * self.model.fault_cycles_per_byte / self.model.cores
+        """Cycles until fresh pages of `size` bytes are there, first touched by all cores."""
+        return traffic.fault_cycles(size, self.model)
 
     def func_cycles(self, name: str, box: Box, members: Collection[str] = ()) -> Bound:
         """Cycles to compute `box` of a Func once on one core, all its stages."""
@@ -435,8 +410,8 @@ class CpuCosts:
         return total
 
     def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:
-        """Bytes that members hold at a time and move, and cycles to allocate them."""
-        model, analysis = self.model, self.analysis
+        """Per tile: bytes that members hold, bytes they move, cycles to allocate them; (N,)."""
+        c, analysis = self.model.constants, self.analysis
         held = np.zeros(n)
         heap = np.zeros(n)
         moved = np.zeros(n)
@@ -447,42 +422,36 @@ class CpuCosts:
             for interval in rows[name]:
                 size = size * interval.extent
             held = held + size
-            moved = moved + 2.0 * size * len(analysis.view.by_name[name].stages)
-            heap = heap + np.where(size > model.stack_bytes, model.heap_cycles, 0.0)
-            faults = size * model.fault_cycles_per_byte
-            heap = heap + np.where(size > model.fault_threshold, faults, 0.0)
+            moved = moved + c.round_trips * size * len(analysis.view.by_name[name].stages)
+            heap = heap + np.where(size > c.stack_bytes, c.heap_cycles, 0.0)
+            faults = size * c.fault_cycles_per_byte
+            heap = heap + np.where(size > c.fault_threshold, faults, 0.0)
         return held, moved, heap
 
-    def _traffic(self, regions: Regions, held: Array) -> tuple[Array, Array, Array]:
+    def _fetched(self, regions: Regions, held: Array) -> traffic.Traffic:
         """Bytes fetched from outside the group into each cache, over all tiles."""
-        model, counts = self.model, regions.counts
+        counts = regions.counts
         repeats = counts.prod(axis=1)
-        limits = (model.l1_bytes * 0.8, model.l2_bytes * 0.8, model.l3_bytes * 0.6)
-        into: list[Array] = []
-        # How often each sweep is made, what it touches, and what else lives meanwhile.
         nothing = np.zeros(len(counts))
-        sweeps = [(repeats * count, outside, nothing) for count, outside in regions.strips]
-        sweeps.append((repeats, regions.outside[0], held))
+        sweeps = [
+            self._sweep(repeats * count, outside, nothing) for count, outside in regions.strips
+        ]
+        sweeps.append(self._sweep(repeats, regions.outside[0], held))
         for d, outside in zip(regions.swept, regions.outside[1:], strict=True):
             repeats = repeats / counts[:, d]
-            sweeps.append((repeats, outside, nothing))
-        for place, (times, outside, beside) in enumerate(sweeps):
-            fetched = np.zeros(len(counts))
-            cold = np.zeros(len(counts))
-            for name, part in outside.items():
-                whole = self.buffer_bytes(name)
-                size = np.minimum(self._bytes_of(name, part), whole)
-                fetched = fetched + size
-                if whole > model.l3_bytes / 2:
-                    cold = cold + size
-            working = fetched + beside
-            for level, limit in enumerate(limits):
-                moved = (cold if level == 2 else fetched) * times
-                if place == 0:
-                    into.append(moved)
-                else:
-                    into[level] = np.where(working <= limit, moved, into[level])
-        return into[0], into[1], into[2]
+            sweeps.append(self._sweep(repeats, outside, nothing))
+        return traffic.fetched(sweeps, self.model)
+
+    def _sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
+        """What a sweep touches of each buffer, at most the whole of it."""
+        touched, cold = np.zeros(len(times)), np.zeros(len(times))
+        for name, part in outside.items():
+            whole = self.buffer_bytes(name)
+            size = np.minimum(self._bytes_of(name, part), whole)
+            touched = touched + size
+            if traffic.is_cold(whole, self.model):
+                cold = cold + size
+        return Sweep(times, touched, cold, held)
 
     def buffer_bytes(self, name: str) -> float:
         """Bytes of a whole Func or input at the sizes of the analysis."""
@@ -495,11 +464,13 @@ class CpuCosts:
 
     def _bytes_of(self, name: str, box: Box) -> Bound:
         element = float(self._element_bytes(name))
+        line = self.model.constants.line_bytes / element
         size: Bound = element
         for d, interval in enumerate(box):
             extent = interval.extent
             if d == 0:
-                extent = extent + (64.0 / element - 1.0) / 2.0
+                # A row begins anywhere in a line: half a line more, on average.
+                extent = extent + (line - 1.0) / 2.0
             size = size * extent
         return size
 
@@ -513,30 +484,9 @@ class CpuCosts:
         for buffer in self.analysis.view.algorithm.buffers:
             if buffer.name == name:
                 return buffer.type.bytes
-        return 4
+        return SEARCH.unknown_bytes
 
 
-def _segments(tiles: Array, full: Array) -> Array:
-    """Stretches of contiguous memory in a tile of each shape: where prefetching starts anew."""
-    segments = np.ones(len(tiles))
-    cut = np.zeros(len(tiles), dtype=bool)
-    for d in range(len(full)):
-        segments = np.where(cut, segments * tiles[:, d], segments)
-        cut |= tiles[:, d] < full[d]
-    return segments
-
-
-def _rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
-    """The part of stacked boxes that belongs to one shape of tile."""
-
-    def part(bound: Bound) -> Bound:
-        return bound if np.ndim(bound) == 0 else bound[start : start + n]  # type: ignore[index]
-
-    return {
-        name: tuple(Interval(part(i.lo), part(i.hi)) for i in box) for name, box in boxes.items()
-    }
-
-
-def _finite(bound: Bound, default: float = 1024.0) -> float:
+def _finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
     value = float(np.max(bound))
     return value if math.isfinite(value) else default

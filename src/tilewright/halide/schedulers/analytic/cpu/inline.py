@@ -1,4 +1,11 @@
-"""Trivial inlining: Funcs that cost less recomputed at every use than kept."""
+"""Trivial inlining: Funcs that cost less recomputed at every use than kept.
+
+| symbol | meaning | unit |
+|---|---|---|
+| together | the readers with the Func substituted, at root | cycles |
+| apart | the Func at root, its readers, and its values to and from the second cache | cycles |
+| bias | inlined where together <= apart x bias | 1 |
+"""
 
 from __future__ import annotations
 
@@ -10,14 +17,10 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
-
-LARGEST_EXPRESSION = 1500
-# A Func of more operations that is read at more points is computed once.
-HOPELESS_OPERATIONS = 16
-HOPELESS_READS = 8
 
 
 def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
@@ -59,14 +62,14 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
             )
         except TooLarge:
             continue
-        if size > LARGEST_EXPRESSION:
+        if size > SEARCH.largest_expression:
             continue
         apart = _root_cycles(current, func.name, regions)
         apart += sum(_root_cycles(current, r, regions) for r in readers)
         moved = value_bytes(func.types) * math.prod(
             float(np.max(i.extent)) for i in regions[func.name]
         )
-        apart += 2.0 * moved / model.l2_rate
+        apart += model.constants.round_trips * moved / model.l2_rate
         if together <= apart * bias:
             inlined.add(func.name)
             current = proposal
@@ -76,8 +79,8 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
 def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
     """Whether a stencil is read by a stencil: not worth the time to write it out."""
     operations = max(sum(op.count for op in s.ops) for s in costs.analysis.summaries(name))
-    return operations > HOPELESS_OPERATIONS and any(
-        sum(access.count for access in summary.reads(name)) > HOPELESS_READS
+    return operations > SEARCH.hopeless_operations and any(
+        sum(access.count for access in summary.reads(name)) > SEARCH.hopeless_reads
         for reader in readers
         for summary in costs.analysis.summaries(reader)
     )

@@ -7,8 +7,9 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import Nest
-from tilewright.halide.schedulers.analytic.cpu.register_block import SHORT, accumulates
+from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
 
 def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
@@ -50,7 +51,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
 
 def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
     region = analysis.regions.get(name)
-    return region is not None and 1 < float(np.max(region[dimension].extent)) <= SHORT
+    return region is not None and 1 < float(np.max(region[dimension].extent)) <= SEARCH.short
 
 
 def _not_pointwise(analysis: Analysis, host: str, guest: str) -> set[int] | None:

@@ -1,33 +1,39 @@
 """The innermost loops of one stage: what a block of vectors costs to compute.
 
-A kernel computes, per step, a block of the stage's pure dimensions: so many vectors along
-one dimension and so many rows of another. For a reduction the block's accumulators live in
+A kernel computes, per step, a block of the stage's pure dimensions: several vectors along
+one dimension and several rows of another. For a reduction the block's accumulators live in
 registers while the reduction loops run around it.
+
+Notation (constants are in `constants`, the machine in `machine_model`):
+
+| symbol | meaning | unit |
+|---|---|---|
+| `lanes` L | elements of one vector | elements |
+| `vectors` V, `rows` R | vectors and rows of a block; it has L V R points | count |
+| `registers` | registers that one vector of a type takes, ceil(L x bytes / vector_bytes) | count |
+| copies | instances of an operation in a block: V if it depends on the vector loop, times R if on \
+the row loop | count |
+| spilled | accumulators and operands beyond the registers that are free | registers |
+
+Cycles of a block per step: sum over operations and loads of (cycles x copies), at least one
+link of the dependence chain for a reduction, plus stores, spills and the loop itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.summaries import TRANSCENDENTAL, Load, OpCount, StageSummary
 from tilewright.halide.ir.algorithm import Type, Variable, walk
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 
-_CHEAP = 0.6
-# The longest dimension that is unrolled whole.
-SHORT = 4
-# Elements gathered by an unrolled block, near borders at least. LLVM takes 5 s for 300.
-MOST_GATHERED = 600
+# Functions that Halide leaves to the C library, one lane at a time.
 _LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
-# Cycles a register of 32-bit lanes takes; narrower lanes do more work for the same cycles.
-_COSTS = {
-    "add": 0.6, "sub": 0.6, "min": 0.6, "max": 0.6, "eq": 0.6, "ne": 0.6, "lt": 0.6, "le": 0.6,
-    "gt": 0.6, "ge": 0.6, "and": 0.3, "or": 0.3, "not": 0.3, "select": 0.8, "cast": 1.0,
-    "reinterpret": 0.0, "abs": 0.6, "absd": 1.2, "lerp": 4.0,
-}  # fmt: skip
+_LOGIC = frozenset(("and", "or", "not"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +66,68 @@ SCALAR = Block()
 
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     """Lanes that fill a register with the type most of the work is done in."""
+    c = model.constants
     weight: dict[int, float] = {}
     for op in summary.ops:
         if op.type.code == "handle" or op.name in ("cast", "reinterpret") or op.type.bits == 1:
             continue
         weight[op.type.bytes] = weight.get(op.type.bytes, 0.0) + op.count
     total = sum(weight.values())
-    widest = max((t.bytes for t in summary.types), default=4)
+    widest = max((t.bytes for t in summary.types), default=SEARCH.unknown_bytes)
     if total > 0:
-        widest = max(size for size, w in weight.items() if w >= 0.2 * total)
+        widest = max(size for size, w in weight.items() if w >= c.main_type_share * total)
         widest = max(widest, min(t.bytes for t in summary.types))
-    return max(4, model.vector_bytes // widest)
+    return max(SEARCH.least_lanes, model.vector_bytes // widest)
 
 
 def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
     """Cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
+    c = model.constants
     registers = 1.0 if lanes == 1 else math.ceil(lanes * op.type.bytes / model.vector_bytes)
     if op.name.startswith(_LIBRARY):
-        return 20.0 * lanes
+        return c.library_cycles * lanes
     if op.name.startswith("pow"):
-        return 40.0 * registers
+        return c.pow_cycles * registers
     if op.name.startswith(TRANSCENDENTAL):
-        return 16.0 * registers
+        return c.transcendental_cycles * registers
     if op.name.startswith("sqrt"):
-        return 10.0 * registers
+        return c.sqrt_cycles * registers
     if op.name in ("div", "mod"):
-        return _division(op, lanes, registers)
+        return _division(op, lanes, registers, c)
     if op.name == "mul":
-        if op.type.code == "float" or op.type.bits <= 16:
-            return 0.6 * registers
-        return (1.2 if op.type.bits == 32 else 2.5) * registers
-    return _COSTS.get(op.name, _CHEAP) * registers
+        return _product(op, c) * registers
+    return _simple(op.name, c) * registers
 
 
-def _division(op: OpCount, lanes: int, registers: float) -> float:
+def _division(op: OpCount, lanes: int, registers: float, c: CpuConstants) -> float:
     if op.type.code == "float":
-        return (0.6 if op.constant_operand else 10.0) * registers
+        each = c.divide_constant_cycles if op.constant_operand else c.divide_cycles
+        return each * registers
     if op.constant_operand:
-        return (2.0 if op.type.bits <= 16 else 4.0) * registers
-    return 12.0 * lanes
+        narrow = op.type.bits <= c.narrow_bits
+        return (c.divide_narrow_cycles if narrow else c.divide_wide_cycles) * registers
+    return c.divide_integer_cycles * lanes
+
+
+def _product(op: OpCount, c: CpuConstants) -> float:
+    """Cycles per register of a product."""
+    if op.type.code == "float" or op.type.bits <= c.narrow_bits:
+        return c.multiply_cycles
+    return c.multiply32_cycles if op.type.bits == c.middle_bits else c.multiply64_cycles
+
+
+def _simple(name: str, c: CpuConstants) -> float:
+    """Cycles per register of everything that is not a product, a quotient or a function."""
+    if name in _LOGIC:
+        return c.logic_cycles
+    named = {
+        "select": c.select_cycles,
+        "cast": c.cast_cycles,
+        "reinterpret": 0.0,
+        "absd": c.absd_cycles,
+        "lerp": c.lerp_cycles,
+    }
+    return named.get(name, c.simple_cycles)
 
 
 Innermost = Callable[[str], int]
@@ -109,31 +138,61 @@ def load_cycles(
 ) -> float:
     """Cycles of one load for a vector along `vector` (None: one scalar).
 
-    `innermost` tells the dimension of a Func or input that is contiguous in memory.
+    `innermost` gives the dimension of a Func or input that is contiguous in memory.
     """
+    c = model.constants
     if vector is None or lanes == 1 or vector not in load.strides:
-        return 0.6
+        return c.scalar_load_cycles
     registers = math.ceil(lanes * load.type.bytes / model.vector_bytes)
     steps = load.strides[vector]
     if steps is None or _across(load, steps, innermost):
-        return 1.5 * lanes
+        return c.gather_cycles * lanes
     step = steps[innermost(load.callee)] if steps else 0.0
     stride = abs(step)
     if stride == 1:
-        return 1.2 * registers if step > 0 else 2.2 * registers
-    if stride == 0.5:
-        return 1.0 * registers + 1.0
-    if 1 < stride <= 4:
-        return (1.2 * stride + 1.5 * (stride - 1)) * registers
+        return (c.load_cycles if step > 0 else c.reversed_load_cycles) * registers
+    if stride == 1 / 2:
+        return c.doubled_load_cycles * registers + c.doubled_shuffle_cycles
+    if 1 < stride <= c.longest_stride:
+        return (c.load_cycles * stride + c.shuffle_cycles * (stride - 1)) * registers
     if 0 < stride < 1:
-        return 2.5 * registers
-    return 1.5 * lanes
+        return c.fraction_cycles * registers
+    return c.gather_cycles * lanes
 
 
 def _across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
     """Whether a step leaves the row of memory."""
     inner = innermost(load.callee)
     return any(step for d, step in enumerate(steps) if d != inner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A block of one stage: its loops by name, and which of them are reductions."""
+
+    summary: StageSummary
+    block: Block
+    reductions: frozenset[str]
+    vector: str | None
+    row: str | None
+
+    @property
+    def width(self) -> int:
+        """Lanes of the stage's vectors; 1 where it does not run along the vector dimension."""
+        return self.block.lanes if self.vector is not None else 1
+
+    @property
+    def inner(self) -> frozenset[str | None]:
+        """The loops that are not outside the block."""
+        return self.reductions | {self.vector, self.row}
+
+    def copies(self, depends: AbstractSet[str]) -> int:
+        """Instances in a block of what depends on these loops."""
+        spread = {self.vector: self.block.vectors, self.row: self.block.rows}
+        if self.block.vector is not None and self.vector is None:
+            # The stage does not run along the block's vector dimension at all.
+            spread[None] = 1
+        return math.prod(n for loop, n in spread.items() if loop in depends)
 
 
 def block_cycles(
@@ -147,59 +206,75 @@ def block_cycles(
 
     `loops` names the stage's pure loop of each dimension of the Func that has one.
     """
-    reductions = {loop.name for loop in summary.loops if loop.kind != "pure"}
-    vector = None if block.vector is None else loops.get(block.vector)
-    row_loop = None if block.row is None else loops.get(block.row)
-    spread = {vector: block.vectors, row_loop: block.rows}
-    width = block.lanes if vector is not None else 1
-    if block.vector is not None and vector is None:
-        # The stage does not run along the block's vector dimension at all.
-        spread[None] = 1
-
-    def copies(depends: AbstractSet[str]) -> int:
-        return math.prod(n for loop, n in spread.items() if loop in depends)
-
-    cycles = 0.0
-    inner = reductions | {vector, row_loop}
-    for op in summary.ops:
-        if vector is not None and vector in op.loops:
-            cost = op_cycles(op, width, model) * copies(op.loops)
-        elif op.loops & inner or vector is None:
-            cost = op_cycles(op, 1, model) * copies(op.loops)
-        else:
-            cost = 0.02
-        if reductions and not op.loops & reductions:
-            cost *= 0.1
-        cycles += op.count * cost
+    c = model.constants
+    kernel = _Kernel(
+        summary,
+        block,
+        frozenset(loop.name for loop in summary.loops if loop.kind != "pure"),
+        None if block.vector is None else loops.get(block.vector),
+        None if block.row is None else loops.get(block.row),
+    )
     accumulating = accumulates(summary)
+    cycles = _operations(kernel, model)
     for load in summary.loads:
-        depends = frozenset(load.strides)
-        cost = load_cycles(load, vector, width, model, innermost) * copies(depends)
-        if accumulating and (load.callee == summary.func or not depends & reductions):
-            cost *= 0.1
-        elif vector is not None and not depends & inner:
-            cost *= 0.2
-        cycles += cost
-    held = 0.0
-    stores = 0.0
-    for t in summary.types:
-        registers = math.ceil(width * t.bytes / model.vector_bytes) if width > 1 else 1
-        held += registers * block.vectors * block.rows
-        each = (
-            float(registers)
-            if block.vector == innermost(summary.func) or width == 1
-            else 1.5 * width
-        )
-        stores += each * block.vectors * block.rows
+        cycles += _load(kernel, load, accumulating, model, innermost)
+    held, stores = _results(kernel, model, innermost)
     if accumulating:
-        stores *= 0.1
-        spilled = max(0.0, held + 2.0 * block.vectors - (model.registers - 4))
-        # One dependent operation a step: short blocks wait for the one before.
-        cycles = max(cycles, 4.0) + 2.0 * spilled
+        stores *= c.hoisted_share
+        needed = held + c.operand_registers * block.vectors
+        spilled = max(0.0, needed - (model.registers - c.reserved_registers))
+        # One dependent operation per step: short blocks wait for the one before.
+        cycles = max(cycles, c.chain_cycles) + c.spill_cycles * spilled
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
         # What was just stored may be what is loaded next.
-        cycles = max(cycles, 8.0)
-    return cycles + stores + (1.5 if reductions else 0.4)
+        cycles = max(cycles, c.forward_cycles)
+    return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
+
+
+def _operations(kernel: _Kernel, model: CpuModel) -> float:
+    """Cycles of a block's operations; those outside the reduction loops count in part."""
+    c = model.constants
+    vector, reductions, inner = kernel.vector, kernel.reductions, kernel.inner
+    cycles = 0.0
+    for op in kernel.summary.ops:
+        if vector is not None and vector in op.loops:
+            cost = op_cycles(op, kernel.width, model) * kernel.copies(op.loops)
+        elif op.loops & inner or vector is None:
+            cost = op_cycles(op, 1, model) * kernel.copies(op.loops)
+        else:
+            cost = c.uniform_cycles
+        if reductions and not op.loops & reductions:
+            cost *= c.hoisted_share
+        cycles += op.count * cost
+    return cycles
+
+
+def _load(
+    kernel: _Kernel, load: Load, accumulating: bool, model: CpuModel, innermost: Innermost
+) -> float:
+    """Cycles of one load of a block; accumulators stay in registers between steps."""
+    c = model.constants
+    depends = frozenset(load.strides)
+    cost = load_cycles(load, kernel.vector, kernel.width, model, innermost)
+    cost *= kernel.copies(depends)
+    if accumulating and (load.callee == kernel.summary.func or not depends & kernel.reductions):
+        cost *= c.hoisted_share
+    elif kernel.vector is not None and not depends & kernel.inner:
+        cost *= c.broadcast_share
+    return cost
+
+
+def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[float, float]:
+    """Registers that a block's values take, and cycles to store them once."""
+    block, width = kernel.block, kernel.width
+    held = stores = 0.0
+    for t in kernel.summary.types:
+        registers = math.ceil(width * t.bytes / model.vector_bytes) if width > 1 else 1
+        held += registers * block.vectors * block.rows
+        side_by_side = block.vector == innermost(kernel.summary.func) or width == 1
+        each = float(registers) if side_by_side else model.constants.scatter_cycles * width
+        stores += each * block.vectors * block.rows
+    return held, stores
 
 
 def scans(summary: StageSummary) -> bool:
@@ -235,61 +310,12 @@ def best_block(
     rank: int = 0,
     whole: int | None = None,
 ) -> Block:
-    """The block of least cost a point; `extents` gives each dimension's extent.
+    """The block of least cost per point; `extents` gives each dimension's extent.
 
-    Dimension `whole`, if given, is unrolled whole.
-
-    With a `rank` the next best in line for a reduction, as far as it is within a quarter.
+    Dimension `whole`, if given, is unrolled whole. With a `rank`, reductions take the next best
+    block in line, as far as it is close to the best.
     """
-    lanes = natural_lanes(summary, model)
-    accumulating = accumulates(summary)
-    reducing = any(loop.kind != "pure" for loop in summary.loops)
-    # Several vectors gathered at a time gain nothing, and take compilers minutes.
-    gathered = any(load.indirect for load in summary.loads)
-    blocks = [SCALAR]
-    if summary.scatter and reducing:
-        # Points of several rows in turn: each row's chain of updates hides the others'.
-        blocks += [
-            Block(row=row, rows=rows) for row in loops for rows in (2, 4) if rows <= extents[row]
-        ]
-    for d in () if summary.scatter else loops:
-        for width in (lanes, lanes // 2):
-            if extents[d] < max(2, width // 2):
-                continue
-            for vectors in (1, 2, 3, 4) if accumulating and not gathered else (1,):
-                if vectors > 1 and width * vectors > extents[d]:
-                    continue
-                blocks.append(Block(d, width, vectors))
-                if not reducing:
-                    # Unrolling a short dimension shares what does not depend on it, and settles
-                    # choices by it; vectors across rows would only touch more lines at a time.
-                    blocks += [
-                        Block(d, width, vectors, row, int(extents[row]))
-                        for row in loops
-                        if row != d
-                        and 1 < extents[row] <= SHORT
-                        and (
-                            _shared(summary, loops[d], loops[row])
-                            or (
-                                d == innermost(summary.func)
-                                and not crossings(summary, loops[d], innermost)
-                            )
-                        )
-                    ]
-                if accumulating:
-                    blocks += [
-                        Block(d, width, vectors, row, rows)
-                        for row in loops
-                        for rows in (2, 3, 4, 6, 8)
-                        if row != d and rows <= extents[row]
-                    ]
-
-    if accumulating:
-        blocks = [
-            b
-            for b in blocks
-            if b.vectors * b.rows == 1 or gathered_elements(summary, loops, b) <= MOST_GATHERED
-        ]
+    blocks = list(_candidates(summary, loops, extents, model, innermost))
     if whole is not None:
         rows = int(extents[whole])
         blocks = [Block(row=whole, rows=rows)] + [
@@ -308,11 +334,76 @@ def best_block(
             waste *= math.ceil(n / block.rows) * block.rows / n
         return block_cycles(summary, loops, block, model, innermost) / block.points * waste
 
-    if rank == 0 or not accumulating:
+    if rank == 0 or not accumulates(summary):
         return min(blocks, key=per_point)
     ordered = sorted(blocks, key=per_point)
-    close = [b for b in ordered if per_point(b) <= 1.25 * per_point(ordered[0])]
+    close = [b for b in ordered if per_point(b) <= SEARCH.close_block * per_point(ordered[0])]
     return close[min(rank, len(close) - 1)]
+
+
+def _candidates(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    innermost: Innermost,
+) -> Iterator[Block]:
+    """The blocks to choose from."""
+    lanes = natural_lanes(summary, model)
+    accumulating = accumulates(summary)
+    reducing = any(loop.kind != "pure" for loop in summary.loops)
+    yield SCALAR
+    if summary.scatter:
+        if reducing:
+            # Points of several rows in turn: each row's chain of updates hides the others'.
+            for row in loops:
+                fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
+                yield from (Block(row=row, rows=rows) for rows in fitting)
+        return
+    # Several vectors gathered at a time gain nothing, and take compilers minutes.
+    gathered = any(load.indirect for load in summary.loads)
+    for d in loops:
+        for width in (lanes, lanes // 2):
+            if extents[d] < max(2, width // 2):
+                continue
+            for vectors in SEARCH.block_vectors if accumulating and not gathered else (1,):
+                if vectors > 1 and width * vectors > extents[d]:
+                    continue
+                for block in _with_rows(Block(d, width, vectors), summary, loops, extents,
+                                        innermost, accumulating, reducing):  # fmt: skip
+                    small = block.vectors * block.rows == 1
+                    elements = gathered_elements(summary, loops, block) if accumulating else 0
+                    if small or elements <= SEARCH.most_gathered:
+                        yield block
+
+
+def _with_rows(
+    block: Block,
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    innermost: Innermost,
+    accumulating: bool,
+    reducing: bool,
+) -> Iterator[Block]:
+    """A block of vectors alone, then with rows of each other dimension."""
+    yield block
+    d = block.vector
+    assert d is not None
+    others = [row for row in loops if row != d]
+    if not reducing:
+        # Unrolling a short dimension shares what does not depend on it, and settles
+        # choices by it; vectors across rows would only touch more lines at a time.
+        for row in others:
+            along = d == innermost(summary.func) and not crossings(summary, loops[d], innermost)
+            if 1 < extents[row] <= SEARCH.short and (
+                along or _shared(summary, loops[d], loops[row])
+            ):
+                yield replace(block, row=row, rows=int(extents[row]))
+    if accumulating:
+        for row in others:
+            fitting = (rows for rows in SEARCH.block_rows if rows <= extents[row])
+            yield from (replace(block, row=row, rows=rows) for rows in fitting)
 
 
 def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:

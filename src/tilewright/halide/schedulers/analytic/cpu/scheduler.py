@@ -12,9 +12,9 @@ from tilewright.halide.ir.clones import clones_of, with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.inline import (
-    LARGEST_EXPRESSION,
     hopeless,
     inline_trivial,
 )
@@ -24,10 +24,6 @@ from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_clo
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
 from tilewright.machines.cpu import CpuMachine
-
-# So many members of groups are costed before revising ends, and so many for another storage.
-EFFORT = 2000
-TRANSPOSED_EFFORT = 300
 
 
 class Search:
@@ -90,7 +86,7 @@ class Search:
         buffers, and a heap far larger than its largest buffer, go back to the system and
         fault anew in every run.
         """
-        limit = self.model.fault_threshold
+        limit = self.model.constants.fault_threshold
         view = costs.analysis.view
         place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
         fresh = largest = peak = 0.0
@@ -107,7 +103,7 @@ class Search:
                 ends[i] = max((place[r] for r in readers if r in place), default=i)
                 peak = max(peak, sum(live.values()))
             live = {j: held for j, held in live.items() if ends[j] > i}
-        if peak > 1.5 * largest:
+        if peak > self.model.constants.fault_peak * largest:
             fresh += peak
         return sum(plan.cost - plan.fault for plan in grouping.plans) + costs.fault_cycles(fresh)
 
@@ -140,7 +136,7 @@ class Search:
                     new = self.group(new_costs)
                 except TooLarge:
                     continue
-                if self.total(new_costs, new) < 0.995 * best and not self._too_large(
+                if self.total(new_costs, new) < SEARCH.least_gain * best and not self._too_large(
                     new_costs, name
                 ):
                     inlined, costs, grouping = proposal, new_costs, new
@@ -159,7 +155,7 @@ class Search:
         algorithm = self.algorithm
         worth: dict[str, float] = {}
         for group, plan in zip(grouping.groups, grouping.plans, strict=True):
-            if plan.cost < 0.02 * grouping.cost:
+            if plan.cost < SEARCH.least_share * grouping.cost:
                 continue
             for name in group.members:
                 func = algorithm.by_name[name]
@@ -169,10 +165,12 @@ class Search:
                     and not func.scheduled
                     and name not in algorithm.outputs
                 ):
-                    worth[name] = plan.cost / (1 if name == group.output else 4)
+                    worth[name] = plan.cost / (1 if name == group.output else SEARCH.member_worth)
                 for producer in algorithm.producers[name]:
                     if producer in inlined:
-                        worth[producer] = max(worth.get(producer, 0.0), plan.cost / 2)
+                        worth[producer] = max(
+                            worth.get(producer, 0.0), plan.cost / SEARCH.producer_worth
+                        )
         return sorted(worth, key=lambda name: (-worth[name], algorithm.order[name]))
 
     @staticmethod
@@ -180,7 +178,7 @@ class Search:
         analysis = costs.analysis
         readers = [f for f in analysis.view.funcs if name in analysis.view.absorbed(f.name)]
         return any(
-            sum(op.count for op in s.ops) + len(s.loads) > LARGEST_EXPRESSION
+            sum(op.count for op in s.ops) + len(s.loads) > SEARCH.largest_expression
             for f in readers
             for s in analysis.summaries(f.name)
         )
@@ -192,7 +190,7 @@ def schedule_with(
     boxes: Mapping[str, Box],
     scalars: Mapping[str, float],
     policy: Policy,
-    effort: int = EFFORT,
+    effort: int = SEARCH.effort,
     base: Analysis | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy; `base` is the analysis with nothing inlined, if known."""
@@ -221,11 +219,11 @@ POLICIES = (
     Policy(),
     Policy(unprotected=True, always_slide=True, stepped=True),
     Policy(stepped=True),
-    Policy(memory_weight=3.0),
+    Policy(memory_weight=SEARCH.dear_memory),
     Policy(block=1),
-    Policy(inline_bias=2.0),
+    Policy(inline_bias=SEARCH.more_inlined),
     Policy(slide=False),
-    Policy(inline_bias=0.5),
+    Policy(inline_bias=SEARCH.less_inlined),
     Policy(block=2),
     Policy(fuse=False),
 )
@@ -261,7 +259,7 @@ def schedule_cpu(
         if base is None:
             base = Analysis(View(chosen), boxes, scalars, specialize=True)
             bases[clones_of(chosen)] = base
-        effort = TRANSPOSED_EFFORT if policy.transposed else EFFORT
+        effort = SEARCH.transposed_effort if policy.transposed else SEARCH.effort
         schedule, grouping, costs = schedule_with(
             chosen, machine, boxes, scalars, policy, effort, base
         )

@@ -11,14 +11,16 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Interval, Linear, touched
 from tilewright.halide.ir.algorithm import Const, Expr, Op, Variable, walk
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Window
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.grouping import Group
 
-LARGEST_STEP = 4
 
-
-def windows(costs: CpuCosts, group: Group, largest: int = LARGEST_STEP) -> tuple[Window, ...]:
-    """The (two longest) dimensions of the output along which every member can slide.
+def windows(
+    costs: CpuCosts, group: Group, largest: int = SEARCH.largest_step
+) -> tuple[Window, ...]:
+    """The longest dimensions of the output along which every member can slide.
 
     Every access inside the group must step forward along one dimension of its callee as the
     reader steps along its own, so that rows computed for one output row serve the next. Where
@@ -33,7 +35,7 @@ def windows(costs: CpuCosts, group: Group, largest: int = LARGEST_STEP) -> tuple
     steps = {d: _step(costs, group, d) for d in longest}
     return tuple(
         Window(d, step) for d, step in steps.items() if step is not None and step <= largest
-    )[:2]
+    )[: SEARCH.most_windows]
 
 
 def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:

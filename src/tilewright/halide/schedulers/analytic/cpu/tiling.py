@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
-from tilewright.halide.schedulers.analytic.cpu.cost import Array, CpuCosts, Regions, Window
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.regions import GroupCosts, Regions, Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.sliding import (
-    LARGEST_STEP,
     blockwise,
     inputs_protected,
     windows,
 )
+from tilewright.halide.schedulers.analytic.cpu.traffic import Array
 from tilewright.halide.schedulers.analytic.grouping import Group
 
 
@@ -46,8 +50,8 @@ class Policy:
     windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
     them over inputs that are not clamped (Halide may then ask for a few more rows of input),
     `stepped` allows those that advance several rows at a time.
-    `memory_weight` makes traffic dearer, `block` takes the so-many-th best register block of
-    reductions, `transposed` stores intermediate Funcs with their second dimension innermost.
+    `memory_weight` makes traffic dearer, `block` takes a worse register block for reductions
+    (0: the best), `transposed` stores intermediate Funcs with their second dimension innermost.
     """
 
     inline_bias: float = 1.0
@@ -110,45 +114,16 @@ class Planner:
             return IMPOSSIBLE
         if output.extern is not None:
             return CpuPlan(0.0, Tiling((), ()))
-        extents = [
-            max(1, int(float(np.max(i.extent)))) if math.isfinite(float(np.max(i.extent))) else 1024
-            for i in region
-        ]
+        extents = [_extent(i) for i in region]
         if not extents:
-            c = costs.costs(group, costs.regions(group, np.ones((1, 0)), ()))
-            return CpuPlan(
-                float(c.cycles[0]),
-                Tiling((), ()),
-                float(c.compute[0]),
-                root_bytes=c.root_bytes,
-                fault=c.fault,
-            )
+            found = costs.costs(group, costs.regions(group, np.ones((1, 0)), ()))
+            return _plan(found, 0, Tiling((), ()))
         tiles = candidate_tiles(extents, costs.block(group.output, 0), self.fine)
-        dims = range(len(extents))
-        orders = [tuple(dims)]
+        orders = [tuple(range(len(extents)))]
         if guests and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
-        slidable: tuple[Window, ...] = ()
-        if (
-            fused
-            and self.policy.slide
-            and len(output.stages) == 1
-            and (self.policy.unprotected or inputs_protected(costs, group))
-        ):
-            # Halide does not always see that a window over halved rows slides, and computes it
-            # anew then: that is left to measuring.
-            slidable = windows(costs, group, LARGEST_STEP if self.policy.stepped else 1)
-        options: list[tuple[Regions, tuple[int, ...], Window | None, bool]] = []
-        for order in orders:
-            regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())
-            if not (slidable and self.policy.always_slide):
-                options.append((regions, order, None, False))
-            if order == orders[0]:
-                options += [(regions, order, along, False) for along in slidable]
-                if slidable and blockwise(costs, group):
-                    options += [(regions, order, w, True) for w in slidable if w.step == 1]
-        for regions, order, sliding, deep in options:
+        for regions, order, sliding, deep in self._options(group, tiles, orders, fused):
             found = costs.costs(group, regions, sliding, deep)
             self.tilings += len(tiles)
             cycles = np.where(np.isfinite(found.cycles), found.cycles, np.inf)
@@ -159,18 +134,54 @@ class Planner:
             i = int(np.argmin(cycles))
             if cycles[i] < best.cost:
                 sizes = tuple(int(t) for t in tiles[i])
-                best = CpuPlan(
-                    float(cycles[i]),
-                    Tiling(sizes, order, sliding, deep),
-                    float(found.compute[i]),
-                    float(found.l2[i] + found.l3[i] + found.memory[i]),
-                    float(found.overhead[i]),
-                    float(found.tile_bytes[i]),
-                    int(found.tasks[i]),
-                    found.root_bytes,
-                    found.fault,
-                )
+                best = _plan(found, i, Tiling(sizes, order, sliding, deep))
         return best
+
+    def _options(
+        self, group: Group, tiles: Array, orders: Sequence[tuple[int, ...]], fused: bool
+    ) -> Iterator[tuple[Regions, tuple[int, ...], Window | None, bool]]:
+        """Orders of the tile loops, with and without windows: regions, order, window, deep."""
+        costs = self.costs
+        slidable = self._windows(group) if fused else ()
+        for order in orders:
+            regions = costs.regions(group, tiles, order, slidable if order == orders[0] else ())
+            if not (slidable and self.policy.always_slide):
+                yield regions, order, None, False
+            if order == orders[0]:
+                yield from ((regions, order, along, False) for along in slidable)
+                if slidable and blockwise(costs, group):
+                    yield from ((regions, order, w, True) for w in slidable if w.step == 1)
+
+    def _windows(self, group: Group) -> tuple[Window, ...]:
+        """The windows along which the policy lets the members slide."""
+        stages = self.costs.analysis.view.by_name[group.output].stages
+        if not self.policy.slide or len(stages) != 1:
+            return ()
+        if not self.policy.unprotected and not inputs_protected(self.costs, group):
+            return ()
+        # Halide does not always see that a window over halved rows slides, and computes it
+        # again then: that is left to measuring.
+        return windows(self.costs, group, SEARCH.largest_step if self.policy.stepped else 1)
+
+
+def _plan(found: GroupCosts, i: int, tiling: Tiling) -> CpuPlan:
+    """The plan of tiling `i` of those costed."""
+    return CpuPlan(
+        float(found.cycles[i]),
+        tiling,
+        float(found.compute[i]),
+        float(found.l2[i] + found.l3[i] + found.memory[i]),
+        float(found.overhead[i]),
+        float(found.tile_bytes[i]),
+        int(found.tasks[i]),
+        found.root_bytes,
+        found.fault,
+    )
+
+
+def _extent(interval: Interval) -> int:
+    extent = float(np.max(interval.extent))
+    return max(1, int(extent)) if math.isfinite(extent) else SEARCH.unknown_extent
 
 
 def _hosts(costs: CpuCosts, group: Group) -> bool:
@@ -194,11 +205,12 @@ def candidate_tiles(extents: list[int], block: Block, fine: bool) -> Array:
     Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile
     holds whole blocks. `fine` adds the sizes between powers of two.
     """
-    largest = sorted(range(len(extents)), key=lambda d: -extents[d])[:3]
+    largest = sorted(range(len(extents)), key=lambda d: -extents[d])
+    largest = largest[: SEARCH.tiled_dimensions]
     choices: list[list[int]] = []
     for d, extent in enumerate(extents):
         unit = block.width if d == block.vector else block.rows if d == block.row else 1
-        if extent < 8 or d not in largest:
+        if extent < SEARCH.untiled_extent or d not in largest:
             choices.append(sorted({1, extent}) if d not in (block.vector, block.row) else [extent])
             continue
         sizes = {extent}
@@ -209,9 +221,12 @@ def candidate_tiles(extents: list[int], block: Block, fine: bool) -> Array:
                 sizes.add(size + size // 2)
             size *= 2
         if d == block.vector:
-            sizes = {s for s in sizes if s >= min(extent, 2 * block.lanes) or s == unit}
+            sizes = {
+                s for s in sizes if s >= min(extent, SEARCH.tile_vectors * block.lanes) or s == unit
+            }
         choices.append(sorted(sizes))
-    while math.prod(len(c) for c in choices) > (4096 if fine else 512):
+    most = SEARCH.most_fine_tilings if fine else SEARCH.most_tilings
+    while math.prod(len(c) for c in choices) > most:
         longest = max(range(len(choices)), key=lambda d: len(choices[d]))
         choices[longest] = choices[longest][::2] + choices[longest][-1:]
         choices[longest] = sorted(set(choices[longest]))

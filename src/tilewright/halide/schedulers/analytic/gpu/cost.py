@@ -3,6 +3,20 @@
 Where the listing and the paper's text or published code differ, the text and the code are
 followed: the block is the maximum over the stages in each dimension, and memory cost is
 divided by occupancy and active threads in the final pass only.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | tilings that are costed at once | count |
+| `tiles`, `registers` | sizes of the tile, and iterations of it per thread | (N, parallel loops) |
+| `blocks` | blocks of the launch | (N,), count |
+| `threads` | threads of a block, by dimension x, y, z | 3 x (N,), count |
+| `points` | iterations of a stage in one block | (N,), count |
+| `row` | threads of a stage along x | (N,), count |
+| `together` | accesses that share one transaction | (N,), count |
+| `occupancy` | resident warps over the most that an SM holds | (N,), 1 |
+| `active` | threads of an SM that have work | (N,), count |
+| `arithmetic`, `memory` | cost over all blocks | (N,), operations |
+| `shared`, `words` | shared bytes of a block, registers of a thread | (N,), bytes, words |
 """
 
 from __future__ import annotations
@@ -14,30 +28,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, Work, iterations, sizes
 from tilewright.halide.schedulers.analytic.gpu.loads import LoadGroup
 from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
 from tilewright.halide.schedulers.analytic.gpu.packing import pack
-from tilewright.halide.schedulers.analytic.gpu.tiling import MAX_THREAD_DIMS, Tiles
-
-# A load costs 1 from registers' neighbours up to this much as its footprint outgrows the cache.
-GLOBAL_COST = 200.0
-GLOBAL_BYTES = 64.0 * 1024.0
-# Storing a value in global memory, which nobody waits for.
-STORE_COST = 20.0
-# The widest memory transaction that consecutive loads share.
-TRANSACTION_BYTES = 64.0
-OCCUPANCY_THRESHOLD = 0.1
-# What launching a kernel costs beside running it, in loads: the gap between two kernels is some
-# microseconds, in which a GPU moves a few megabytes.
-LAUNCH_COST = 3e6
-# What one thread may need of its 64 registers for members computed inside it; the rest goes to
-# addresses. A reduction keeps its values, an operand a row and a column, and counters.
-REGISTER_WORDS = 50.0
-WORDS_A_REDUCTION_LOOP = 4.0
-# Block counts beyond these do not fit a launch's second and third dimensions.
-MAX_GRID_Y = 65535.0
+from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,6 +49,7 @@ class Costs:
     can launch it; the other masks are the model's own rejections.
     """
 
+    constants: GpuConstants
     tiles: Tiles
     registers: Tiles
     arithmetic: Array
@@ -79,8 +77,8 @@ class Costs:
     def total(self, final: bool) -> Array:
         """The cost: memory weighed by what hides its latency in the final pass only."""
         if not final:
-            return self.arithmetic + self.memory + LAUNCH_COST
-        hiding = np.maximum(self.occupancy * self.active_threads, 1e-9)
+            return self.arithmetic + self.memory + self.constants.launch_cost
+        hiding = np.maximum(self.occupancy * self.active_threads, self.constants.least_hiding)
         return self.arithmetic + self.memory / hiding
 
 
@@ -93,8 +91,9 @@ def ramp(footprint: Array | float, most: float, size: float) -> Array:
 class CostModel:
     """Costs kernels on one GPU."""
 
-    def __init__(self, resident: Residency) -> None:
+    def __init__(self, resident: Residency, constants: GpuConstants | None = None) -> None:
         self.resident = resident
+        self.constants = constants or GpuConstants()
         self.machine = resident.machine
 
     def costs(
@@ -124,63 +123,13 @@ class CostModel:
         tally.blocks = np.ones(n)
         for i, extent in enumerate(kernel.extents):
             tally.blocks = tally.blocks * np.ceil(extent / tiles[:, i])
-        tally.block_threads = [np.ones(n) for _ in range(MAX_THREAD_DIMS)]
+        tally.block_threads = [np.ones(n) for _ in range(SEARCH.thread_dimensions)]
         tally.find_shared()
-        anchor_threads: dict[str, Array] = {}
-        anchor_rows: dict[str, Array] = {}
-
-        # The output's stage.
-        count: Array = np.ones(n)
-        for place, i in enumerate(kernel.roles.threads):
-            across = tiles[:, i] / regs[:, i]
-            tally.block_threads[place] = across
-            count = count * across
-        anchor_threads[kernel.output] = count
-        anchor_rows[kernel.output] = tally.block_threads[0]
-        extents = {loop.loop.name: tiles[:, i] for i, loop in enumerate(kernel.loops)} | {
-            name: np.full(n, iterations(span)) for name, span in kernel.serial_env.items()
-        }
-        row = anchor_rows[kernel.output]
-        tally.add(kernel.output, kernel.stage.index, extents, count, row, False)
-
+        tally.add_output()
         # Members at the block's level, then those inside threads.
         for name in reversed(kernel.members):
-            if name not in boxes:
-                continue
-            inside = name in nested
-            box = per_thread[name] if inside else boxes[name]
-            spans = sizes(box, n)
-            if inside:
-                count = anchor_threads[nested[name]]
-                row = anchor_rows[nested[name]]
-            else:
-                count = np.ones(n)
-                for d in kernel.member_threads[name]:
-                    count = count * spans[d]
-                for stage in kernel.working_stages(name):
-                    for place, d in enumerate(kernel.stage_threads(name, stage)):
-                        widest = np.maximum(tally.block_threads[place], spans[d])
-                        tally.block_threads[place] = widest
-                anchor_threads[name] = count
-                dims = kernel.member_threads[name]
-                row = spans[dims[0]] if dims else np.ones(n)
-                anchor_rows[name] = row
-            func = kernel.analysis.view.by_name[name]
-            for stage in kernel.working_stages(name):
-                extents = {}
-                for loop in stage.loops:
-                    if loop.kind == "pure":
-                        extents[loop.name] = spans[func.args.index(loop.name)]
-                    else:
-                        reductions = kernel.reduction_extents(name, stage.index)
-                        extents[loop.name] = np.full(n, reductions[loop.name])
-                tally.add(name, stage.index, extents, count, row, inside)
-            if inside:
-                words = sum(max(t.bytes, 4) / 4 for t in func.types) * _product(spans, n)
-                tally.words = tally.words + words
-                loops = sum(len(s.rvars) for s in kernel.working_stages(name))
-                if loops:
-                    tally.words = tally.words + sum(spans) + WORDS_A_REDUCTION_LOOP * loops
+            if name in boxes:
+                tally.add_member(name, sizes(per_thread.get(name, boxes[name]), n))
         return tally
 
 
@@ -241,6 +190,71 @@ class Tally:
         self.bounded: Mask = np.ones(n, dtype=np.bool_)
         self.footprints: dict[str, Array] = {}
         self.coalesced: dict[str, Array] = {}
+        # Threads of each stage that others may be nested in, and those along x.
+        self.anchor_threads: dict[str, Array] = {}
+        self.anchor_rows: dict[str, Array] = {}
+
+    def add_output(self) -> None:
+        """Add the output's stage: its threads are the tile's, less what each does alone."""
+        kernel, n = self.kernel, self.n
+        count: Array = np.ones(n)
+        for place, i in enumerate(kernel.roles.threads):
+            across = self.tiles[:, i] / self.registers[:, i]
+            self.block_threads[place] = across
+            count = count * across
+        row = self.block_threads[0]
+        self.anchor_threads[kernel.output], self.anchor_rows[kernel.output] = count, row
+        extents = {loop.loop.name: self.tiles[:, i] for i, loop in enumerate(kernel.loops)} | {
+            name: np.full(n, iterations(span)) for name, span in kernel.serial_env.items()
+        }
+        self.add(kernel.output, kernel.stage.index, extents, count, row, False)
+
+    def add_member(self, name: str, spans: list[Array]) -> None:
+        """Add the stages of a member whose box, of a block or of one thread, is `spans`."""
+        kernel, n = self.kernel, self.n
+        inside = name in self.nested
+        if inside:
+            count = self.anchor_threads[self.nested[name]]
+            row = self.anchor_rows[self.nested[name]]
+        else:
+            count, row = self._widen(name, spans)
+        args = kernel.analysis.view.by_name[name].args
+        for stage in kernel.working_stages(name):
+            reductions = kernel.reduction_extents(name, stage.index)
+            extents = {
+                loop.name: spans[args.index(loop.name)]
+                if loop.kind == "pure"
+                else np.full(n, reductions[loop.name])
+                for loop in stage.loops
+            }
+            self.add(name, stage.index, extents, count, row, inside)
+        if inside:
+            self._keep(name, spans)
+
+    def _widen(self, name: str, spans: list[Array]) -> tuple[Array, Array]:
+        """Make the block as wide as a member needs; its threads, and those along x."""
+        kernel = self.kernel
+        dims = kernel.member_threads[name]
+        for stage in kernel.working_stages(name):
+            for place, d in enumerate(kernel.stage_threads(name, stage)):
+                self.block_threads[place] = np.maximum(self.block_threads[place], spans[d])
+        count = np.ones(self.n)
+        for d in dims:
+            count = count * spans[d]
+        row = spans[dims[0]] if dims else np.ones(self.n)
+        self.anchor_threads[name], self.anchor_rows[name] = count, row
+        return count, row
+
+    def _keep(self, name: str, spans: list[Array]) -> None:
+        """Registers that a thread needs for a member computed inside it."""
+        c = self.model.constants
+        types = self.kernel.analysis.view.by_name[name].types
+        words = sum(max(t.bytes, c.word_bytes) / c.word_bytes for t in types)
+        self.words = self.words + words * _product(spans, self.n)
+        loops = sum(len(s.rvars) for s in self.kernel.working_stages(name))
+        if loops:
+            # A reduction keeps its values, an operand per row and column, and counters.
+            self.words = self.words + sum(spans) + c.reduction_words * loops
 
     def find_shared(self) -> None:
         """Shared memory of a block, as Halide packs members that do not live together."""
@@ -287,7 +301,7 @@ class Tally:
         active = np.minimum(resident, share) * threads
         work = kernel.work(name, stage, thread_x, inside_thread)
         self.steps.append(Step(name, points, extents, threads, row, work))
-        hiding = np.maximum(occupancy * active, 1e-9)
+        hiding = np.maximum(occupancy * active, model.constants.least_hiding)
         self.arithmetic = self.arithmetic + points * work.arithmetic / hiding
         self.occupancy = np.minimum(self.occupancy, occupancy)
         self.active = np.minimum(self.active, active)
@@ -305,26 +319,24 @@ class Tally:
         for loop, extent in extents.items():
             if loop not in self.kernel.stored_over:
                 count = count / extent
+        c = self.model.constants
         for t in self.kernel.func.types:
-            together = np.minimum(row, TRANSACTION_BYTES / t.bytes) / self.kernel.store_step
-            self.memory = self.memory + count * STORE_COST / np.maximum(together, 1.0)
+            together = np.minimum(row, c.transaction_bytes / t.bytes) / self.kernel.store_step
+            self.memory = self.memory + count * c.store_cost / np.maximum(together, 1.0)
 
     def _load(self, reader: str, group: LoadGroup, count: Array, row: Array) -> None:
         callee = group.callee
         if callee in self.nested:
             return
-        if group.step == 0.0:
-            together = np.full(self.n, TRANSACTION_BYTES / group.bytes)
-        else:
-            together = np.minimum(row, TRANSACTION_BYTES / group.bytes) / max(group.step, 1.0)
-            together = np.maximum(together, 1.0)
+        c = self.model.constants
+        together = self._together(group, row)
         if callee != self.kernel.output and callee in self.kernel.members:
             # From shared memory, a row of threads at a time as from the cache.
             self.memory = self.memory + count / together
             return
         if callee == self.kernel.output:
             # The output's own values, read back by an update definition.
-            self.memory = self.memory + count * GLOBAL_COST / together
+            self.memory = self.memory + count * c.global_cost / together
             return
         footprint = self.footprint(callee, group.bytes)
         best = self.coalesced.get(callee)
@@ -333,10 +345,19 @@ class Tally:
             for extent in self.kernel.whole(callee):
                 whole *= extent
             self.memory = self.memory + (
-                footprint * ramp(whole, GLOBAL_COST, GLOBAL_BYTES) / group.bytes / together
+                footprint * ramp(whole, c.global_cost, c.global_bytes) / group.bytes / together
             )
             self.coalesced[callee] = together
-        self.memory = self.memory + count * ramp(footprint, GLOBAL_COST, GLOBAL_BYTES) / together
+        weight = ramp(footprint, c.global_cost, c.global_bytes)
+        self.memory = self.memory + count * weight / together
+
+    def _together(self, group: LoadGroup, row: Array) -> Array:
+        """Accesses of neighbouring threads that one transaction serves, at least 1."""
+        most = self.model.constants.transaction_bytes / group.bytes
+        if group.step == 0.0:
+            return np.full(self.n, most)
+        shared: Array = np.minimum(row, most) / max(group.step, 1.0)
+        return np.maximum(shared, 1.0)
 
     def finish(self) -> Costs:
         """Scale by the number of tiles and judge every tiling."""
@@ -349,10 +370,11 @@ class Tally:
         warps = self.model.resident.warps(total)
         fits = total <= machine.max_threads_per_block
         fits &= self.shared <= machine.shared_per_block
-        fits &= self.bounded & (self.words <= REGISTER_WORDS)
+        fits &= self.bounded & (self.words <= self.model.constants.register_words)
         fits &= np.mod(tiles, registers).sum(axis=1) == 0
-        fits &= threads[2] <= 64
+        fits &= threads[2] <= SEARCH.most_z_threads
         return Costs(
+            constants=self.model.constants,
             tiles=tiles,
             registers=registers,
             arithmetic=self.arithmetic * self.blocks,
@@ -366,6 +388,6 @@ class Tally:
             shared=self.shared,
             legal=fits,
             warps_full=np.mod(total, machine.warp_size) == 0,
-            occupied=self.occupancy >= OCCUPANCY_THRESHOLD,
+            occupied=self.occupancy >= self.model.constants.occupancy_threshold,
             all_sms=active_sms >= machine.sms,
         )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 
-# Coordinates modulo more than this stay inside one period or not from tile to tile.
-LARGEST_PERIOD = 4
 _PLAIN = frozenset("add sub mul div min max select cast eq ne lt le gt ge and or not".split())
 _TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "strict_float")
 
@@ -59,7 +58,7 @@ def _predictable(index: Expr) -> bool:
                 return False
         elif node.name == "mod":
             period = node.args[1]
-            if not isinstance(period, Const) or float(period.value) > LARGEST_PERIOD:
+            if not isinstance(period, Const) or float(period.value) > SEARCH.largest_period:
                 return False
         elif node.name not in _PLAIN and isinstance(node, Op):
             return False

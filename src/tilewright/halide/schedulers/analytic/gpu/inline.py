@@ -3,6 +3,13 @@
 Trivial are Funcs that are consumed pointwise or cost next to nothing (Sioutas 2020, Section
 4.1). What is left is inlined greedily as long as the summed cost of arithmetic and loads goes
 down (Mullapudi 2016, Section 4), counted on the expressions that inlining really gives.
+
+| symbol | meaning | unit |
+|---|---|---|
+| points | iterations of a stage over its whole region | count |
+| cost | points x (arithmetic + load cost x loads), summed over stages | operations |
+| gain | cost of a Func, its stores and its readers, less the cost of its readers with it inlined \
+| operations |
 """
 
 from __future__ import annotations
@@ -16,21 +23,10 @@ from tilewright.halide.analysis.bounds import Box, stage_env
 from tilewright.halide.analysis.inlining import TooLarge, View
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
 # An operation that picks or converts costs less than one that computes.
 CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret".split())
-# Operations of a Func with one load that are no reason to store it.
-TRIVIAL_OPS = 3.0
-LOAD_COST = 1.0
-STORE_COST = 1.0
-# What is read by several Funcs is in general not computed inside a group. Where it does not fit
-# the last cache it goes through memory, and a GPU computes at least this many operations in the
-# time that a value takes there and back.
-ROUND_TRIP_COST = 16.0
-# What is read several times by a stage of fewer points is not inlined beyond so many.
-MAX_NARROWED = 100.0
-# Stages are not inlined into beyond so many operations an iteration.
-MAX_OPERATIONS = 3000.0
 
 
 def choose_inlined(
@@ -38,11 +34,17 @@ def choose_inlined(
     boxes: Mapping[str, Box],
     scalars: Mapping[str, float],
     *,
-    load_cost: float = LOAD_COST,
+    load_weight: float = 1.0,
     cache_bytes: float = math.inf,
+    constants: GpuConstants | None = None,
 ) -> frozenset[str]:
-    """The Funcs to inline; `cache_bytes` is the size of the last cache."""
-    inliner = _Inliner(algorithm, boxes, scalars, load_cost, cache_bytes)
+    """The Funcs to inline.
+
+    `load_weight` makes loads dearer, so that more is inlined; `cache_bytes` is the size of the
+    last cache.
+    """
+    c = constants or GpuConstants()
+    inliner = _Inliner(algorithm, boxes, scalars, c.load_cost * load_weight, cache_bytes, c)
     inliner.trivial()
     inliner.greedy()
     return frozenset(inliner.inlined)
@@ -64,7 +66,9 @@ class _Inliner:
         scalars: Mapping[str, float],
         load_cost: float,
         cache_bytes: float,
+        constants: GpuConstants,
     ) -> None:
+        self.constants = constants
         self.cache_bytes = cache_bytes
         self.algorithm = algorithm
         self.load_cost = load_cost
@@ -89,7 +93,7 @@ class _Inliner:
                 continue
             try:
                 summary = self.analysis.summaries(name)[0]
-                if not (_next_to_nothing(summary) or self._pointwise(name)):
+                if not (_next_to_nothing(summary, self.constants) or self._pointwise(name)):
                     continue
                 trial = self._analysis(name)
                 for reader in self.analysis.view.consumers[name]:
@@ -102,18 +106,18 @@ class _Inliner:
             self.analysis = trial
 
     def _narrows(self, name: str, after: Analysis) -> bool:
-        """Whether few points would each do, one after the other, what many do side by side.
+        """Whether inlining would serialise parallel work: the reader has far fewer points.
 
-        So it is where an image is made smaller again and again: nothing is computed twice, and
-        still the last level would read all of the first in a handful of threads.
+        In a pyramid nothing is computed twice, and still the last level would read all of the
+        first in a handful of threads.
         """
         points = self._points(self.analysis, name, 0)
         for reader in self.analysis.view.consumers[name]:
             before = self.analysis.summaries(reader)
             for stage, summary in enumerate(after.summaries(reader)):
                 several = sum(access.count for access in before[stage].reads(name)) > 1.0
-                fewer = self._points(after, reader, stage) < 0.5 * points
-                if several and fewer and summary.arithmetic > MAX_NARROWED:
+                fewer = self._points(after, reader, stage) < self.constants.narrowed_points * points
+                if several and fewer and summary.arithmetic > self.constants.most_narrowed:
                     return True
         return False
 
@@ -124,7 +128,7 @@ class _Inliner:
             for stage, summary in enumerate(self.analysis.summaries(reader)):
                 for access in summary.reads(name):
                     uses += access.count * self._points(self.analysis, reader, stage)
-        return uses <= 1.02 * self._points(self.analysis, name, 0)
+        return uses <= self.constants.pointwise_slack * self._points(self.analysis, name, 0)
 
     def greedy(self) -> None:
         """Inline the Func that gains most, again and again."""
@@ -175,19 +179,20 @@ class _Inliner:
                 uses = sum(access.count for access in summary.reads(name))
                 points = self._points(self.analysis, reader, stage)
                 saved += points * uses * self.load_cost
-                added += points * uses * own.arithmetic * 0.5
+                added += points * uses * own.arithmetic * self.constants.shared_work
         return added > saved
 
     def _store_cost(self, name: str) -> float:
         points = self._points(self.analysis, name, 0)
         shared = len(self.analysis.view.consumers[name]) > 1
         large = points * self.algorithm.by_name[name].bytes > self.cache_bytes
-        return points * (ROUND_TRIP_COST if shared and large else STORE_COST)
+        c = self.constants
+        return points * (c.round_trip_cost if shared and large else c.value_cost)
 
     def _cost(self, analysis: Analysis, name: str) -> float:
         total = 0.0
         for stage, summary in enumerate(analysis.summaries(name)):
-            if summary.arithmetic > MAX_OPERATIONS:
+            if summary.arithmetic > self.constants.most_operations:
                 raise TooLarge
             each = summary.arithmetic + self.load_cost * len(summary.loads)
             total += each * self._points(analysis, name, stage)
@@ -204,13 +209,13 @@ class _Inliner:
         total = 1.0
         for loop in definition.loops:
             extent = float(np.max(env[loop.name].extent))
-            total *= extent if np.isfinite(extent) else 1024.0
+            total *= extent if np.isfinite(extent) else SEARCH.unknown_extent
         return total
 
 
-def _next_to_nothing(summary: StageSummary) -> bool:
+def _next_to_nothing(summary: StageSummary, c: GpuConstants) -> bool:
     costly = sum(op.count for op in summary.ops if op.name not in CHEAP)
     if len(summary.loads) <= 1:
-        return costly <= TRIVIAL_OPS and summary.arithmetic <= 12.0
+        return costly <= c.trivial_operations and summary.arithmetic <= c.trivial_arithmetic
     callees = {load.callee for load in summary.loads}
-    return len(summary.loads) == len(callees) == 2 and summary.arithmetic <= 2.0
+    return len(summary.loads) == len(callees) == 2 and summary.arithmetic <= c.trivial_pair

@@ -16,21 +16,14 @@ import numpy.typing as npt
 from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Loop, Stage, Variable, walk
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.fusable import nothing_to_do
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
 from tilewright.halide.schedulers.analytic.gpu.tiling import (
-    MAX_THREAD_DIMS,
     LoopRoles,
     Tiles,
     loop_roles,
 )
-
-# What an input's extent counts as where nothing bounds it.
-UNKNOWN_EXTENT = 1024.0
-# What a reduction's loop counts as where nothing bounds it.
-UNKNOWN_ITERATIONS = 16.0
-# Stands for an extent without bound, in arithmetic that must stay finite.
-HUGE = 1e9
 
 Array = npt.NDArray[np.float64]
 
@@ -211,7 +204,7 @@ class Kernel:
 
         Those whose extent grows with the tile of a thread loop; the largest where none does.
         """
-        base = np.array([float(min(8, max(e // 2, 1))) for e in self.extents])
+        base = np.array([float(min(SEARCH.probe_tile, max(e // 2, 1))) for e in self.extents])
         rows = [base]
         for i in self.roles.threads:
             more = base.copy()
@@ -224,7 +217,7 @@ class Kernel:
             grows = tuple(d for d, size in enumerate(sizes) if np.any(size != size[0]))
             if not grows and sizes:
                 grows = (int(np.argmax([size[0] for size in sizes])),)
-            result[name] = grows[:MAX_THREAD_DIMS]
+            result[name] = grows[: SEARCH.thread_dimensions]
         return result
 
     # --- what is written ------------------------------------------------------------------
@@ -309,7 +302,7 @@ class Kernel:
         if known is None:
             box = self.analysis.regions.get(callee, ())
             found = [float(np.max(part.extent)) for part in box]
-            known = [extent if np.isfinite(extent) else UNKNOWN_EXTENT for extent in found]
+            known = [extent if np.isfinite(extent) else SEARCH.unknown_extent for extent in found]
             self._whole[callee] = known
         return known
 
@@ -345,12 +338,12 @@ def _count(interval: Interval) -> int:
 
 
 def sizes(box: Box, n: int) -> list[Array]:
-    """The extents of a box as arrays over `n` tilings; what is unbounded counts as `HUGE`."""
+    """The extents of a box as arrays over `n` tilings; what is unbounded counts as huge."""
     found = []
     for part in box:
-        extent = np.fmin(part.extent, HUGE)
+        extent = np.fmin(part.extent, SEARCH.huge)
         if np.any(extent < 1.0):
-            extent = np.where(extent < 1.0, HUGE, extent)
+            extent = np.where(extent < 1.0, SEARCH.huge, extent)
         found.append(np.broadcast_to(extent, (n,)))
     return found
 
@@ -358,4 +351,4 @@ def sizes(box: Box, n: int) -> list[Array]:
 def iterations(span: Interval) -> float:
     """How often a serial loop runs; a guess where nothing bounds it."""
     extent = float(np.max(span.extent))
-    return extent if np.isfinite(extent) and extent >= 1.0 else UNKNOWN_ITERATIONS
+    return extent if np.isfinite(extent) and extent >= 1.0 else SEARCH.unknown_iterations

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Box, Interval
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import sizes
-from tilewright.halide.schedulers.analytic.gpu.loops import MAX_BLOCK_DIMS, output_tail
+from tilewright.halide.schedulers.analytic.gpu.loops import output_tail
 from tilewright.halide.schedulers.analytic.gpu.packing import pack
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
-from tilewright.halide.schedulers.analytic.gpu.tiling import MAX_THREAD_DIMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
     if plan.kind == "single_thread":
         return Launch((1, 1, 1), (1, 1, 1), 0)
     counts = block_counts(plan)
-    threads = [1] * MAX_THREAD_DIMS
+    threads = [1] * SEARCH.thread_dimensions
     for place, i in enumerate(kernel.roles.threads):
         threads[place] = plan.tile[i] // plan.registers[i]
     boxes = largest_regions(plan, any_size)
@@ -55,10 +55,10 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
     shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
     order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
     blocks = [counts[i] for i in order]
-    while len(blocks) > MAX_BLOCK_DIMS:
+    while len(blocks) > SEARCH.block_dimensions:
         outer = blocks.pop()
         blocks[-1] *= outer
-    blocks += [1] * (MAX_BLOCK_DIMS - len(blocks))
+    blocks += [1] * (SEARCH.block_dimensions - len(blocks))
     return Launch(tuple(blocks), tuple(threads), int(shared[0]))
 
 

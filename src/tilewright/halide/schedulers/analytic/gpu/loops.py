@@ -24,17 +24,9 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     Tail,
 )
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
-
-MAX_BLOCK_DIMS = 3
-# A loop with more iterations is not unrolled, nor a nest of unrolled loops with more together:
-# every copy of a body keeps values in registers, of which there are 64.
-MAX_UNROLL = 4
-MAX_UNROLL_REDUCTION = 7
-MAX_UNROLL_TOGETHER = 32
-# Unrolling stops before a thread's body has more operations than this.
-MAX_BODY = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +42,13 @@ class _Budget:
     """How much of a stage may still be unrolled."""
 
     def __init__(self, body: float, enabled: bool) -> None:
-        self.left = min(MAX_UNROLL_TOGETHER, MAX_BODY / max(body, 1.0)) if enabled else 1.0
+        self.left = (
+            min(SEARCH.most_unrolled_together, SEARCH.most_body / max(body, 1.0))
+            if enabled
+            else 1.0
+        )
 
-    def take(self, extent: int, most: int = MAX_UNROLL) -> bool:
+    def take(self, extent: int, most: int = SEARCH.most_unrolled) -> bool:
         if not 1 < extent <= min(most, self.left):
             return False
         self.left /= extent
@@ -114,7 +110,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     reductions = _reductions(
         kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
     )
-    while len(blocks) > MAX_BLOCK_DIMS:
+    while len(blocks) > SEARCH.block_dimensions:
         outer = blocks.pop()
         inner = blocks.pop()
         splits.append(Fuse(inner, outer, f"{inner}_f"))
@@ -162,7 +158,7 @@ def member_nest(
     serial: list[str] = []
     summary = kernel.analysis.summaries(name)[stage.index]
     budget = _Budget(max(summary.arithmetic, 1.0), unroll)
-    most = MAX_UNROLL_TOGETHER if inside else MAX_UNROLL
+    most = SEARCH.most_unrolled_together if inside else SEARCH.most_unrolled
     for loop in stage.loops:
         if loop.kind != "pure":
             continue
@@ -247,7 +243,9 @@ def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> l
     ]
     for _, nest in loops:
         known = nest.extent is not None
-        unrolling = unrolling and known and budget.take(nest.extent or 0, MAX_UNROLL_REDUCTION)
+        unrolling = (
+            unrolling and known and budget.take(nest.extent or 0, SEARCH.most_unrolled_reduction)
+        )
         result.append(ScheduledLoop(nest.name, "unrolled" if unrolling else "serial"))
     return result
 

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
-from tilewright.halide.schedulers.analytic.gpu.kernel import HUGE, Array, Kernel, sizes
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, sizes
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
-
-# How many neighbours in each direction must need as much memory as the first thread.
-NEIGHBOURS = 8
 
 
 def max_order_reuse(
@@ -82,7 +80,9 @@ def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str
                 return False
     if anchor == kernel.output or anchor in kernel.exact_members:
         return True
-    one, more = (_regions(kernel, anchor, trial, once, across=n)[member] for n in (1, 4))
+    one, more = (
+        _regions(kernel, anchor, trial, once, across=n)[member] for n in (1, SEARCH.across)
+    )
     return [s[0] for s in sizes(one, 1)] == [s[0] for s in sizes(more, 1)]
 
 
@@ -92,17 +92,17 @@ def _same_size_everywhere(
     """Whether every thread, in every block, needs equally many values of `member`."""
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack(
-        [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, NEIGHBOURS))]
+        [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, SEARCH.neighbours))]
     )
     trial = {**nested, member: anchor}
     first: list[float] | None = None
-    for shift in range(3):
+    for shift in range(SEARCH.shifts):
         found = _regions(kernel, anchor, trial, steps, shift).get(member)
         if found is None:
             return False
         for size in np.transpose(sizes(found, len(steps))).tolist():
             first = size if first is None else first
-            if size != first or max(size, default=1.0) >= HUGE:
+            if size != first or max(size, default=1.0) >= SEARCH.huge:
                 return False
     return True
 
@@ -156,7 +156,7 @@ def thread_regions(
 
 
 def _small_tile(kernel: Kernel) -> Array:
-    tile = np.array([float(min(8, max(e // 2, 1))) for e in kernel.extents])
+    tile = np.array([float(min(SEARCH.probe_tile, max(e // 2, 1))) for e in kernel.extents])
     for i in kernel.roles.others:
         tile[i] = 1.0
     return tile

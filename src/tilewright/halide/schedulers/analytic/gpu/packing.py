@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.schedulers.analytic.gpu.kernel import HUGE, Array, Kernel, sizes
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, sizes
 
 Mask = npt.NDArray[np.bool_]
 
@@ -170,5 +171,5 @@ def pack(
     found = allocations(kernel, boxes, nested, n, constant)
     bounded = np.ones(n, dtype=np.bool_)
     for item in found:
-        bounded &= item.elements < HUGE
+        bounded &= item.elements < SEARCH.huge
     return packed_bytes(found, n), bounded

@@ -23,7 +23,7 @@ from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.cost import Costs
 from tilewright.halide.schedulers.analytic.gpu.features import features
-from tilewright.halide.schedulers.analytic.gpu.inline import LOAD_COST, choose_inlined
+from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Mode, Options
 from tilewright.halide.schedulers.analytic.gpu.scheduler import Search
@@ -133,7 +133,7 @@ def sample_gpu(
                     algorithm,
                     boxes,
                     scalars,
-                    load_cost=LOAD_COST * weight,
+                    load_weight=weight,
                     cache_bytes=machine.l2_bytes,
                 )
                 searches[weight] = RandomSearch(algorithm, machine, boxes, scalars, inlined)

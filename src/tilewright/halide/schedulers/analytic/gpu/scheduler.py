@@ -20,13 +20,14 @@ from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.capability import can_be_atomic, host_only
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import (
     nothing_to_do,
     why_not_member,
     why_not_read,
 )
-from tilewright.halide.schedulers.analytic.gpu.inline import LOAD_COST, choose_inlined
+from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, iterations
 from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch
 from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
@@ -40,25 +41,6 @@ from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
 from tilewright.machines.gpu import GpuMachine
-
-# A stage that one thread runs, or the host, costs so much more an iteration than one of many.
-ALONE_COST = 200.0
-HOST_COST = 20.0
-# A stage of one thread with more iterations is better off on the host.
-MAX_ALONE = 65536.0
-# A reduction whose loops that do not depend on one another make so many times too few threads
-# is worth the price of atomic additions.
-IDLE_FACTOR = 8.0
-# So many times faster they must look: additions to one address wait for one another.
-ATOMIC_GAIN = 3.0
-# What each thread of a reduction's consumer may do of the tile in registers.
-REGISTER_TILES = (1, 2, 4, 8)
-MAX_REGISTER_TILE = 32
-# So many tilings may turn out to need too much in some block before a kernel is given up.
-MAX_REFUSALS = 30
-# Stages that an OpenCL kernel computes for its output. Each waits for the ones before: of a
-# hundred, a driver for CPUs made code for over five minutes.
-MOST_STAGES = 48
 
 
 def schedule_gpu(
@@ -106,7 +88,7 @@ def _schedules(
                 algorithm,
                 boxes,
                 scalars,
-                load_cost=LOAD_COST if options.inline else LOAD_COST / 4.0,
+                load_weight=1.0 if options.inline else GpuConstants().cautious_load,
                 cache_bytes=machine.l2_bytes,
             )
             search = Search(algorithm, machine, boxes, scalars, inlined)
@@ -171,7 +153,7 @@ class Search:
         self.view = View(algorithm, inlined)
         self.analysis = Analysis(self.view, boxes, scalars, specialize=True)
         self.model = CostModel(residency(machine))
-        self.halve = machine.max_threads_per_block <= 512
+        self.halve = machine.max_threads_per_block <= SEARCH.small_group
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
         self._why_host: dict[tuple[str, int], str | None] = {}
         self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
@@ -249,7 +231,7 @@ class Search:
     def _unfusable(self, group: Group) -> str:
         """Why the members of a group cannot be computed in the blocks of its output."""
         stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
-        if self.machine.api == "opencl" and stages > MOST_STAGES:
+        if self.machine.api == "opencl" and stages > SEARCH.most_opencl_stages:
             return f"{stages} stages of other Funcs in one kernel"
         for name in group.members[:-1]:
             for stage in self.view.stages(name):
@@ -319,7 +301,7 @@ class Search:
         slow, fast = (predicted_seconds(self.model, each) for each in (plan, other))
         if slow is None or fast is None:
             return plan
-        return other if ATOMIC_GAIN * fast < slow else plan
+        return other if self.model.constants.atomic_gain * fast < slow else plan
 
     def _tiled(self, kernel: Kernel, step: Step, options: Options) -> KernelPlan | None:
         tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
@@ -329,7 +311,7 @@ class Search:
         """Whether a reduction's own parallel loops are too few for the GPU to be busy."""
         threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
         room = self.machine.sms * self.machine.max_threads_per_sm
-        return threads * IDLE_FACTOR < room and self._iterations(kernel) > room
+        return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
 
     def _kernel(self, group: Group, index: int) -> tuple[Kernel, str, str]:
         name = group.output
@@ -348,7 +330,7 @@ class Search:
             if atomic.loops:
                 return atomic, "parallel", ""
         iterations = self._iterations(kernel)
-        if iterations > MAX_ALONE:
+        if iterations > self.model.constants.most_alone:
             return kernel, "host", "its iterations depend on one another, and are many"
         return kernel, "single_thread", "its iterations depend on one another"
 
@@ -364,7 +346,8 @@ class Search:
         if kind == "nothing":
             return KernelPlan(kernel, "nothing", reason=reason)
         each = kernel.summary.arithmetic + len(kernel.summary.loads)
-        weight = HOST_COST if kind == "host" else ALONE_COST
+        c = self.model.constants
+        weight = c.host_cost if kind == "host" else c.alone_cost
         return KernelPlan(
             kernel,
             kind,  # type: ignore[arg-type]
@@ -387,7 +370,7 @@ class Search:
         if options.max_threads is not None:
             fewer = legal & (costs.thread_count <= options.max_threads)
             legal = fewer if fewer.any() else legal
-        for _ in range(MAX_REFUSALS):
+        for _ in range(SEARCH.most_refusals):
             if not legal.any():
                 return None
             level, chosen = self.pick(costs, legal, final)
@@ -499,9 +482,9 @@ class Search:
         rows = []
         shares = []
         inner = kernel.roles.threads[:2]
-        for x in REGISTER_TILES:
-            for y in REGISTER_TILES if len(inner) > 1 else (1,):
-                if x * y > MAX_REGISTER_TILE:
+        for x in SEARCH.register_tiles:
+            for y in SEARCH.register_tiles if len(inner) > 1 else (1,):
+                if x * y > SEARCH.most_register_tile:
                     continue
                 each = np.ones(len(kernel.extents))
                 for i, share in zip(inner, (x, y), strict=False):

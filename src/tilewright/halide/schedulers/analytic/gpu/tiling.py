@@ -1,4 +1,11 @@
-"""Which loops are tiled, and the tile sizes that are tried (Sioutas 2020, Section 4.2)."""
+"""Which loops are tiled, and the tile sizes that are tried (Sioutas 2020, Section 4.2).
+
+| symbol | meaning | unit |
+|---|---|---|
+| extent N_d | iterations of parallel loop d | iterations |
+| T_min, T_max | least and largest tile of a loop | iterations |
+| tiled | number of loops that are tiled | count |
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-# A dimension with fewer iterations is not tiled, unless no other has more.
-TILED_FROM = 64
-# A small dimension is worth being threads from here on.
-WORTH_THREADS = 4
-# T_max of a single tiled dimension is at least this: two warps.
-LEAST_ALONE = 64
-# CUDA and OpenCL have three dimensions of threads.
-MAX_THREAD_DIMS = 3
-# Beyond so many tilings of one kernel the final pass takes larger steps.
-MAX_TILINGS = 6000
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 
 Tiles = npt.NDArray[np.float64]
 Step = Literal["powers", "two"]
@@ -33,7 +31,7 @@ def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
     >>> tiled_dims([24, 40, 3])
     (1,)
     """
-    large = tuple(i for i, extent in enumerate(extents) if extent >= TILED_FROM)
+    large = tuple(i for i, extent in enumerate(extents) if extent >= SEARCH.tiled_from)
     if large or not extents:
         return large
     return (max(range(len(extents)), key=lambda i: (extents[i], -i)),)
@@ -52,12 +50,16 @@ def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, i
     >>> tile_bounds(40, 1)
     (2, 20)
     """
-    most = (extent // 128 if tiled == 1 else extent // 32) if extent >= 1024 else extent // 2
-    if tiled == 1 and extent >= 1024:
-        most = max(most, LEAST_ALONE)
+    c = SEARCH
+    if extent < c.large_from:
+        most = extent // c.small_divisor
+    elif tiled == 1:
+        most = max(extent // c.large_alone, c.least_alone)
+    else:
+        most = extent // c.large_several
     if halve:
         most //= 2
-    least = 8 if extent >= TILED_FROM else 2
+    least = c.least_tile if extent >= c.tiled_from else c.least_short_tile
     return least, max(most, least)
 
 
@@ -97,16 +99,22 @@ def loop_roles(extents: Sequence[int]) -> LoopRoles:
     alone would leave most of a warp idle.
     """
     tiled = list(tiled_dims(extents))
-    if len(tiled) > MAX_THREAD_DIMS:
-        rest = sorted(tiled[1:], key=lambda i: -extents[i])[: MAX_THREAD_DIMS - 1]
+    if len(tiled) > SEARCH.thread_dimensions:
+        rest = sorted(tiled[1:], key=lambda i: -extents[i])[: SEARCH.thread_dimensions - 1]
         tiled = sorted([tiled[0], *rest])
-    elif tiled and extents[tiled[0]] >= TILED_FROM:
-        if tiled[0] != 0 and len(tiled) < MAX_THREAD_DIMS and extents[0] >= WORTH_THREADS:
+    elif tiled and extents[tiled[0]] >= SEARCH.tiled_from:
+        if (
+            tiled[0] != 0
+            and len(tiled) < SEARCH.thread_dimensions
+            and extents[0] >= SEARCH.worth_threads
+        ):
             tiled = [0, *tiled]
     elif tiled:
-        small = [i for i in range(len(extents)) if extents[i] >= WORTH_THREADS and i not in tiled]
+        small = [
+            i for i in range(len(extents)) if extents[i] >= SEARCH.worth_threads and i not in tiled
+        ]
         small.sort(key=lambda i: -extents[i])
-        tiled = sorted([*tiled, *small[: MAX_THREAD_DIMS - 1]])
+        tiled = sorted([*tiled, *small[: SEARCH.thread_dimensions - 1]])
     others = tuple(i for i in range(len(extents)) if i not in tiled)
     return LoopRoles(tuple(tiled), others)
 
@@ -119,7 +127,7 @@ def candidates(
     A loop that is no thread has its whole extent or 1.
     """
     choices: list[list[int]] = [[] for _ in extents]
-    large = [i for i in roles.threads if extents[i] >= TILED_FROM]
+    large = [i for i in roles.threads if extents[i] >= SEARCH.tiled_from]
     alone = max(roles.threads, key=lambda i: (extents[i], -i), default=-1)
     for i in roles.threads:
         if i in large or (not large and i == alone):
@@ -128,7 +136,7 @@ def candidates(
             powers = [2**p for p in range(extents[i].bit_length()) if 2**p < extents[i]]
             choices[i] = sorted({*powers, extents[i]})
     for i in roles.others:
-        choices[i] = sorted({1, extents[i]}) if extents[i] <= TILED_FROM else [1]
+        choices[i] = sorted({1, extents[i]}) if extents[i] <= SEARCH.tiled_from else [1]
     choices = _thinned(choices)
     return np.array(list(itertools.product(*choices)), dtype=np.float64).reshape(-1, len(extents))
 
@@ -140,7 +148,11 @@ def _thinned(choices: list[list[int]]) -> list[list[int]]:
         for sizes in choices:
             total *= len(sizes)
         longest = max(range(len(choices)), key=lambda i: len(choices[i]), default=-1)
-        if total <= MAX_TILINGS or longest < 0 or len(choices[longest]) <= 4:
+        if (
+            total <= SEARCH.most_tilings
+            or longest < 0
+            or len(choices[longest]) <= SEARCH.least_sizes
+        ):
             return choices
         # The first and the multiples of larger powers of two are kept.
         sizes = choices[longest]

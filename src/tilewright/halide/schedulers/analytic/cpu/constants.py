@@ -1,0 +1,271 @@
+"""Every number of the CPU's cost model, with its unit and its source.
+
+`CpuConstants` has what a machine can differ in: a calibration replaces some of them
+(`tilewright.machines.calibration`), the rest hold for the processors that the model knows.
+`CpuSearch` has the limits of the search, which no machine changes.
+
+A source is a measurement ("measured: …", on the development machine, an AVX-512 Xeon with two
+cores, unless it says otherwise), a paper's section, or a choice with its reason ("chosen: …").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.halide.schedulers.analytic.constant import constant
+
+CYCLES, BYTES, RATIO, COUNT = "cycles", "bytes", "1", "count"
+REGISTER_CYCLES = "cycles per vector register"
+LANE_CYCLES = "cycles per lane"
+_TWO_PER_CYCLE = "chosen: two vector operations per cycle, and a tenth for moves"
+_LOGIC = "chosen: three to four bit operations per cycle"
+_DIVIDER = "chosen: the divider's throughput on current x86-64 cores, 8 to 16 cycles"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuConstants:
+    """Numbers of the cost model; times in cycles of one core, sizes in bytes."""
+
+    # --- the machine, where the system does not describe it -----------------------------------
+    clock_hz: float = constant(3.0e9, "Hz", "chosen: a current core's sustained clock")
+    l1_bytes: float = constant(32 * 1024, BYTES, "chosen: the smallest in use since 2008")
+    l2_bytes: float = constant(256 * 1024, BYTES, "chosen: the smallest in use since 2008")
+    l3_bytes: float = constant(8 * 2**20, BYTES, "chosen: that of a desktop with four cores")
+    line_bytes: float = constant(64.0, BYTES, "a cache line of x86-64 and most Arm cores")
+    least_vector_bytes: int = constant(16, BYTES, "SSE2 and NEON, part of every 64-bit machine")
+    registers: int = constant(16, COUNT, "vector registers of AVX2 (Intel SDM, volume 1, 14)")
+    many_registers: int = constant(32, COUNT, "vector registers of AVX-512 and of NEON")
+    many_registers_bits: int = constant(512, "bits", "vectors that come with 32 registers")
+
+    # --- bytes between levels of memory -------------------------------------------------------
+    l2_rate: float = constant(
+        32.0, "bytes per cycle and core", "chosen: half of the 64 that the bus carries"
+    )
+    l3_rate: float = constant(
+        8.0,
+        "bytes per cycle and core",
+        "measured: with 16, the demosaicing network took 90 ms in place of 49",
+    )
+    memory_bandwidth: float = constant(
+        2.0e10, "bytes per second, all cores", "chosen: two channels of DDR4 at 80%"
+    )
+    core_memory_bandwidth: float = constant(
+        float("inf"), "bytes per second and core", "chosen: one core can saturate the memory"
+    )
+    overlap: float = constant(
+        0.3, RATIO, "chosen: share of the lesser of compute and traffic that is not hidden"
+    )
+    write_factor: float = constant(
+        2.0, RATIO, "a line that is written is fetched first (write allocation)"
+    )
+
+    # --- what fits: shares of a cache that data can use ---------------------------------------
+    sweep_l1_share: float = constant(0.8, RATIO, "chosen: the rest holds the stack and outputs")
+    sweep_l2_share: float = constant(0.8, RATIO, "chosen: as for the first level")
+    sweep_l3_share: float = constant(0.6, RATIO, "chosen: hashed sets fill unevenly")
+    held_l1_share: float = constant(1.0, RATIO, "chosen: what spills a little costs a little")
+    held_l2_share: float = constant(0.4, RATIO, "chosen: code, inputs and outputs pass through")
+    held_l3_share: float = constant(0.7, RATIO, "chosen: of a core's part of the third level")
+    cold_l3_share: float = constant(
+        0.5, RATIO, "chosen: a larger buffer has left the third level when it is read"
+    )
+
+    # --- fresh pages --------------------------------------------------------------------------
+    fault_cycles_per_byte: float = constant(
+        1.5, "cycles per byte", "measured: 1.7 to 2 microseconds per page of 4 KiB"
+    )
+    fault_threshold: float = constant(
+        32.0 * 2**20, BYTES, "M_MMAP_THRESHOLD_MAX of glibc: larger blocks are unmapped when freed"
+    )
+    fault_peak: float = constant(
+        1.5, RATIO, "chosen: glibc trims a heap beyond twice its largest unmapped block"
+    )
+
+    # --- overheads ----------------------------------------------------------------------------
+    row_cycles: float = constant(8.0, "cycles per inner loop", "chosen: set-up and branch miss")
+    tile_cycles: float = constant(60.0, "cycles per tile and Func", "chosen: bounds of its loops")
+    segment_cycles: float = constant(
+        60.0, "cycles per stretch of memory", "chosen: a prefetcher's start, three lines"
+    )
+    pass_cycles: float = constant(
+        180.0, "cycles per row and member", "measured: 150 to 600 per pass of a sliding window"
+    )
+    block_cycles: float = constant(
+        0.5, "cycles per block and member", "chosen: one more loop-carried index"
+    )
+    heap_cycles: float = constant(250.0, "cycles per allocation", "chosen: malloc and free")
+    stack_bytes: float = constant(16384.0, BYTES, "Halide 21: larger allocations are on the heap")
+    task_cycles: float = constant(
+        4000.0, "cycles per task", "chosen: Halide's thread pool takes about a microsecond"
+    )
+    task_limit: float = constant(
+        256.0, "tasks per loop", "chosen: later tasks are taken by threads that are awake"
+    )
+    region_cycles: float = constant(
+        20000.0, "cycles per parallel loop", "chosen: waking the pool, several microseconds"
+    )
+    disturbance: float = constant(
+        0.08, RATIO, "chosen: share of a task by which the last core is late"
+    )
+
+    # --- lines touched by vectors across rows -------------------------------------------------
+    transposed_bytes: float = constant(
+        256.0, BYTES, "chosen: four lines of each row before it is left"
+    )
+    transposed_rows: float = constant(64.0, COUNT, "chosen: rows whose parts fit the first level")
+    crossing_l1_share: float = constant(0.5, RATIO, "chosen: lines of a long row push others out")
+    crossing_l1_cycles: float = constant(
+        3.0, "cycles per point", "chosen: a line from the second level, four at a time"
+    )
+    crossing_l2_share: float = constant(0.1, RATIO, "chosen: each line lies in a page of its own")
+    crossing_l2_cycles: float = constant(
+        8.0, "cycles per point", "chosen: a line from the third level and a page walk"
+    )
+
+    # --- operations ---------------------------------------------------------------------------
+    simple_cycles: float = constant(0.6, REGISTER_CYCLES, _TWO_PER_CYCLE)
+    logic_cycles: float = constant(0.3, REGISTER_CYCLES, _LOGIC)
+    select_cycles: float = constant(0.8, REGISTER_CYCLES, "chosen: a blend and its mask")
+    cast_cycles: float = constant(1.0, REGISTER_CYCLES, "chosen: one shuffle per cycle")
+    absd_cycles: float = constant(1.2, REGISTER_CYCLES, "chosen: two simple operations")
+    lerp_cycles: float = constant(4.0, REGISTER_CYCLES, "chosen: widen, two products, sum, shift")
+    multiply_cycles: float = constant(0.6, REGISTER_CYCLES, _TWO_PER_CYCLE)
+    multiply32_cycles: float = constant(
+        1.2, REGISTER_CYCLES, "vpmulld is two micro-operations (Intel optimisation manual)"
+    )
+    multiply64_cycles: float = constant(
+        2.5, REGISTER_CYCLES, "vpmullq is three micro-operations, emulated without AVX-512"
+    )
+    narrow_bits: int = constant(16, "bits", "widest integers that multiply in one operation")
+    middle_bits: int = constant(32, "bits", "widest integers that multiply in two")
+    divide_cycles: float = constant(10.0, REGISTER_CYCLES, _DIVIDER)
+    divide_constant_cycles: float = constant(
+        0.6, REGISTER_CYCLES, "a product with the reciprocal, for floats"
+    )
+    divide_narrow_cycles: float = constant(
+        2.0, REGISTER_CYCLES, "chosen: high product and shift, up to 16 bits"
+    )
+    divide_wide_cycles: float = constant(
+        4.0, REGISTER_CYCLES, "chosen: two widening products, shuffles, shift"
+    )
+    divide_integer_cycles: float = constant(
+        12.0, LANE_CYCLES, "chosen: integers are divided one by one"
+    )
+    sqrt_cycles: float = constant(10.0, REGISTER_CYCLES, _DIVIDER)
+    transcendental_cycles: float = constant(
+        16.0, REGISTER_CYCLES, "Halide 21: exp and log are polynomials of degree 7 to 9"
+    )
+    pow_cycles: float = constant(40.0, REGISTER_CYCLES, "chosen: a logarithm, exp and cases")
+    library_cycles: float = constant(
+        20.0, LANE_CYCLES, "chosen: a call of the C library for each lane"
+    )
+    uniform_cycles: float = constant(
+        0.02, "cycles per operation", "chosen: moved out of the loops, nearly free"
+    )
+    hoisted_share: float = constant(
+        0.1, RATIO, "chosen: done once outside the reduction loops, ten iterations or more"
+    )
+    broadcast_share: float = constant(
+        0.2, RATIO, "chosen: a load outside the innermost loop, five iterations or more"
+    )
+
+    # --- loads and stores ---------------------------------------------------------------------
+    scalar_load_cycles: float = constant(0.6, "cycles per load", "chosen: two loads per cycle")
+    load_cycles: float = constant(
+        1.2, REGISTER_CYCLES, "chosen: half of them cross a line, and count twice"
+    )
+    reversed_load_cycles: float = constant(2.2, REGISTER_CYCLES, "chosen: and a shuffle")
+    doubled_load_cycles: float = constant(
+        1.0, REGISTER_CYCLES, "chosen: half a register loaded, each lane used twice"
+    )
+    doubled_shuffle_cycles: float = constant(1.0, "cycles per load", "chosen: one shuffle")
+    shuffle_cycles: float = constant(
+        1.5, REGISTER_CYCLES, "chosen: per step beyond the first, to gather strided lanes"
+    )
+    longest_stride: float = constant(
+        4.0, "elements", "Halide 21 loads dense vectors and shuffles up to this stride"
+    )
+    fraction_cycles: float = constant(
+        2.5, REGISTER_CYCLES, "chosen: a load and a shuffle with a computed mask"
+    )
+    gather_cycles: float = constant(1.5, LANE_CYCLES, "chosen: one lane at a time, and an insert")
+    scatter_cycles: float = constant(1.5, LANE_CYCLES, "chosen: an extract and a store")
+
+    # --- blocks of registers ------------------------------------------------------------------
+    main_type_share: float = constant(
+        0.2, RATIO, "chosen: share of the operations that makes a type count for the lanes"
+    )
+    operand_registers: float = constant(
+        2.0, "registers per vector", "chosen: an operand and a product of each vector"
+    )
+    reserved_registers: int = constant(4, "registers", "chosen: broadcasts and addresses")
+    spill_cycles: float = constant(2.0, "cycles per register", "one store and one load")
+    chain_cycles: float = constant(
+        4.0, "cycles per step", "latency of a fused multiply-add on current cores"
+    )
+    forward_cycles: float = constant(
+        8.0, "cycles per step", "chosen: a store that the next load waits for, 5 and an addition"
+    )
+    reduction_loop_cycles: float = constant(
+        1.5, "cycles per step", "chosen: counter, branch and two addresses"
+    )
+    loop_cycles: float = constant(0.4, "cycles per block", "chosen: unrolled by LLVM")
+
+    # --- inlining -----------------------------------------------------------------------------
+    round_trips: float = constant(
+        2.0, "transfers per value", "chosen: a value at root is written and read"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSearch:
+    """Limits of the search; counts, so that the same pipeline always gets the same schedule."""
+
+    # --- unknown sizes ------------------------------------------------------------------------
+    unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
+    unknown_bytes: int = constant(4, "bytes per element", "chosen: a float")
+
+    # --- register blocks ----------------------------------------------------------------------
+    least_lanes: int = constant(4, "lanes", "chosen: shorter vectors gain nothing")
+    short: int = constant(4, "elements", "chosen: the longest dimension that is unrolled whole")
+    scatter_rows: tuple[int, ...] = constant((2, 4), COUNT, "chosen: chains that hide each other")
+    block_vectors: tuple[int, ...] = constant(
+        (1, 2, 3, 4), COUNT, "chosen: up to half of 16 registers with two rows"
+    )
+    block_rows: tuple[int, ...] = constant(
+        (2, 3, 4, 6, 8), COUNT, "chosen: up to half of 16 registers with one vector"
+    )
+    most_gathered: int = constant(
+        600, "elements", "measured: LLVM takes 5 s for 300, and four times as long for twice that"
+    )
+    close_block: float = constant(1.25, RATIO, "chosen: a next block within a quarter of the best")
+
+    # --- tiles --------------------------------------------------------------------------------
+    untiled_extent: int = constant(8, "elements", "chosen: shorter loops gain nothing by tiles")
+    tiled_dimensions: int = constant(3, COUNT, "chosen: the longest; more multiply the tilings")
+    tile_vectors: int = constant(2, COUNT, "chosen: tiles of fewer vectors are mostly border")
+    most_tilings: int = constant(512, COUNT, "chosen: 1 ms for each group of a first search")
+    most_fine_tilings: int = constant(4096, COUNT, "chosen: 10 ms for each group at the end")
+    largest_step: int = constant(4, "rows", "chosen: two halvings in a row")
+    most_windows: int = constant(2, COUNT, "chosen: the two longest dimensions")
+    tasks_per_core: int = constant(8, COUNT, "chosen: a late core costs an eighth")
+    kept_rows: float = constant(
+        1.99, RATIO, "chosen: two rows that need nothing in common need twice as much"
+    )
+
+    # --- inlining and revisions ---------------------------------------------------------------
+    largest_expression: int = constant(1500, "operations", "chosen: LLVM compiles it in seconds")
+    hopeless_operations: int = constant(16, "operations", "chosen: more than a small stencil")
+    hopeless_reads: int = constant(8, "reads", "chosen: as many as a small stencil")
+    effort: int = constant(2000, "members costed", "chosen: about a second of search")
+    transposed_effort: int = constant(300, "members costed", "chosen: a look at another storage")
+    least_gain: float = constant(0.995, RATIO, "chosen: smaller gains are noise of the model")
+    least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
+    member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")
+    producer_worth: float = constant(2.0, RATIO, "chosen: half the cost may be its own")
+    dear_memory: float = constant(3.0, RATIO, "chosen: the policy of a loaded machine")
+    more_inlined: float = constant(2.0, RATIO, "chosen: the policy that inlines more")
+    less_inlined: float = constant(0.5, RATIO, "chosen: the policy that inlines less")
+
+
+SEARCH = CpuSearch()

@@ -1,0 +1,186 @@
+"""Every number of the GPU's cost model, with its unit and its source.
+
+`GpuConstants` has what measuring on a GPU may replace, `GpuSearch` the limits of the search and
+of launches, which no GPU changes. The unit "operations" is that of the cost (Sioutas 2020, Section
+3): one arithmetic operation of one thread.
+
+A source is a section of the paper, a measurement ("measured: …") or a choice with its reason
+("chosen: …"). None of the choices has been measured on a GPU yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.halide.schedulers.analytic.constant import constant
+
+BYTES, CYCLES, COUNT, RATIO, OPERATIONS = "bytes", "cycles", "count", "1", "operations"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuConstants:
+    """Numbers of the cost of a kernel and of its predicted time."""
+
+    # --- cost of loads and stores (Sioutas 2020, Listing 1 and Table 1) -----------------------
+    global_cost: float = constant(
+        200.0, "operations per load", "chosen: latency of memory over that of an addition"
+    )
+    global_bytes: float = constant(
+        64.0 * 1024.0, BYTES, "published code of Sioutas 2020: where the ramp of loads ends"
+    )
+    store_cost: float = constant(
+        20.0, "operations per store", "chosen: a tenth of a load, for no thread waits for it"
+    )
+    transaction_bytes: float = constant(
+        64.0, BYTES, "Sioutas 2020, Section 4.2 and code: the widest memory transaction"
+    )
+    least_hiding: float = constant(
+        1e-9, RATIO, "chosen: keeps the cost finite where nothing is resident"
+    )
+    occupancy_threshold: float = constant(0.1, RATIO, "Sioutas 2020, Section 4.2")
+    launch_cost: float = constant(
+        3e6, "operations per kernel", "chosen: a gap of microseconds, in which megabytes move"
+    )
+
+    # --- registers of a thread ----------------------------------------------------------------
+    register_words: float = constant(
+        50.0, "words of 32 bits", "chosen: of Halide's 64 registers, less addresses"
+    )
+    reduction_words: float = constant(
+        4.0, "words per reduction loop", "chosen: its counter, bound and two addresses"
+    )
+    word_bytes: int = constant(4, BYTES, "a register of every GPU")
+
+    # --- stages that do not run in parallel ---------------------------------------------------
+    alone_cost: float = constant(
+        200.0, "operations per iteration", "chosen: one thread hides no latency"
+    )
+    host_cost: float = constant(
+        20.0, "operations per iteration", "chosen: a core against a hundredth of a GPU"
+    )
+    most_alone: float = constant(
+        65536.0, "iterations", "chosen: a longer stage is faster on the host, copies included"
+    )
+    idle_factor: float = constant(
+        8.0, RATIO, "chosen: threads that a GPU lacks before atomic additions are tried"
+    )
+    atomic_gain: float = constant(
+        3.0, RATIO, "chosen: additions to one address wait for one another"
+    )
+
+    # --- inlining (Sioutas 2020, Section 4.1; Mullapudi 2016, Section 4) ----------------------
+    load_cost: float = constant(1.0, "operations per load", "Mullapudi 2016, Section 4")
+    value_cost: float = constant(1.0, "operations per stored value", "chosen: as a load")
+    trivial_operations: float = constant(
+        3.0, OPERATIONS, "chosen: a Func with one load is trivial up to so much arithmetic"
+    )
+    trivial_arithmetic: float = constant(
+        12.0, OPERATIONS, "chosen: the same with casts and choices counted"
+    )
+    trivial_pair: float = constant(
+        2.0, OPERATIONS, "chosen: arithmetic of a Func that joins two others point by point"
+    )
+    round_trip_cost: float = constant(
+        16.0, "operations per value", "chosen: operations in the time of a value's way to memory"
+    )
+    shared_work: float = constant(
+        0.5, RATIO, "chosen: half of the operations of neighbouring uses are the same"
+    )
+    pointwise_slack: float = constant(1.02, RATIO, "chosen: borders may be computed twice")
+    narrowed_points: float = constant(
+        0.5, RATIO, "chosen: a reader with fewer points than half narrows (a pyramid)"
+    )
+    most_narrowed: float = constant(
+        100.0, OPERATIONS, "chosen: a narrowing reader does at most so much per point"
+    )
+    most_operations: float = constant(
+        3000.0, OPERATIONS, "chosen: a longer expression takes compilers minutes"
+    )
+    cautious_load: float = constant(
+        0.25, RATIO, "chosen: weight of loads in the variation that inlines less"
+    )
+
+    # --- predicted time (roofline) ------------------------------------------------------------
+    launch_seconds: float = constant(
+        3e-6, "seconds per kernel", "chosen: from the end of one kernel to the start of the next"
+    )
+    host_rate: float = constant(
+        1e9, "operations per second", "chosen: a scalar core with its cache misses"
+    )
+    arithmetic_latency: float = constant(
+        2.0, "cycles per operation", "chosen: latency 4, every second one waits for another"
+    )
+    memory_latency: float = constant(
+        400.0, "cycles per load", "chosen: a load that misses the first cache"
+    )
+    shared_latency: float = constant(30.0, "cycles per load", "chosen: shared memory")
+    loads_in_flight: float = constant(
+        4.0, "loads per thread", "chosen: unrolled loads that are under way at once"
+    )
+    atomics_per_cycle: float = constant(
+        24.0, "atomic additions per cycle", "chosen: one for each slice of the second cache"
+    )
+    cache_bytes_per_cycle: float = constant(
+        128.0, "bytes per cycle and SM", "CUDA guide: 32 banks of 4 bytes"
+    )
+    l2_factor: float = constant(
+        3.0, RATIO, "chosen: bandwidth of the second cache over that of memory"
+    )
+    access_bytes: float = constant(4.0, BYTES, "CUDA guide: a bank serves a word of 4 bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSearch:
+    """Limits of launches, of tiles and of the search."""
+
+    # --- launches -----------------------------------------------------------------------------
+    thread_dimensions: int = constant(3, COUNT, "CUDA and OpenCL: x, y and z")
+    block_dimensions: int = constant(3, COUNT, "CUDA and OpenCL: x, y and z")
+    most_z_threads: int = constant(64, "threads", "CUDA guide: largest z of a block")
+    small_group: int = constant(512, "threads", "Sioutas 2020, Section 4.2: tiles are halved")
+
+    # --- unknown sizes ------------------------------------------------------------------------
+    unknown_extent: float = constant(1024.0, "elements", "chosen: a side of a small image")
+    unknown_iterations: float = constant(16.0, "iterations", "chosen: a short reduction")
+    huge: float = constant(1e9, "elements", "stands for an extent without bound")
+
+    # --- tiles (Sioutas 2020, Section 4.2) ----------------------------------------------------
+    tiled_from: int = constant(64, "iterations", "Sioutas 2020, Section 4.2")
+    large_from: int = constant(1024, "iterations", "Sioutas 2020, Section 4.2")
+    large_alone: int = constant(128, RATIO, "Sioutas 2020, Section 4.2: T_max of one dimension")
+    large_several: int = constant(32, RATIO, "Sioutas 2020, Section 4.2: T_max of several")
+    small_divisor: int = constant(2, RATIO, "Sioutas 2020, Section 4.2: T_max of a short one")
+    least_tile: int = constant(8, "iterations", "Sioutas 2020, Section 4.2: T_min")
+    least_short_tile: int = constant(2, "iterations", "Sioutas 2020, Section 4.2: T_min below 64")
+    least_alone: int = constant(64, "iterations", "chosen: two warps, where T_max is less")
+    worth_threads: int = constant(4, "iterations", "chosen: a small dimension worth threads")
+    most_tilings: int = constant(6000, COUNT, "chosen: 30 ms for each kernel of the final pass")
+    least_sizes: int = constant(4, COUNT, "chosen: sizes that thinning leaves a dimension")
+    probe_tile: int = constant(8, "iterations", "chosen: the tile that regions are tried with")
+
+    # --- members inside threads ---------------------------------------------------------------
+    neighbours: int = constant(8, "threads", "chosen: that must need as much as the first")
+    shifts: int = constant(3, "blocks", "chosen: that must need as much as the first")
+    across: int = constant(4, "points", "chosen: a part of a member to compare with one point")
+    register_tiles: tuple[int, ...] = constant(
+        (1, 2, 4, 8), "iterations", "chosen: what a thread does of a reduction's tile"
+    )
+    most_register_tile: int = constant(32, "iterations", "chosen: half of the 64 registers")
+
+    # --- loops --------------------------------------------------------------------------------
+    most_unrolled: int = constant(4, "iterations", "chosen: every copy keeps values in registers")
+    most_unrolled_reduction: int = constant(7, "iterations", "chosen: common widths of filters")
+    most_unrolled_together: int = constant(32, "iterations", "chosen: of a nest of loops")
+    most_body: float = constant(1200.0, OPERATIONS, "chosen: of a thread when unrolling stops")
+
+    # --- what may be fused --------------------------------------------------------------------
+    largest_period: int = constant(
+        4, "elements", "chosen: coordinates modulo more stay in a period or not, tile by tile"
+    )
+    most_opencl_stages: int = constant(
+        48, "stages", "measured: a driver for CPUs compiled a hundred for over five minutes"
+    )
+    most_refusals: int = constant(30, "tilings", "chosen: refused before a kernel is given up")
+
+
+SEARCH = GpuSearch()
