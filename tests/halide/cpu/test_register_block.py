@@ -1,0 +1,332 @@
+"""Cycles of operations, loads and blocks, worked out by hand for 16 registers of 32 bytes."""
+
+import dataclasses
+
+import pytest
+
+from tilewright.halide.analysis.summaries import Load, OpCount, StageSummary
+from tilewright.halide.ir.algorithm import Loop, Type, Variable
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.register_block import (
+    SCALAR,
+    Block,
+    best_block,
+    block_cycles,
+    companion,
+    crossings,
+    gathered_elements,
+    load_cycles,
+    natural_lanes,
+    op_cycles,
+    value_bytes,
+)
+from tilewright.machines import CpuMachine
+
+MODEL = model_of(CpuMachine("test", "x86-64", 4, ("avx2",), 256, ()))
+F32, F64 = Type("float", 32), Type("float", 64)
+I16, I32, I64 = Type("int", 16), Type("int", 32), Type("int", 64)
+U8, U16, BOOL = Type("uint", 8), Type("uint", 16), Type("uint", 1)
+X, Y, R = Loop("x", "pure"), Loop("y", "pure"), Loop("r", "impure_rvar")
+LOOPS = {0: "x", 1: "y"}
+
+
+def first(name):
+    return 0
+
+
+def op(name, type_=F32, loops="x", count=1, literal=False):
+    return OpCount(name, type_, frozenset(loops), literal, count)
+
+
+def load(strides, callee="in", type_=F32, indirect=False, clamped=False):
+    return Load(callee, "image", type_, strides, indirect, clamped)
+
+
+def stage(ops=(), loads=(), loops=(X, Y), types=(F32,), scatter=False, args=("x", "y")):
+    variables = tuple(Variable(name, "var", I32) for name in args)
+    return StageSummary("f", 0, loops, (), tuple(loads), tuple(ops), types, variables, scatter)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "literal", "lanes", "expected"),
+    [
+        ("add", F32, False, 8, 0.6),  # one register
+        ("add", F32, False, 16, 1.2),  # two
+        ("add", F32, False, 1, 0.6),  # a scalar takes one as well
+        ("add", F64, False, 8, 1.2),
+        ("add", U8, False, 33, 1.2),
+        ("sub", I32, False, 8, 0.6),
+        ("min", I32, False, 8, 0.6),
+        ("abs", F32, False, 8, 0.6),
+        ("floor_f32", F32, False, 8, 0.6),
+        ("and", BOOL, False, 8, 0.3),
+        ("or", BOOL, False, 64, 0.6),
+        ("not", BOOL, False, 8, 0.3),
+        ("select", F32, False, 8, 0.8),
+        ("cast", F32, False, 8, 1.0),
+        ("reinterpret", F32, False, 8, 0.0),
+        ("absd", I32, False, 8, 1.2),
+        ("lerp", F32, False, 8, 4.0),
+        ("mul", F32, False, 8, 0.6),
+        ("mul", I16, False, 16, 0.6),
+        ("mul", I32, False, 8, 1.2),
+        ("mul", I64, False, 8, 5.0),  # two registers of 2.5
+        ("div", F32, False, 8, 10.0),
+        ("div", F32, True, 8, 0.6),
+        ("div", I16, True, 16, 2.0),
+        ("div", I32, True, 8, 4.0),
+        ("mod", I32, True, 16, 8.0),
+        ("div", I32, False, 8, 96.0),  # 12 for each lane
+        ("mod", I32, False, 1, 12.0),
+        ("sqrt_f32", F32, False, 16, 20.0),
+        ("exp_f32", F32, False, 8, 16.0),
+        ("log_f32", F32, False, 16, 32.0),
+        ("pow_f32", F32, False, 8, 40.0),
+        ("pow_f32", F32, False, 16, 80.0),
+        ("sin_f32", F32, False, 8, 160.0),  # the library's, 20 for each lane
+        ("atan2_f32", F32, False, 8, 160.0),
+    ],
+)
+def test_operations(name, type_, literal, lanes, expected):
+    assert op_cycles(op(name, type_, literal=literal), lanes, MODEL) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("steps", "lanes", "expected"),
+    [
+        ((1.0, 0.0), 8, 1.2),
+        ((1.0, 0.0), 16, 2.4),
+        ((-1.0, 0.0), 8, 2.2),
+        ((0.5, 0.0), 8, 2.0),  # half a register and a shuffle
+        ((0.5, 0.0), 16, 3.0),
+        ((2.0, 0.0), 8, 3.9),  # 2 x 1.2 + 1 x 1.5
+        ((-2.0, 0.0), 8, 3.9),
+        ((4.0, 0.0), 8, 9.3),  # 4 x 1.2 + 3 x 1.5
+        ((5.0, 0.0), 8, 12.0),  # gathered, 1.5 for each lane
+        ((0.25, 0.0), 8, 2.5),
+        ((0.0, 0.0), 8, 12.0),
+        ((0.0, 1.0), 8, 12.0),
+        ((1.0, 1.0), 8, 12.0),
+        (None, 8, 12.0),
+        ((1.0, 0.0), 1, 0.6),
+    ],
+)
+def test_loads(steps, lanes, expected):
+    found = load_cycles(load({"x": steps}), "x", lanes, MODEL, first)
+    assert found == pytest.approx(expected)
+
+
+def test_loads_that_do_not_depend_on_the_vector_are_scalar():
+    assert load_cycles(load({"y": (0.0, 1.0)}), "x", 8, MODEL, first) == 0.6
+    assert load_cycles(load({"x": (1.0, 0.0)}), None, 8, MODEL, first) == 0.6
+
+
+def test_the_contiguous_dimension_need_not_be_the_first():
+    assert load_cycles(load({"x": (0.0, 1.0)}), "x", 8, MODEL, lambda name: 1) == 1.2
+
+
+@pytest.mark.parametrize(
+    ("ops", "types", "expected"),
+    [
+        ([op("add")], (F32,), 8),
+        ([op("add", U8)], (U8,), 32),
+        ([op("add", F64)], (F64,), 4),
+        # A fifth of the operations decides: 2 of 10, not 2 of 11.
+        ([op("add", U8, count=8), op("add", U16, count=2)], (U8,), 16),
+        ([op("add", U8, count=9), op("add", U16, count=2)], (U8,), 32),
+        # Casts, comparisons' results and addresses do not count; stored values do.
+        ([op("add", U8), op("cast", F32, count=9), op("lt", BOOL, count=9)], (U8,), 32),
+        ([op("add", U8)], (U16,), 16),
+        ([op("add", F32)], (U8, U8), 8),
+        ([], (F64, U8), 4),
+        ([], (), 8),
+    ],
+)
+def test_natural_lanes(ops, types, expected):
+    assert natural_lanes(stage(ops, types=types), MODEL) == expected
+
+
+def test_vectors_have_at_least_four_lanes():
+    sse = model_of(CpuMachine("test", "x86-64", 1, (), 128, ()))
+    assert natural_lanes(stage([op("add", F64)], types=(F64,)), sse) == 4
+
+
+POINTWISE = stage([op("add")], [load({"x": (1.0, 0.0)}), load({"x": (1.0, 0.0), "y": (0.0, 1.0)})])
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        # add 0.6, two loads 2.4, one register stored 1, the loop 0.4
+        (Block(0, 8), 4.4),
+        # two registers of each
+        (Block(0, 16), 8.4),
+        (Block(0, 8, 2), 8.4),
+        # Three rows: the sum and one load do not depend on y: 0.6 + 1.2 + 3 x 1.2 + 3 + 0.4
+        (Block(0, 8, 1, 1, 3), 8.8),
+        # scalar: 0.6 + 2 x 0.6 + 1 + 0.4
+        (SCALAR, 3.2),
+        # Vectors along y: the sum and one load are the same for all lanes: 0.02 + 0.2 x 0.6; the
+        # other crosses rows (12), and so do the stores (1.5 x 8).
+        (Block(1, 8), 0.02 + 0.12 + 12.0 + 12.0 + 0.4),
+    ],
+)
+def test_blocks_of_a_pure_stage(block, expected):
+    assert block_cycles(POINTWISE, LOOPS, block, MODEL, first) == pytest.approx(expected)
+
+
+def test_a_stage_that_does_not_run_along_the_vectors_is_scalar():
+    summary = stage([op("add", loops="y")], [load({"y": (0.0, 1.0)})])
+    # 0.6 + 0.6 + 1 + 0.4
+    assert block_cycles(summary, {1: "y"}, Block(0, 8), MODEL, first) == pytest.approx(2.6)
+
+
+SUM = stage(
+    [op("add", loops="xyr"), op("mul", loops="xyr"), op("cast", loops="x")],
+    [
+        load({"x": (1.0, 0.0), "y": (0.0, 1.0)}, "f"),
+        load({"x": (1.0, 0.0), "r": (0.0, 1.0)}),
+        load({"y": (0.0, 1.0), "r": (1.0, 0.0)}, "other"),
+    ],
+    loops=(X, Y, R),
+)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        # Per step: add and mul 1.2, a tenth of the cast 0.1, a tenth of the accumulator's load
+        # 0.12, one vector 1.2, one broadcast 0.6: 3.22, less than the chain of 4. A tenth of a
+        # store 0.1, the loop 1.5.
+        (Block(0, 8), 5.6),
+        # Two vectors: 2.4 + 0.2 + 0.24 + 2.4 + 0.6 = 5.84, stores 0.2, loop 1.5.
+        (Block(0, 8, 2), 7.54),
+        # Two vectors of four rows, 8 accumulators and 4 operands in 12 registers: 9.6 + 0.2
+        # + 0.96 + 2.4 + 2.4 = 15.56; stores 0.8, loop 1.5.
+        (Block(0, 8, 2, 1, 4), 17.86),
+        # Two vectors of six rows: 12 + 4 in 12 registers, four spilled at 2 cycles: 14.4 + 0.2
+        # + 1.44 + 2.4 + 3.6 = 22.04, 8, stores 1.2, loop 1.5.
+        (Block(0, 8, 2, 1, 6), 32.74),
+    ],
+)
+def test_blocks_of_a_reduction(block, expected):
+    assert block_cycles(SUM, LOOPS, block, MODEL, first) == pytest.approx(expected)
+
+
+def test_more_registers_spill_less():
+    many = model_of(CpuMachine("test", "x86-64", 4, ("avx512",), 512, ()))
+    # 16 lanes now fill a register: 12 + 4 in 28.
+    found = block_cycles(SUM, LOOPS, Block(0, 16, 2, 1, 6), many, first)
+    assert found == pytest.approx(32.74 - 8.0)
+
+
+def test_scatters_wait_for_what_was_just_stored():
+    counting = stage(
+        [op("add", I32, loops="r")],
+        [load({"r": None}, "f", I32, indirect=True)],
+        loops=(Y, R),
+        types=(I32,),
+        scatter=True,
+        args=("x", "y"),
+    )
+    # 0.6 + 0.6 are less than 8; a store 1, the loop 1.5.
+    assert block_cycles(counting, {1: "y"}, SCALAR, MODEL, first) == pytest.approx(10.5)
+    # Without reading itself it waits for nothing.
+    blind = dataclasses.replace(counting, loads=(load({"r": (1.0,)}),))
+    assert block_cycles(blind, {1: "y"}, SCALAR, MODEL, first) == pytest.approx(3.7)
+
+
+def best(summary, extents, rank=0, whole=None):
+    loops = {d: name for d, name in LOOPS.items() if d in extents}
+    return best_block(summary, loops, extents, MODEL, first, rank, whole)
+
+
+@pytest.mark.parametrize(
+    ("extent", "expected"),
+    [
+        (1024, Block(0, 8)),
+        # Five of eight lanes cost 4.4 / 8 x 1.6 = 0.88 per point; four and four 1.76.
+        (5, Block(0, 8)),
+        # Eight lanes want at least four points: 4.4 / 4 x 4 / 3 = 1.47, scalar 3.2.
+        (3, Block(0, 4)),
+        (1, SCALAR),
+    ],
+)
+def test_the_best_block_of_a_pure_stage(extent, expected):
+    plain = stage([op("add")], [load({"x": (1.0,)}), load({"x": (1.0,)})], loops=(X,))
+    assert best(plain, {0: extent}) == expected
+
+
+@pytest.mark.parametrize(("rows", "unrolled"), [(1, False), (2, True), (4, True), (5, False)])
+def test_a_short_dimension_is_unrolled_whole(rows, unrolled):
+    found = best(POINTWISE, {0: 1024, 1: rows})
+    assert found == (Block(0, 8, 1, 1, rows) if unrolled else Block(0, 8))
+
+
+def test_the_best_block_of_a_reduction_fills_the_registers():
+    # 2 x 4 reaches 17.86 / 64 = 0.279 per point; 3 x 2 has 12.72 + 0.6 + 1.5 = 14.72 / 48,
+    # 2 x 6 spills: 32.74 / 96 = 0.341.
+    assert best(SUM, {0: 1024, 1: 1024}) == Block(0, 8, 2, 1, 4)
+    # Next in line, within a quarter of it; with a rank beyond, the last of these.
+    second, far = best(SUM, {0: 1024, 1: 1024}, 1), best(SUM, {0: 1024, 1: 1024}, 99)
+    costs = [
+        block_cycles(SUM, LOOPS, b, MODEL, first) / b.points
+        for b in (Block(0, 8, 2, 1, 4), second, far)
+    ]
+    assert costs == sorted(costs)
+    assert second != Block(0, 8, 2, 1, 4)
+    assert 1.1 * costs[0] < costs[2] <= 1.25 * costs[0]
+
+
+def test_a_dimension_that_is_to_be_unrolled_whole_is():
+    found = best(SUM, {0: 1024, 1: 3}, whole=1)
+    assert (found.row, found.rows, found.vector) == (1, 3, 0)
+
+
+def test_chains_of_updates_take_turns():
+    counting = stage(
+        [op("add", I32, loops="r")], [load({"r": None}, "f", I32, indirect=True)],
+        loops=(Y, R), types=(I32,), scatter=True,
+    )  # fmt: skip
+    found = best_block(counting, {1: "y"}, {1: 100.0}, MODEL, first)
+    assert found == Block(row=1, rows=4)
+    assert best_block(counting, {1: "y"}, {1: 3.0}, MODEL, first) == Block(row=1, rows=2)
+
+
+def test_blocks_that_gather_are_limited():
+    clamped = load({"x": (1.0, 0.0), "y": (0.0, 1.0), "r": (1.0, 0.0)}, clamped=True)
+    summary = stage([op("add", loops="xyr")], [clamped], loops=(X, Y, R))
+    # 8 lanes, 2 vectors and 4 rows that the load depends on
+    assert gathered_elements(summary, LOOPS, Block(0, 8, 2, 1, 4)) == 64
+    assert gathered_elements(summary, LOOPS, SCALAR) == 0
+    many = dataclasses.replace(
+        summary, loads=tuple(dataclasses.replace(clamped, callee=f"in{i}") for i in range(20))
+    )
+    # 20 loads of 8 lanes: three vectors or rows (480) pass, four (640) do not.
+    found = best(many, {0: 1024, 1: 1024})
+    assert 1 < found.vectors * found.rows <= 3
+    # One vector is always allowed.
+    more = dataclasses.replace(many, loads=many.loads * 5)
+    found = best(more, {0: 1024, 1: 1024})
+    assert found.vectors * found.rows == 1
+
+
+def test_several_vectors_are_not_gathered_through_data():
+    indirect = load({"x": None, "r": None}, indirect=True)
+    summary = stage([op("add", loops="xyr")], [indirect], loops=(X, Y, R))
+    assert best(summary, {0: 1024, 1: 1024}).vectors == 1
+
+
+def test_vectors_across_rows_and_what_lies_along_them():
+    across = load({"x": (0.0, 1.0), "y": (1.0, 0.0)}, "turned")
+    summary = stage([], [across, load({"x": (1.0, 0.0)})])
+    assert crossings(summary, "x", first) == ("turned",)
+    assert crossings(summary, None, first) == ()
+    assert companion(summary, LOOPS, 0, first) == 1
+    assert companion(stage([], [load({"x": (1.0, 0.0)})]), LOOPS, 0, first) is None
+    # Through data: gathered, but no rows are crossed in order.
+    assert crossings(stage([], [load({"x": None}, indirect=True)]), "x", first) == ()
+
+
+def test_bytes_of_a_value():
+    assert value_bytes((F32, U8)) == 5
