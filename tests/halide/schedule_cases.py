@@ -1,19 +1,23 @@
 """A fixed handful of schedules with everything that is printed, by hand."""
 
-from scheduled_pipelines import PIPELINES, imported
+from scheduled_pipelines import BUILDERS, imported
 
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     Clone,
+    ComputeWith,
+    DimensionBounds,
     FuncSchedule,
     Fuse,
     Level,
+    Prefetch,
     Schedule,
     ScheduledLoop,
     Split,
     StageSchedule,
+    StorageDim,
 )
 
 
@@ -229,9 +233,134 @@ def clone_of_an_output(algorithm):
     )
 
 
+def storage(algorithm):
+    """Memory hoisted, folded, bounded and aligned; prefetches; regions widened."""
+    across, blurred = (place(algorithm, name) for name in ("across", "blurred"))
+    row = Level("at", blurred, 0, "v1i")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(
+                blurred,
+                ROOT,
+                ROOT,
+                stages=(
+                    nest(
+                        split("v1", 32),
+                        split("v0", 16, "round_up"),
+                        order="v0i:vectorized v0o:serial/never v1i v1o",
+                        prefetch=(Prefetch(across, "v1i", "v1i", 2, "clamp"),),
+                    ),
+                ),
+                bounds=(DimensionBounds(0, modulus=16), DimensionBounds(1, extent=96)),
+            ),
+            FuncSchedule(
+                across,
+                row,
+                Level("at", blurred, 0, "v1o"),
+                hoist=ROOT,
+                storage=(StorageDim(1, fold=4), StorageDim(0, align=32, bound=4096)),
+                bounds=(DimensionBounds(0, modulus=16, remainder=3),),
+            ),
+        ],
+    )
+
+
+def ring(algorithm):
+    """Computed ahead by a thread of its own, two tiles in memory."""
+    across, blurred = (place(algorithm, name) for name in ("across", "blurred"))
+    tile = Level("at", blurred, 0, "v1o")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(blurred, ROOT, ROOT, stages=(nest(split("v1", 8), order="v0 v1i v1o"),)),
+            FuncSchedule(across, tile, tile, hoist=ROOT, run_async=True, ring_buffer=2),
+        ],
+    )
+
+
+def wrappers(algorithm):
+    """A wrapper for one reader, one for two, a wrapper of a wrapper, and a clone beside them."""
+    convolved, scan, histogram, result = (
+        place(algorithm, name) for name in ("convolved", "scan", "histogram", "result")
+    )
+    wide = algorithm.order[algorithm.producers[algorithm.funcs[convolved].name][0]]
+    count = len(algorithm.funcs)
+    made = (
+        Clone(scan, (result,), wrapper=True),
+        Clone(wide, (convolved, result), wrapper=True),
+        Clone(count + 1, (result,), wrapper=True),
+        Clone(wide, (histogram,)),
+    )
+    extended = with_clones(algorithm, made)
+    scanned, shared, again, cloned = (extended.order[copy.name] for copy in extended.copies)
+    convolved, scan, histogram, result = (
+        place(extended, name) for name in ("convolved", "scan", "histogram", "result")
+    )
+    tile = Level("at", result, 0, "v1o")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(result, ROOT, ROOT, stages=(nest(split("v1", 4), order="v0 v1i v1o"),)),
+            FuncSchedule(scan, ROOT, ROOT),
+            FuncSchedule(
+                scanned, tile, tile, stages=(nest(split("v0", 8), order="v0i:vectorized v0o v1"),)
+            ),
+            FuncSchedule(shared, ROOT, ROOT, storage_order=(1, 0)),
+            FuncSchedule(again, Level("at", result, 0, "v1i"), tile, hoist=tile),
+            FuncSchedule(cloned, ROOT, ROOT),
+            FuncSchedule(convolved, ROOT, ROOT),
+            FuncSchedule(histogram, ROOT, ROOT),
+        ],
+        made,
+    )
+
+
+def shared_loops(algorithm):
+    """Two Funcs in one nest, one of them with an update."""
+    colour, grey = (place(algorithm, name) for name in ("colour", "grey"))
+    rows = nest(split("v1", 8, "round_up"), order="v0 v2 v1i v1o:parallel")
+    shared = nest(
+        split("v1", 8, "round_up"),
+        order="v0 v1i v1o:parallel",
+        compute_with=ComputeWith(colour, 0, "v1o", (("v1o", "start"),)),
+    )
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(colour, ROOT, ROOT, stages=(rows,)),
+            FuncSchedule(grey, ROOT, ROOT, stages=(shared,)),
+        ],
+    )
+
+
+def races(algorithm):
+    """An update run in parallel on the author's word."""
+    scan, result = place(algorithm, "scan"), place(algorithm, "result")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(result, ROOT, ROOT),
+            FuncSchedule(place(algorithm, "convolved"), ROOT, ROOT),
+            FuncSchedule(
+                place(algorithm, "histogram"),
+                ROOT,
+                ROOT,
+                stages=(nest(order="v0"), nest(order="r0 r1:parallel", allow_races=True)),
+            ),
+            FuncSchedule(scan, ROOT, ROOT),
+        ],
+    )
+
+
 def all_cases():
     """Name to algorithm and schedule."""
-    algorithms = {name: imported(build()) for name, build in PIPELINES.items()}
+    algorithms = {name: imported(build()) for name, build in BUILDERS.items()}
     made = {
         "sliding_window": ("blur", sliding_window),
         "gpu_tiles": ("blur", gpu_tiles),
@@ -239,6 +368,11 @@ def all_cases():
         "gpu_single_thread": ("tuples", gpu_single_thread),
         "clones": ("reductions", clones),
         "clone_of_an_output": ("outputs", clone_of_an_output),
+        "storage": ("blur", storage),
+        "ring": ("blur", ring),
+        "wrappers": ("reductions", wrappers),
+        "shared_loops": ("separate", shared_loops),
+        "races": ("reductions", races),
     }
     return {
         name: (algorithms[pipeline], make(algorithms[pipeline]))

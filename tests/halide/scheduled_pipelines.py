@@ -72,7 +72,18 @@ def outputs():
     return hl.Pipeline([colour, grey])
 
 
+def separate():
+    """Two outputs of which neither reads the other."""
+    x, y, c = hl.Var("x"), hl.Var("y"), hl.Var("c")
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    colour, grey = hl.Func("colour"), hl.Func("grey")
+    colour[x, y, c] = hl.cast(hl.Int(32), image[x, y]) * (c + 1)
+    grey[x, y] = hl.cast(hl.Int(32), image[x, y + 1]) + 3
+    return hl.Pipeline([colour, grey])
+
+
 PIPELINES = {"blur": blur, "reductions": reductions, "tuples": tuples, "outputs": outputs}
+BUILDERS = {**PIPELINES, "separate": separate}
 
 
 def imported(pipeline):

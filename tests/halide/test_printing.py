@@ -8,7 +8,7 @@ from pathlib import Path
 import halide as hl
 import pytest
 from schedule_cases import all_cases
-from scheduled_pipelines import PIPELINES, imported, lowered, normalised, unnumbered
+from scheduled_pipelines import BUILDERS, imported, lowered, normalised, unnumbered
 
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
@@ -84,7 +84,7 @@ def test_python_lowers_to_the_same_code(name, tmp_path):
 @pytest.mark.parametrize("name", CASES)
 def test_a_pipeline_built_again_with_other_automatic_names(name, tmp_path):
     algorithm, schedule = CASES[name]
-    build = next(b for b in PIPELINES.values() if imported(b()).digest == algorithm.digest)
+    build = next(b for b in BUILDERS.values() if imported(b()).digest == algorithm.digest)
     path = tmp_path / "stmt"
 
     def rebuilt():

@@ -14,6 +14,8 @@ from tilewright.halide.emit.directives import (
     FuncRef,
     LoopRef,
     Outermost,
+    Pairs,
+    StageRef,
     directives,
 )
 from tilewright.halide.frontend.importer import import_pipeline
@@ -126,9 +128,9 @@ def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> l
     result: list[Any] = [None if func.name in copies else next(given) for func in extended.funcs]
     for call in clone_calls(algorithm, schedule.clones):
         readers = [result[reader] for reader in call.readers]
-        result[call.result] = result[call.func].clone_in(
-            readers if len(readers) > 1 else readers[0]
-        )
+        of = result[call.func]
+        copy = of.in_ if call.wrapper else of.clone_in
+        result[call.result] = copy(readers if len(readers) > 1 else readers[0])
     return result
 
 
@@ -149,6 +151,11 @@ def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Seq
         return hl.RVar(name) if arg.reduction else hl.Var(name)
     if isinstance(arg, FuncRef):
         return funcs[arg.func]
+    if isinstance(arg, StageRef):
+        func = funcs[arg.func]
+        return func.update(arg.stage - 1) if arg.stage else func
+    if isinstance(arg, Pairs):
+        return [tuple(_argument(a, funcs, names, params) for a in pair) for pair in arg.items]
     if isinstance(arg, Condition):
         conditions = [known_condition(params[known.parameter], known) for known in arg.known]
         return functools.reduce(operator.and_, conditions)

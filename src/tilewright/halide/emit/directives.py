@@ -20,11 +20,14 @@ from tilewright.halide.ir.nest import (
     stage_schedules,
 )
 from tilewright.halide.ir.schedule import (
+    ComputeWith,
     FuncSchedule,
     KnownValue,
     Level,
+    LoopAlign,
     Mapping,
     MemoryType,
+    PrefetchStrategy,
     Schedule,
     ScheduleError,
     Split,
@@ -70,7 +73,22 @@ class Condition:
     known: tuple[KnownValue, ...]
 
 
-Argument = LoopRef | FuncRef | EnumRef | Outermost | Condition | int
+@dataclass(frozen=True, slots=True)
+class StageRef:
+    """A stage of a Func, as ``compute_with`` takes it."""
+
+    func: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A list of loops, each with how it is aligned."""
+
+    items: tuple[tuple[LoopRef, EnumRef], ...]
+
+
+Argument = LoopRef | FuncRef | StageRef | EnumRef | Outermost | Condition | Pairs | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,19 @@ MEMORY: dict[MemoryType, str] = {
     "gpu_shared": "GPUShared",
 }
 
+ALIGN: dict[LoopAlign, str] = {
+    "start": "AlignStart",
+    "end": "AlignEnd",
+    "none": "NoAlign",
+    "auto": "Auto",
+}
+
+PREFETCHES: dict[PrefetchStrategy, str] = {
+    "clamp": "Clamp",
+    "guard_with_if": "GuardWithIf",
+    "non_faulting": "NonFaulting",
+}
+
 # Directives for one loop at a time; blocks and threads are listed together.
 _SINGLE: dict[Mapping, str] = {
     "unrolled": "unroll",
@@ -125,7 +156,7 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
         if entry.compute.kind != "inline":
             result += _where(entry, algorithm, loops)
             for stage, nest in stage_schedules(algorithm, entry):
-                result += _nest(entry, stage.index, nest, algorithm)
+                result += _nest(entry, stage.index, nest, algorithm, loops)
                 if nest.specialize:
                     condition = Condition(nest.specialize)
                     result.append(Directive(entry.func, stage.index, "specialize", (condition,)))
@@ -168,7 +199,54 @@ def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Dire
         innermost = entry.storage_order[0] if entry.storage_order else 0
         dim = LoopRef(entry.func, 0, f"v{innermost}")
         result.append(Directive(entry.func, 0, "align_storage", (dim, entry.align_storage)))
+    if entry.hoist is not None:
+        hoist = _level(entry.func, "hoist", entry.hoist, algorithm, loops)
+        verb = "hoist_storage_root" if entry.hoist.kind == "root" else "hoist_storage"
+        result.append(Directive(entry.func, 0, verb, hoist.args))
+    return [*result, *storage_directives(entry)]
+
+
+def storage_directives(entry: FuncSchedule) -> list[Directive]:
+    """What is said of single dimensions, and when the Func is computed."""
+    result: list[Directive] = []
+
+    def emit(method: str, dimension: int, *args: Argument) -> None:
+        dim = LoopRef(entry.func, 0, f"v{dimension}")
+        result.append(Directive(entry.func, 0, method, (dim, *args)))
+
+    for dim in entry.storage:
+        if dim.align > 1:
+            emit("align_storage", dim.dimension, dim.align)
+        if dim.bound:
+            emit("bound_storage", dim.dimension, dim.bound)
+        if dim.fold:
+            emit("fold_storage", dim.dimension, dim.fold, dim.forward)
+    for bounds in entry.bounds:
+        if bounds.extent:
+            emit("bound_extent", bounds.dimension, bounds.extent)
+        if bounds.remainder is not None:
+            emit("align_bounds", bounds.dimension, bounds.modulus, bounds.remainder)
+        elif bounds.modulus > 1:
+            emit("align_extent", bounds.dimension, bounds.modulus)
+    if entry.run_async:
+        result.append(Directive(entry.func, 0, "async_"))
+    if entry.ring_buffer:
+        result.append(Directive(entry.func, 0, "ring_buffer", (entry.ring_buffer,)))
     return result
+
+
+def is_reduction(shared: ComputeWith, loops: Loops) -> bool:
+    """Whether the loop that is shared runs over a reduction.
+
+    Raises `ScheduleError` where there is no such loop.
+    """
+    loop = loops.get((shared.func, shared.stage), {}).get(shared.loop)
+    if loop is None:
+        raise ScheduleError(
+            f"loop {shared.loop!r} of stage {shared.stage} of Func {shared.func} is to be shared, "
+            "but is not there"
+        )
+    return loop.reduction
 
 
 def _level(func: int, verb: str, level: Level, algorithm: Algorithm, loops: Loops) -> Directive:
@@ -188,7 +266,7 @@ def _level(func: int, verb: str, level: Level, algorithm: Algorithm, loops: Loop
 
 
 def _nest(
-    entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm
+    entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
     """Splits, fusions, loop order and mappings of one stage."""
     func = algorithm.funcs[entry.func]
@@ -215,6 +293,8 @@ def _nest(
     after = [loop.name for loop in nest.loops]
     if before != after:
         emit("reorder", *(ref(name) for name in after))
+    if nest.allow_races:
+        emit("allow_race_conditions")
     if nest.atomic:
         emit("atomic")
     if nest.single_thread:
@@ -234,6 +314,21 @@ def _nest(
     for loop in nest.loops:
         if loop.partition != "auto":
             emit("partition", ref(loop.name), EnumRef("Partition", loop.partition.capitalize()))
+    for fetch in nest.prefetch:
+        strategy = EnumRef("PrefetchBoundStrategy", PREFETCHES[fetch.strategy])
+        emit(
+            "prefetch",
+            FuncRef(fetch.func),
+            ref(fetch.at),
+            ref(fetch.along),
+            fetch.distance,
+            strategy,
+        )
+    if nest.compute_with is not None:
+        shared = nest.compute_with
+        at = LoopRef(shared.func, shared.stage, shared.loop, is_reduction(shared, loops))
+        pairs = [(ref(loop), EnumRef("LoopAlignStrategy", ALIGN[s])) for loop, s in shared.align]
+        emit("compute_with", StageRef(shared.func, shared.stage), at, Pairs(tuple(pairs)))
     if not result and stage > 0:
         # Silences Halide's warning that only the pure definition has been scheduled. Where
         # rfactor has been, `unscheduled` would be refused; of loops with dots, any other.

@@ -11,7 +11,7 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.halide.emit.directives import (
@@ -22,6 +22,8 @@ from tilewright.halide.emit.directives import (
     FuncRef,
     LoopRef,
     Outermost,
+    Pairs,
+    StageRef,
     directives,
 )
 from tilewright.halide.ir.algorithm import Algorithm
@@ -37,7 +39,8 @@ _CPP_WORDS = (
     "register reinterpret_cast requires return short signed sizeof static static_assert "
     "static_cast struct switch template this thread_local throw true try typedef typeid "
     "typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "std Halide Func Var RVar Pipeline TailStrategy MemoryType Partition"
+    "std Halide Func Var RVar Pipeline Stage TailStrategy MemoryType Partition LoopAlignStrategy "
+    "PrefetchBoundStrategy"
 )
 _RESERVED = {
     *keyword.kwlist,
@@ -64,15 +67,31 @@ _RESERVED = {
 
 @dataclass(frozen=True)
 class _Language:
-    """How a language writes a constant of an enumeration, the outermost loop, and a list."""
+    """How a language writes what the two write differently.
+
+    A constant of an enumeration, the outermost loop, a list, a pair, truth values, and methods
+    that are keywords in the other.
+    """
 
     constant: str
     outermost: str
     several: str
+    pair: str
+    truth: tuple[str, str]
+    methods: Mapping[str, str]
 
 
-_PYTHON = _Language("hl.{0}.{1}", "hl.Var.outermost()", "[{0}]")
-_CPP = _Language("{0}::{1}", "Var::outermost()", "{{{0}}}")
+_PYTHON = _Language(
+    "hl.{0}.{1}", "hl.Var.outermost()", "[{0}]", "({0}, {1})", ("False", "True"), {}
+)
+_CPP = _Language(
+    "{0}::{1}",
+    "Var::outermost()",
+    "{{{0}}}",
+    "{{{0}, {1}}}",
+    ("false", "true"),
+    {"async_": "async", "in_": "in"},
+)
 
 
 def to_python(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
@@ -281,7 +300,8 @@ class _Printer:
         used_funcs = {section.func for section in self.sections}
         for section in self.sections:
             for directive in section.directives:
-                used_funcs.update(arg.func for arg in directive.args if isinstance(arg, FuncRef))
+                refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
+                used_funcs.update(ref.func for ref in refs)
         for call in self.clones:
             used_funcs.update((call.func, *call.readers, call.result))
         wishes = {i: key[0] for i, key in self.keys.items()}
@@ -333,24 +353,39 @@ class _Printer:
             if (arg.func, arg.stage) == (section.func, section.stage):
                 return section.locals[arg.name]
             return self._origin(arg.func, arg.stage, arg.name)
+        if isinstance(arg, StageRef):
+            return self._stage(arg.func, arg.stage)
+        if isinstance(arg, Pairs):
+            pairs = (tuple(self._argument(a, section) for a in pair) for pair in arg.items)
+            listed = ", ".join(self.language.pair.format(*pair) for pair in pairs)
+            return self.language.several.format(listed)
+        if isinstance(arg, bool):
+            return self.language.truth[arg]
         return str(arg)
 
     def _calls(self, section: _Section) -> list[str]:
         calls = []
         for directive in section.directives:
-            args = ", ".join(self._argument(arg, section) for arg in directive.args)
-            calls.append(f".{directive.method}({args})")
+            # An empty list is what is meant without one, and ambiguous in C++.
+            args = [arg for arg in directive.args if arg != Pairs(())]
+            listed = ", ".join(self._argument(arg, section) for arg in args)
+            method = self.language.methods.get(directive.method, directive.method)
+            calls.append(f".{method}({listed})")
         return calls
 
     def _clone(self, call: CloneCall) -> str:
         """The expression that makes a clone."""
         readers = ", ".join(self.func_ids[reader] for reader in call.readers)
         several = self.language.several if len(call.readers) > 1 else "{0}"
-        return f"{self.func_ids[call.func]}.clone_in({several.format(readers)})"
+        method = self.language.methods.get("in_", "in_") if call.wrapper else "clone_in"
+        return f"{self.func_ids[call.func]}.{method}({several.format(readers)})"
 
     def _receiver(self, section: _Section) -> str:
-        ident = self.func_ids[section.func]
-        return ident if section.stage == 0 else f"{ident}.update({section.stage - 1})"
+        return self._stage(section.func, section.stage)
+
+    def _stage(self, func: int, stage: int) -> str:
+        ident = self.func_ids[func]
+        return ident if stage == 0 else f"{ident}.update({stage - 1})"
 
     def _comment(self, section: _Section) -> str:
         name = _shown(self.algorithm.funcs[section.func].name)
@@ -363,6 +398,8 @@ class _Printer:
         text = f"computed {self._level(entry.compute)}"
         if entry.store != entry.compute:
             text += f", stored {self._level(entry.store)}"
+        if entry.hoist is not None:
+            text += f", allocated {self._level(entry.hoist)}"
         return text
 
     def _level(self, level: Level) -> str:
@@ -489,4 +526,8 @@ class _Printer:
 
 
 def _loop_refs(section: _Section) -> list[LoopRef]:
-    return [arg for d in section.directives for arg in d.args if isinstance(arg, LoopRef)]
+    args: list[Argument] = []
+    for directive in section.directives:
+        for arg in directive.args:
+            args += [loop for loop, _ in arg.items] if isinstance(arg, Pairs) else [arg]
+    return [arg for arg in args if isinstance(arg, LoopRef)]

@@ -243,11 +243,15 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A Func that a schedule makes of another, for some of its readers; all by name."""
+    """A Func that a schedule makes of another, for some of its readers; all by name.
+
+    A `wrapper` reads the original instead of computing its values again.
+    """
 
     name: str
     original: str
     readers: tuple[str, ...]
+    wrapper: bool = False
 
 
 @dataclass(frozen=True, eq=False)

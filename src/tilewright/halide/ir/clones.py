@@ -1,4 +1,4 @@
-"""Funcs that a schedule copies for some of their readers, as Halide's ``Func.clone_in`` does.
+"""Funcs that a schedule copies for some of their readers: ``Func.clone_in`` and ``Func.in_``.
 
 A Func that two others read can then be computed in two ways: once a row for the one, say, and
 anew at every point for the other. Everything that judges, costs or shows a schedule works on
@@ -11,14 +11,26 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.halide.ir.algorithm import Algorithm, Call, Copy, Expr, Func, Op, Stage, walk
+from tilewright.halide.ir.algorithm import (
+    Algorithm,
+    Call,
+    Copy,
+    Expr,
+    Func,
+    Loop,
+    Op,
+    Stage,
+    Type,
+    Variable,
+    walk,
+)
 from tilewright.halide.ir.names import titled
 from tilewright.halide.ir.schedule import Clone, ScheduleError
 
 
 @dataclass(frozen=True, slots=True)
 class CloneCall:
-    """The call ``func.clone_in(readers)``, whose result is `result`.
+    """The call ``func.clone_in(readers)`` or ``func.in_(readers)``, whose result is `result`.
 
     All three are places in the algorithm with its clones.
     """
@@ -26,6 +38,7 @@ class CloneCall:
     func: int
     readers: tuple[int, ...]
     result: int
+    wrapper: bool = False
 
 
 def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
@@ -51,18 +64,28 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
     names = _names(base, clones)
     redirected: list[dict[str, str]] = [{} for _ in sources]
     for i, clone in enumerate(clones):
-        redirected[count + i][names[clone.func]] = names[count + i]  # its own updates
+        if not clone.wrapper:
+            redirected[count + i][names[clone.func]] = names[count + i]  # its own updates
         for reader in clone.readers:
-            redirected[reader][names[clone.func]] = names[count + i]
+            _redirect(redirected[reader], names[clone.func], names[count + i])
     funcs = []
     for i in _places(count, clones):
+        if i >= count and clones[i - count].wrapper:
+            root = base.funcs[_root(i, count, clones)]
+            funcs.append(_wrapper(root, names[i], names[sources[i]]))
+            continue
         func = _redirected(base.funcs[sources[i]], redirected[i])
         if i >= count:
             stages = tuple(replace(stage, func=names[i]) for stage in func.stages)
             func = replace(func, name=names[i], stages=stages, strides=())
         funcs.append(func)
     copies = tuple(
-        Copy(names[count + i], names[clone.func], tuple(names[r] for r in clone.readers))
+        Copy(
+            names[count + i],
+            names[clone.func],
+            tuple(names[r] for r in clone.readers),
+            clone.wrapper,
+        )
         for i, clone in enumerate(clones)
     )
     return replace(base, funcs=tuple(funcs), copies=copies, original=base)
@@ -74,30 +97,48 @@ def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
     places = dict(base.order)
     places |= {copy.name: len(base.funcs) + i for i, copy in enumerate(algorithm.copies)}
     return tuple(
-        Clone(places[copy.original], tuple(places[reader] for reader in copy.readers))
+        Clone(places[copy.original], tuple(places[r] for r in copy.readers), copy.wrapper)
         for copy in algorithm.copies
     )
 
 
 def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCall, ...]:
-    """The calls of ``clone_in`` that make the clones, in order.
+    """The calls of ``clone_in`` and ``in_`` that make the clones, in order.
 
     Halide refuses to clone a Func twice. So a second copy is a copy of the first, which is made
-    for the readers of both; Halide follows such chains. Consumers come first, as a copy may be
-    a reader, and as copies keep calling what their originals called.
+    for the readers of both; Halide follows such chains. Nor can it clone a Func that is wrapped
+    already, so wrappers come after clones. Consumers come first, as a copy may be a reader, and
+    as copies keep calling what their originals called.
     """
     base = algorithm.original or algorithm
     count = len(base.funcs)
     places = {i: place for place, i in enumerate(_places(count, clones))}
-    result = []
+    calls = []
     for func in sorted({clone.func for clone in clones}, reverse=True):
-        own = [i for i, clone in enumerate(clones) if clone.func == func]
+        every = [i for i, clone in enumerate(clones) if clone.func == func]
+        own = [i for i in every if not clones[i].wrapper]
         source = func
         for k, i in enumerate(own):
             readers = [reader for j in own[k:] for reader in clones[j].readers]
             at = tuple(places[reader] for reader in readers)
-            result.append(CloneCall(places[source], at, places[count + i]))
+            calls.append(CloneCall(places[source], at, places[count + i]))
             source = count + i
+        for i in every:
+            if clones[i].wrapper:
+                at = tuple(places[reader] for reader in clones[i].readers)
+                calls.append(CloneCall(places[func], at, places[count + i], wrapper=True))
+    return _in_order(calls)
+
+
+def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
+    """The calls so that what one is made of and for has been made before it."""
+    left = list(calls)
+    result: list[CloneCall] = []
+    while left:
+        made = {call.result for call in left}
+        ready = next((c for c in left if not made & {c.func, *c.readers}), left[0])
+        left.remove(ready)
+        result.append(ready)
     return tuple(result)
 
 
@@ -115,10 +156,11 @@ def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str
     for call in clone_calls(algorithm, clones):
         func = named.get(call.func, extended.funcs[call.func].name)
         # Halide counts the clones of the very Func; by how they are made each is the first.
-        name = f"{func}_clone$0"
+        name = f"{func}_wrapper$0" if call.wrapper else f"{func}_clone$0"
         if len(call.readers) == 1:
             (reader,) = call.readers
-            name = f"{func}_clone_in_{named.get(reader, extended.funcs[reader].name)}$0"
+            verb = "in" if call.wrapper else "clone_in"
+            name = f"{func}_{verb}_{named.get(reader, extended.funcs[reader].name)}$0"
         named[call.result] = name
         result[name] = extended.funcs[call.result].name
     return result
@@ -128,44 +170,95 @@ def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tu
     """Why clones cannot be made: each time a Func's name and a sentence."""
     base = algorithm.original or algorithm
     count = len(base.funcs)
-    sources = [*range(count), *(clone.func for clone in clones)]
+    unknown = list(_unknown_sources(count, clones))
+    if unknown:
+        yield unknown[0]
+        return
+    sources = [_root(i, count, clones) for i in range(count + len(clones))]
     taken: set[tuple[int, int]] = set()
     for clone in clones:
-        if not 0 <= clone.func < count:
-            reason = (
-                "a clone cannot be cloned; clone the Func that it is made of once more"
-                if 0 <= clone.func < len(sources)
-                else f"there is no Func {clone.func} to clone; the pipeline has {count} Funcs"
-            )
-            yield str(clone.func), reason
-            return
-    for clone in clones:
-        func = base.funcs[clone.func]
-        if func.fixed or func.scheduled:
+        func = base.funcs[sources[clone.func]]
+        if (func.fixed or func.scheduled) and not clone.wrapper:
             yield func.name, "an extern, memoised or already scheduled Func cannot be cloned"
         if any(func.name in (link.wrapped, link.wrapper) for link in base.wrappers):
             yield func.name, "the pipeline has a wrapper or a clone of it already"
+        verb = "wrapped" if clone.wrapper else "cloned"
         if not clone.readers:
-            yield func.name, "it is cloned for no reader"
+            yield func.name, f"it is {verb} for no reader"
         for reader in clone.readers:
-            if not 0 <= reader < len(sources):
-                yield func.name, f"it is cloned for Func {reader}, which is not there"
-                continue
-            name = base.funcs[sources[reader]].name
-            if sources[reader] == clone.func:
-                yield func.name, "it cannot be cloned for itself or for another clone of it"
-            elif func.name not in base.producers[name]:
-                yield func.name, f"it is cloned for {name}, which does not read it"
-            elif base.funcs[sources[reader]].extern is not None:
-                yield func.name, f"it is cloned for {name}, an extern stage, whose reads are fixed"
+            reason = _reader_problem(base, clones, clone, reader)
+            if reason:
+                yield func.name, f"it is {verb} for {reason}"
             elif (clone.func, reader) in taken:
-                yield func.name, f"it is cloned twice for {name}"
+                name = base.funcs[sources[reader]].name
+                yield func.name, f"it is {verb} twice for {name}"
             taken.add((clone.func, reader))
-    for i in sorted({clone.func for clone in clones}):
+    wrapped = {clone.func for clone in clones if clone.wrapper}
+    for i in sorted({clone.func for clone in clones} - wrapped):
         name = base.funcs[i].name
         readers = {r for r, s in enumerate(sources) if name in base.producers[base.funcs[s].name]}
         if name not in base.outputs and readers <= {r for func, r in taken if func == i}:
             yield name, "every reader would read a clone of it; leave one that reads the Func"
+
+
+def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
+    """Copies of what is not there, or of what cannot be copied again."""
+    for i, clone in enumerate(clones):
+        if 0 <= clone.func < count:
+            continue
+        if not 0 <= clone.func < count + len(clones):
+            reason = f"there is no Func {clone.func} to clone; the pipeline has {count} Funcs"
+            yield str(clone.func), reason
+        elif not clone.wrapper or not clones[clone.func - count].wrapper:
+            reason = "a clone cannot be cloned; clone the Func that it is made of once more"
+            yield str(clone.func), reason
+        elif clone.func >= count + i:
+            yield str(clone.func), "a wrapper can be wrapped by a later one only"
+
+
+def _reader_problem(base: Algorithm, clones: Sequence[Clone], clone: Clone, reader: int) -> str:
+    """Why a reader cannot read a copy; empty where it can."""
+    count = len(base.funcs)
+    if not 0 <= reader < count + len(clones):
+        return f"Func {reader}, which is not there"
+    source, root = _root(clone.func, count, clones), _root(reader, count, clones)
+    name = base.funcs[root].name
+    if root == source:
+        return f"{name}: it cannot be cloned for itself or for another clone of it"
+    if reader >= count and clones[reader - count].wrapper:
+        return f"the wrapper of {name}, which reads nothing else"
+    if base.funcs[source].name not in base.producers[name]:
+        return f"{name}, which does not read it"
+    if base.funcs[root].extern is not None:
+        return f"{name}, an extern stage, whose reads are fixed"
+    if clone.func >= count and reader not in clones[clone.func - count].readers:
+        return f"{name}, which does not read the wrapper that is wrapped"
+    return ""
+
+
+def _root(place: int, count: int, clones: Sequence[Clone]) -> int:
+    """The given Func that a copy, or a copy of a copy, is made of."""
+    while place >= count:
+        place = clones[place - count].func
+    return place
+
+
+def _redirect(calls: dict[str, str], source: str, copy: str) -> None:
+    """Add a redirection; that of a wrapper's wrapper replaces the wrapper's."""
+    for callee, target in calls.items():
+        if target == source:
+            calls[callee] = copy
+            return
+    calls[source] = copy
+
+
+def _wrapper(func: Func, name: str, wrapped: str) -> Func:
+    """A Func of the shape of `func` that hands on the values of `wrapped`."""
+    coordinates = tuple(Variable(arg, "var", Type("int", 32)) for arg in func.args)
+    values = tuple(Call(wrapped, "func", coordinates, type, i) for i, type in enumerate(func.types))
+    loops = tuple(Loop(arg, "pure") for arg in func.args)
+    stage = Stage(name, 0, coordinates, values, (), loops, ())
+    return Func(name, func.args, func.types, (stage,))
 
 
 def _places(count: int, clones: Sequence[Clone]) -> list[int]:
@@ -173,7 +266,13 @@ def _places(count: int, clones: Sequence[Clone]) -> list[int]:
     after: dict[int, list[int]] = {}
     for i, clone in enumerate(clones):
         after.setdefault(clone.func, []).append(count + i)
-    return [place for i in range(count) for place in (i, *after.get(i, ()))]
+    result: list[int] = []
+    stack = list(range(count - 1, -1, -1))
+    while stack:
+        place = stack.pop()
+        result.append(place)
+        stack.extend(reversed(after.get(place, ())))
+    return result
 
 
 def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
@@ -182,9 +281,10 @@ def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
     names = [*(func.name for func in base.funcs), *("" for _ in clones)]
     taken = {*names, *(p.name for p in base.parameters), *(b.name for b in base.buffers)}
     # Consumers first: a copy that reads another has its name by then.
-    for i in sorted(range(len(clones)), key=lambda i: (-clones[i].func, i)):
+    roots = [_root(clone.func, count, clones) for clone in clones]
+    for i in sorted(range(len(clones)), key=lambda i: (-roots[i], i)):
         readers = ", ".join(titled(names[reader]) for reader in clones[i].readers)
-        wish = name = f"{names[clones[i].func]} (for {readers})"
+        wish = name = f"{names[roots[i]]} (for {readers})"
         number = 2
         while name in taken:
             name, number = f"{wish} {number}", number + 1

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any, Literal, get_args
 
 from tilewright.halide.ir.algorithm import Algorithm
@@ -16,18 +17,24 @@ from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     Clone,
+    ComputeWith,
+    DimensionBounds,
     FuncSchedule,
     Fuse,
     KnownValue,
     Level,
+    LoopAlign,
     Mapping,
     MemoryType,
     Partition,
+    Prefetch,
+    PrefetchStrategy,
     Schedule,
     ScheduledLoop,
     ScheduleError,
     Split,
     StageSchedule,
+    StorageDim,
     Tail,
 )
 
@@ -45,8 +52,7 @@ def to_data(schedule: Schedule) -> dict[str, Any]:
         "funcs": [_func_data(func) for func in schedule.funcs],
     }
     if schedule.clones:
-        clones = [{"func": clone.func, "readers": [*clone.readers]} for clone in schedule.clones]
-        data["clones"] = clones
+        data["clones"] = [_clone_data(clone) for clone in schedule.clones]
     return data
 
 
@@ -93,8 +99,13 @@ def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule
     return from_data(data, algorithm)
 
 
+def _clone_data(clone: Clone) -> dict[str, Any]:
+    data: dict[str, Any] = {"func": clone.func, "readers": [*clone.readers]}
+    return {**data, "wrapper": True} if clone.wrapper else data
+
+
 def _func_data(func: FuncSchedule) -> dict[str, Any]:
-    return {
+    data = {
         "func": func.func,
         "compute": _level_data(func.compute),
         "store": _level_data(func.store),
@@ -103,6 +114,22 @@ def _func_data(func: FuncSchedule) -> dict[str, Any]:
         "storage_order": list(func.storage_order),
         "stages": [_stage_data(stage) for stage in func.stages],
     }
+    # What is rare is left out where it is not used; older versions read the rest.
+    if func.hoist is not None:
+        data["hoist"] = _level_data(func.hoist)
+    if func.storage:
+        data["storage"] = [_plain(dim) for dim in func.storage]
+    if func.bounds:
+        data["bounds"] = [_plain(bounds) for bounds in func.bounds]
+    if func.run_async:
+        data["run_async"] = True
+    if func.ring_buffer:
+        data["ring_buffer"] = func.ring_buffer
+    return data
+
+
+def _plain(item: StorageDim | DimensionBounds | Prefetch) -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in fields(item)}
 
 
 def _level_data(level: Level) -> str | dict[str, Any]:
@@ -112,7 +139,7 @@ def _level_data(level: Level) -> str | dict[str, Any]:
 
 
 def _stage_data(stage: StageSchedule) -> dict[str, Any]:
-    return {
+    data: dict[str, Any] = {
         "splits": [_split_data(change) for change in stage.splits],
         "loops": [
             {"name": loop.name, "mapping": loop.mapping, "partition": loop.partition}
@@ -125,6 +152,16 @@ def _stage_data(stage: StageSchedule) -> dict[str, Any]:
             for k in stage.specialize
         ],
     }
+    if stage.prefetch:
+        data["prefetch"] = [_plain(prefetch) for prefetch in stage.prefetch]
+    if stage.compute_with is not None:
+        shared = stage.compute_with
+        align = [{"loop": loop, "strategy": strategy} for loop, strategy in shared.align]
+        where = {"func": shared.func, "stage": shared.stage, "loop": shared.loop}
+        data["compute_with"] = {**where, "align": align}
+    if stage.allow_races:
+        data["allow_races"] = True
+    return data
 
 
 def _split_data(change: Split | Fuse) -> dict[str, Any]:
@@ -195,6 +232,7 @@ def _kind(value: Any) -> str:
 
 def _func(item: _Object) -> FuncSchedule:
     order = item.naturals("storage_order", "dimensions")
+    there = item.data
     result = FuncSchedule(
         func=item.natural("func", 0),
         compute=_level(item, "compute"),
@@ -203,13 +241,64 @@ def _func(item: _Object) -> FuncSchedule:
         stages=tuple(_stage(stage) for stage in item.items("stages")),
         align_storage=item.natural("align_storage", 1),
         storage_order=order,
+        hoist=_level(item, "hoist") if "hoist" in there else None,
+        storage=tuple(map(_storage, item.items("storage"))) if "storage" in there else (),
+        bounds=tuple(map(_bounds, item.items("bounds"))) if "bounds" in there else (),
+        run_async=item.take("run_async", bool) if "run_async" in there else False,
+        ring_buffer=item.natural("ring_buffer", 0) if "ring_buffer" in there else 0,
     )
     item.done()
     return result
 
 
 def _clone(item: _Object) -> Clone:
-    result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"))
+    wrapper = item.take("wrapper", bool) if "wrapper" in item.data else False
+    result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"), wrapper)
+    item.done()
+    return result
+
+
+def _storage(item: _Object) -> StorageDim:
+    result = StorageDim(
+        item.natural("dimension", 0),
+        item.natural("align", 1),
+        item.natural("bound", 0),
+        item.natural("fold", 0),
+        item.take("forward", bool),
+    )
+    item.done()
+    return result
+
+
+def _bounds(item: _Object) -> DimensionBounds:
+    dimension, extent = item.natural("dimension", 0), item.natural("extent", 0)
+    modulus = item.natural("modulus", 1)
+    free = item.data.get("remainder", 0) is None
+    remainder = item.data.pop("remainder") if free else item.natural("remainder", 0)
+    item.done()
+    return DimensionBounds(dimension, extent, modulus, remainder)
+
+
+def _prefetch(item: _Object) -> Prefetch:
+    result = Prefetch(
+        item.natural("func", 0),
+        item.take("at", str),
+        item.take("along", str),
+        item.take("distance", int),
+        item.one_of("strategy", PrefetchStrategy),
+    )
+    item.done()
+    return result
+
+
+def _compute_with(item: _Object) -> ComputeWith:
+    align = []
+    for pair in item.items("align"):
+        align.append((pair.take("loop", str), pair.one_of("strategy", LoopAlign)))
+        pair.done()
+    result = ComputeWith(
+        item.natural("func", 0), item.natural("stage", 0), item.take("loop", str), tuple(align)
+    )
     item.done()
     return result
 
@@ -244,12 +333,18 @@ def _level(item: _Object, name: str) -> Level:
 
 
 def _stage(item: _Object) -> StageSchedule:
+    there = item.data
+    shared = item.data.pop("compute_with", None)
+    shared_path = f"{item.path}.compute_with"
     result = StageSchedule(
         splits=tuple(_change(change) for change in item.items("splits")),
         loops=tuple(_loop(loop) for loop in item.items("loops")),
         atomic=item.take("atomic", bool),
         single_thread=item.take("single_thread", bool),
         specialize=tuple(_known(known) for known in item.items("specialize")),
+        prefetch=tuple(map(_prefetch, item.items("prefetch"))) if "prefetch" in there else (),
+        compute_with=None if shared is None else _compute_with(_Object(shared, shared_path)),
+        allow_races=item.take("allow_races", bool) if "allow_races" in there else False,
     )
     item.done()
     return result

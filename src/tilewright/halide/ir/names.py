@@ -90,7 +90,27 @@ def loop_names(
             for change in nest.splits:
                 for loop, wish in _wishes(change, entry.func, stage, LoopNames(own, introduced)):
                     introduce(loop, wish)
+    _share_names(schedule, introduced)
     return LoopNames(funcs, introduced)
+
+
+def _share_names(schedule: Schedule, introduced: dict[tuple[int, str], str]) -> None:
+    """Give loops that two stages share one name: Halide shares no others."""
+    entries = {entry.func: entry for entry in schedule.funcs}
+    for entry in schedule.funcs:
+        for nest in entry.stages:
+            shared = nest.compute_with
+            other = entries.get(shared.func) if shared is not None else None
+            if shared is None or other is None or shared.stage >= len(other.stages):
+                continue
+            for loop, theirs in zip(
+                reversed(nest.loops), reversed(other.stages[shared.stage].loops), strict=False
+            ):
+                name = introduced.get((shared.func, theirs.name))
+                if name is not None and (entry.func, loop.name) in introduced:
+                    introduced[entry.func, loop.name] = name
+                if theirs.name == shared.loop:
+                    break
 
 
 def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> list[tuple[str, str]]:

@@ -29,6 +29,10 @@ Tail = Literal[
 MemoryType = Literal["auto", "heap", "stack", "register", "gpu_shared"]
 
 
+LoopAlign = Literal["start", "end", "none", "auto"]
+PrefetchStrategy = Literal["clamp", "guard_with_if", "non_faulting"]
+
+
 class ScheduleError(TilewrightError):
     """A schedule that is malformed, illegal, or made for another pipeline."""
 
@@ -63,6 +67,12 @@ class ScheduledLoop:
 
     `partition` says whether Halide cuts the loop into a prologue, a body without border
     conditions and an epilogue; it multiplies the code inside for every loop that it cuts.
+    Halide decides unless it is ``never`` or ``always``::
+
+        auto                                never
+        for x in 0..1: f[x] = clamped       for x in 0..n: f[x] = clamped
+        for x in 1..n-1: f[x] = plain
+        for x in n-1..n: f[x] = clamped
     """
 
     name: str
@@ -86,6 +96,45 @@ class KnownValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """At loop `at`, fetch what Func `func` is read of `distance` iterations of `along` later.
+
+    `strategy` says what happens to addresses beyond the Func's region. With `distance` 2::
+
+        before                  after
+        for y:                  for y:
+          for x:                  prefetch f[.., y + 2]
+            out[x, y] = f[x, y]   for x:
+                                    out[x, y] = f[x, y]
+    """
+
+    func: int
+    at: str
+    along: str
+    distance: int = 1
+    strategy: PrefetchStrategy = "guard_with_if"
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeWith:
+    """Share the loops of stage `stage` of Func `func`, from the outermost to its loop `loop`.
+
+    Both must be computed at one level, and the shared loops must be of one kind and, apart
+    from splits of the same shape, of one name. `align` says for loops of this stage (by name)
+    which of their ends the shared iterations begin or end at, where extents differ::
+
+        before: for y: for x: f      after: for y:
+                for y: for x: g               for x: f
+                                              for x: g
+    """
+
+    func: int
+    stage: int
+    loop: str
+    align: tuple[tuple[str, LoopAlign], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StageSchedule:
     """One stage's nest: splits and fusions in order of application, then the loops.
 
@@ -97,6 +146,9 @@ class StageSchedule:
     Where `specialize` lists conditions, the nest and all that is computed in it are compiled
     twice: for calls where all of them hold (loops of known length can be unrolled, divisions
     by known numbers go), and for all others.
+
+    With `allow_races` loops over a reduction may run in parallel or in vectors though Halide
+    cannot prove that this is safe; whether the result is right is the author's concern.
     """
 
     splits: tuple[Split | Fuse, ...] = ()
@@ -104,6 +156,9 @@ class StageSchedule:
     atomic: bool = False
     single_thread: bool = False
     specialize: tuple[KnownValue, ...] = ()
+    prefetch: tuple[Prefetch, ...] = ()
+    compute_with: ComputeWith | None = None
+    allow_races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +182,48 @@ ROOT = Level("root")
 
 
 @dataclass(frozen=True, slots=True)
+class StorageDim:
+    """One dimension of a Func's storage.
+
+    The stride of the next dimension is a multiple of `align` elements. `bound` is the most
+    elements that are allocated along it, 0 for what bounds inference finds. `fold` keeps only
+    that many, in a ring, 0 for no ring or one that Halide finds; the consumer moves forwards
+    along the dimension, or else backwards::
+
+        before: allocate f[w * h]            fold=4: allocate f[w * 4]
+                for y:                               for y:
+                  f[x, y + 1] = ..                     f[x, (y + 1) % 4] = ..
+                  out = f[x, y] + f[x, y + 1]          out = f[x, y % 4] + f[x, (y + 1) % 4]
+    """
+
+    dimension: int
+    align: int = 1
+    bound: int = 0
+    fold: int = 0
+    forward: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionBounds:
+    """What is computed of one dimension of a Func, beyond what its readers need.
+
+    `extent` promises Halide the number of coordinates (``bound_extent``), so that loops over
+    them can be unrolled; 0 promises nothing. With `modulus` the region is widened: its extent
+    becomes a multiple, and where `remainder` is given its first coordinate is congruent to
+    that (``align_bounds``), else anywhere (``align_extent``)::
+
+        readers need [3, 10]        for x in 3..11: f
+        modulus 8, remainder 0      for x in 0..16: f
+        modulus 8, no remainder     for x in 3..11: f
+    """
+
+    dimension: int
+    extent: int = 0
+    modulus: int = 1
+    remainder: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FuncSchedule:
     """One Func: where it is computed and stored, in which memory, and its stages' nests.
 
@@ -134,6 +231,21 @@ class FuncSchedule:
     none at all when every stage keeps the nest it was defined with. `align_storage` pads the
     innermost storage dimension to a multiple of so many elements. `storage_order` lists the
     dimensions from innermost to outermost in memory; empty means the order of the arguments.
+    `storage` says more of single dimensions.
+
+    `hoist` is where the memory is taken and given back, if further out than where the Func is
+    stored; its values still live as long as `store` says::
+
+        store at x            store at x, hoist at y
+        for y:                for y:
+          for x:                allocate f
+            allocate f          for x:
+            f = ..                f = ..
+            out = f               out = f
+            free f              free f
+
+    `run_async` computes it in a thread of its own, ahead of its readers, in a ring of
+    `ring_buffer` copies of its storage (0: one copy).
     """
 
     func: int
@@ -143,6 +255,11 @@ class FuncSchedule:
     stages: tuple[StageSchedule, ...] = ()
     align_storage: int = 1
     storage_order: tuple[int, ...] = ()
+    hoist: Level | None = None
+    storage: tuple[StorageDim, ...] = ()
+    bounds: tuple[DimensionBounds, ...] = ()
+    run_async: bool = False
+    ring_buffer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +268,21 @@ class Clone:
 
     `func` and the readers are known by their places in the algorithm as it was given. A reader
     may be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
+
+    A `wrapper` (``Func.in_``) computes nothing anew: it reads the Func and hands its values on,
+    from memory of its own. So what readers share is staged near one of them, or laid out
+    otherwise. Later wrappers may wrap it in turn::
+
+        before             clone f for g        wrapper of f for g
+        for x: f           for x: f             for x: f
+        for x: out1 = f    for x: out1 = f      for x: out1 = f
+        for x: g = f       for x: f' = ..       for x: f' = f
+                           for x: g = f'        for x: g = f'
     """
 
     func: int
     readers: tuple[int, ...]
+    wrapper: bool = False
 
 
 @dataclass(frozen=True, slots=True)

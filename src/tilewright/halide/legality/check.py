@@ -9,6 +9,12 @@ from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Schedule, ScheduleError
 from tilewright.halide.ir.targets import is_gpu as is_gpu
+from tilewright.halide.legality.directives import (
+    dimension_problems,
+    hoist_problems,
+    prefetch_problems,
+    sharing_problems,
+)
 from tilewright.halide.legality.levels import (
     level_problems,
     path_problems,
@@ -135,6 +141,7 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
     for kind, message in (
         *_inline_problems(entry, func),
         *_storage_problems(entry, func, target),
+        *dimension_problems(entry, func),
         *(_output_problems(entry) if func.name in algorithm.outputs else ()),
     ):
         yield Problem(kind, func.name, None, message)
@@ -158,7 +165,7 @@ def _inline_problems(entry: FuncSchedule, func: Func) -> Found:
             yield "inline", "a memoised Func cannot be inlined"
         if entry.store.kind != "inline":
             yield "store", "it is computed inline, so it is stored nowhere"
-        if entry.stages or entry.memory != "auto" or entry.storage_order:
+        if entry != FuncSchedule(entry.func, entry.compute, entry.store):
             yield "inline", "an inlined Func has no loops and no memory of its own"
     elif entry.store.kind == "inline":
         yield "store", "it is stored inline but not computed inline"
@@ -179,7 +186,8 @@ def _storage_problems(entry: FuncSchedule, func: Func, target: str) -> Found:
 def _output_problems(entry: FuncSchedule) -> Found:
     if entry.compute.kind != "root" or entry.store.kind != "root":
         yield "output", "an output must be computed and stored at root"
-    if entry.memory != "auto" or entry.storage_order or entry.align_storage > 1:
+    own = entry.storage or entry.hoist is not None or entry.run_async or entry.ring_buffer
+    if own or entry.memory != "auto" or entry.storage_order or entry.align_storage > 1:
         yield "output", "the memory of an output is the caller's, not the schedule's"
 
 
@@ -194,6 +202,9 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
         problems = [
             *level_problems(entry, schedule, algorithm, paths),
             *single_thread_problems(entry, paths, schedule.target),
+            *hoist_problems(entry, paths),
+            *sharing_problems(entry, schedule, algorithm),
+            *prefetch_problems(entry, algorithm),
         ]
         found += [Problem(kind, name, None, message) for kind, message in problems]
     if not found:

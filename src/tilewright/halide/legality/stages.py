@@ -230,7 +230,8 @@ def _mapping_problems(
             "drop the split",
         )
     shared = mapping in PARALLEL or mapping == "vectorized"
-    if loop.kind == "impure_rvar" and shared and not (nest.atomic and is_associative(stage)):
+    safe = nest.allow_races or (nest.atomic and is_associative(stage))
+    if loop.kind == "impure_rvar" and shared and not safe:
         yield (
             "race",
             f"loop {loop.name} carries a reduction from one iteration to the next, so it cannot "

@@ -1,0 +1,131 @@
+"""Whether the rarer directives fit: hoisting, folding, bounds, prefetching, shared loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.names import algorithm_names
+from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
+from tilewright.halide.ir.schedule import ComputeWith, FuncSchedule, Schedule, StageSchedule
+from tilewright.halide.legality.paths import Paths, position
+
+Found = Iterator[tuple[str, str]]
+
+
+def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
+    """What is said of dimensions that are not there, or of one twice."""
+    for what, items in (("storage", entry.storage), ("bounds", entry.bounds)):
+        said = [item.dimension for item in items]
+        for dimension in said:
+            if not 0 <= dimension < len(func.args):
+                yield what, f"it has no dimension {dimension}, of which {what} speaks"
+        if len(set(said)) < len(said):
+            yield what, f"{what} speaks of one dimension twice; say it in one entry"
+    for bounds in entry.bounds:
+        remainder = bounds.remainder or 0
+        if bounds.modulus < 1 or not 0 <= remainder < bounds.modulus or bounds.extent < 0:
+            yield "bounds", "a remainder must be at least 0 and below its modulus"
+    for dim in entry.storage:
+        if dim.bound and dim.fold > dim.bound:
+            yield "storage", f"{dim.fold} elements are kept of a dimension of {dim.bound}"
+    if entry.ring_buffer and entry.hoist is None:
+        yield "storage", "a ring_buffer needs storage that is hoisted out of the loop it turns in"
+
+
+def hoist_problems(entry: FuncSchedule, paths: Paths) -> Found:
+    """Memory that is taken further in than the values in it live."""
+    if entry.hoist is None or entry.hoist.kind == "root":
+        return
+    if entry.hoist.kind == "inline":
+        yield "hoist", "its storage is hoisted to no place; name a loop or root"
+        return
+    for path in paths.prefixes.get(entry.func, ()):
+        hoisted, stored = position(path, entry.hoist), position(path, entry.store)
+        if hoisted is None or (stored is not None and hoisted > stored):
+            yield "hoist", f"its storage is hoisted to loop {entry.hoist.loop!r}, inside its store"
+            return
+
+
+def prefetch_problems(entry: FuncSchedule, algorithm: Algorithm) -> Found:
+    """Prefetches of what is not read, or at loops that are not there."""
+    func = algorithm.funcs[entry.func]
+    for stage, nest in stage_schedules(algorithm, entry):
+        names = [loop.name for loop in scheduled_loops(func, stage, nest)]
+        for fetch in nest.prefetch:
+            if not 0 <= fetch.func < len(algorithm.funcs):
+                yield "prefetch", f"there is no Func {fetch.func} to prefetch"
+                continue
+            missing = [loop for loop in (fetch.at, fetch.along) if loop not in names]
+            if missing:
+                yield "prefetch", f"stage {stage.index} has no loop {missing[0]!r} to prefetch at"
+            elif names.index(fetch.at) > names.index(fetch.along):
+                # The fetch itself must be inside the loop whose later iterations it is for.
+                yield "prefetch", f"loop {fetch.at!r} is outside of loop {fetch.along!r}"
+
+
+def sharing_problems(entry: FuncSchedule, schedule: Schedule, algorithm: Algorithm) -> Found:
+    """Loops that two stages cannot share: in other places, of other names, kinds or mappings."""
+    entries = {other.func: other for other in schedule.funcs}
+    for index, nest in enumerate(entry.stages):
+        shared = nest.compute_with
+        if shared is None:
+            continue
+        other = entries.get(shared.func)
+        if other is None or not 0 <= shared.stage < len(algorithm.funcs[shared.func].stages):
+            yield "compute_with", "the stage it is computed with has no schedule"
+            continue
+        if shared.func == entry.func:
+            yield "compute_with", "stages of one Func do not share loops"
+            continue
+        if (other.compute, other.store) != (entry.compute, entry.store):
+            yield "compute_with", "both Funcs must be computed and stored at one level"
+        reason = _unlike(entry.func, index, nest, other, shared, algorithm)
+        if reason:
+            yield "compute_with", reason
+
+
+def _unlike(
+    func: int,
+    index: int,
+    nest: StageSchedule,
+    other: FuncSchedule,
+    shared: ComputeWith,
+    algorithm: Algorithm,
+) -> str:
+    """Why the loops from the outermost to the shared one differ; empty where they do not."""
+    stages = stage_schedules(algorithm, other)
+    theirs = [loop.name for loop in reversed(stages[shared.stage][1].loops)]
+    if shared.loop not in theirs:
+        return f"the other stage has no loop {shared.loop!r}; it has {', '.join(theirs)}"
+    depth = theirs.index(shared.loop) + 1
+    if depth > len(nest.loops):
+        return f"{depth} loops are shared, but the stage has {len(nest.loops)}"
+    own = _outer(func, index, nest, depth, algorithm)
+    if own != _outer(shared.func, shared.stage, stages[shared.stage][1], depth, algorithm):
+        return (
+            "the loops that are shared must have the same names, splits and mappings in both "
+            "stages, from the outermost on"
+        )
+    loops = {loop.name for loop in nest.loops}
+    unknown = [loop for loop, _ in shared.align if loop not in loops]
+    return f"loop {unknown[0]!r} is aligned, but is not there" if unknown else ""
+
+
+def _outer(
+    func: int, index: int, nest: StageSchedule, depth: int, algorithm: Algorithm
+) -> list[object]:
+    """The outermost loops as Halide compares them: their origins' names, kinds and mappings."""
+    definition = algorithm.funcs[func]
+    stage = definition.stages[index]
+    names = algorithm_names(algorithm)[func]
+    called = {
+        loop.name: (names.args if loop.name[0] == "v" else names.rvars[index])[int(loop.name[1:])]
+        for loop in original_loops(definition, stage)
+    }
+    loops = scheduled_loops(definition, stage, nest)
+    described: list[object] = [
+        (tuple(called[source] for source in loop.sources), loop.kind, loop.inside, mapped.mapping)
+        for loop, mapped in zip(loops, nest.loops, strict=True)
+    ]
+    return described[::-1][:depth]
