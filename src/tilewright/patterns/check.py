@@ -383,3 +383,24 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.UserFun: _user,
     n.To: lambda p, given: infer(p.f, given),
 }
+
+
+def child_inputs(p: n.Pattern, given: Type) -> tuple[Type, ...]:
+    """The types of the inputs of `nodes.children`, for the type of the pattern's input."""
+    if isinstance(p, n.Pipe):
+        kinds = [given]
+        for stage in p.stages[:-1]:
+            kinds.append(infer(stage, kinds[-1])[0])
+        return tuple(kinds)
+    if isinstance(p, n.Fork):
+        return (given,) * len(p.items)
+    if isinstance(p, n.Par):
+        assert isinstance(given, TupleType)
+        return given.items
+    if isinstance(p, n.Map):
+        assert isinstance(given, ArrayType)
+        return (given.item,)
+    if isinstance(p, n.Reduce):
+        assert isinstance(given, ArrayType)
+        return (TupleType((infer(p, given)[0], given.item)), UNIT)
+    return (given,) if isinstance(p, n.Iterate | n.To) else ()

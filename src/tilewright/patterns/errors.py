@@ -23,3 +23,7 @@ class MappingError(PatternError):
 
 class CompileError(PatternError):
     """A compiler that is missing or refuses the generated code."""
+
+
+class RewriteError(PatternError):
+    """A rewrite that does not apply: the message says which condition fails, and where."""

@@ -12,6 +12,8 @@ _TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 def _exact(value: Any) -> Hashable:
     """A key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
+    if isinstance(value, Node):
+        return value
     if isinstance(value, float):
         return ("float", value.hex())
     if isinstance(value, bool | int):
@@ -30,7 +32,7 @@ class Interning(type):
         def __call__(cls, *args: Any, **named: Any) -> Any:
             """Make a node, or return the one that is equal."""
             node = super().__call__(*args, **named)
-            key = (cls, *(_exact(getattr(node, f.name)) for f in fields(node)))
+            key = (cls, *[_exact(getattr(node, name)) for name in cls.__match_args__])
             return _TABLE.setdefault(key, node)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilewright.arith import Loop, Poly, Size
 from tilewright.patterns.interned import Node
@@ -314,3 +315,9 @@ def inputs(p: Pattern) -> tuple[Input, ...]:
 def user_functions(p: Pattern) -> tuple[UserFun, ...]:
     """The user functions of a program, in the order of their first use."""
     return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, UserFun)))
+
+
+@lru_cache(100_000)
+def computes(p: Pattern) -> bool:
+    """Whether a pattern computes anything, other than laying its input out in another way."""
+    return isinstance(p, UserFun | Reduce | To) or any(map(computes, children(p)))

@@ -8,6 +8,9 @@ from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 
+_JOIN, _ZIP = n.Join(), n.Zip()
+_MAP_TRANSPOSE, _MAP_JOIN, _MAP_ZIP = n.Map(n.Transpose()), n.Map(_JOIN), n.Map(_ZIP)
+
 
 def text(p: n.Pattern) -> str:
     """A pattern as Python; names of user functions stand for their definitions."""
@@ -46,15 +49,15 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
         return 2, _one(first).replace("pad(", "pad2(", 1)
     if isinstance(first, n.Map) and isinstance(first.f, n.Slide) and first.level is None:
         one = first.f
-        if stages[:3] == (first, one, n.Map(n.Transpose())):
+        if stages[:3] == (first, one, _MAP_TRANSPOSE):
             return 3, f"slide2({one.size}, {one.step})"
-    if stages[:3] == (n.Map(n.Transpose()), n.Join(), n.Map(n.Join())):
+    if stages[:3] == (_MAP_TRANSPOSE, _JOIN, _MAP_JOIN):
         return 3, "untile2"
-    if isinstance(first, n.Fork) and second == n.Zip():
-        twice = stages[2:3] == (n.Map(n.Zip()),)
+    if isinstance(first, n.Fork) and second == _ZIP:
+        twice = stages[2:3] == (_MAP_ZIP,)
         arguments = ", ".join(text(item) for item in first.items)
         return (3, f"zip2({arguments})") if twice else (2, f"zip({arguments})")
-    if stages[:2] == (n.Zip(), n.Map(n.Zip())):
+    if stages[:2] == (_ZIP, _MAP_ZIP):
         return 2, "zip2"
     if isinstance(first, n.At):
         count = next((i for i, s in enumerate(stages) if not isinstance(s, n.At)), len(stages))

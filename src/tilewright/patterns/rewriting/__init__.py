@@ -1,0 +1,67 @@
+"""Rewriting: one program in many forms that mean the same.
+
+`rule` says what a rule is and where it is tried; the families are `algorithmic`, `fusion`,
+`motion`, `tiling` and `lowering`; `strategies` combine rules, `exploration` enumerates.
+"""
+
+from tilewright.patterns.errors import RewriteError
+from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join, strided_reduce
+from tilewright.patterns.rewriting.exploration import Settings, explore
+from tilewright.patterns.rewriting.fusion import map_fission, map_fusion, reduce_map_fusion
+from tilewright.patterns.rewriting.lowering import (
+    coarsen,
+    lower,
+    lower_nest,
+    lower_reduce,
+    stage_tile,
+    store,
+)
+from tilewright.patterns.rewriting.rule import Rule, apply, sites
+from tilewright.patterns.rewriting.strategies import (
+    Derivation,
+    at_site,
+    attempt,
+    bottom_up,
+    derive,
+    everywhere,
+    one,
+    repeat,
+    sequence,
+    top_down,
+)
+from tilewright.patterns.rewriting.tiling import slide_tiling, split2, tiling2, zipped_tiling2
+
+__all__ = [
+    "Derivation",
+    "RewriteError",
+    "Rule",
+    "Settings",
+    "apply",
+    "at_site",
+    "attempt",
+    "bottom_up",
+    "coarsen",
+    "derive",
+    "everywhere",
+    "explore",
+    "lower",
+    "lower_nest",
+    "lower_reduce",
+    "map_fission",
+    "map_fusion",
+    "one",
+    "partial_reduce",
+    "reduce_map_fusion",
+    "repeat",
+    "sequence",
+    "sites",
+    "slide_tiling",
+    "split2",
+    "split_join",
+    "stage_tile",
+    "store",
+    "strided_reduce",
+    "tiling2",
+    "top_down",
+    "zipped_tiling2",
+]

@@ -1,0 +1,95 @@
+"""Rules that change what is computed in which order: divide and conquer, partial reductions."""
+
+from __future__ import annotations
+
+from tilewright.arith import Poly, poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import infer
+from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.scalar import Arg, Op
+from tilewright.patterns.types import ArrayType, ScalarType
+
+LIFT = "Lift 2020, section 3.3"
+STEUWER = "Steuwer et al. 2015 (Lift's rewrite rules)"
+
+
+def split_join(length: Poly | int) -> Rule:
+    """A map in chunks: divide and conquer."""
+    k = poly(length)
+
+    def step(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map):
+            return None
+        if first.level is not None:
+            return f"the map is already run by {first.level.kind}"
+        assert isinstance(site.given, ArrayType)
+        if site.given.length == k:
+            return f"its length is {k} already: there would be one chunk"
+        return Change(1, (n.Split(k), n.Map(n.Map(first.f)), n.Join()))
+
+    after = f"split({k}) >> map(map(f)) >> join"
+    return Rule(f"split_join({k})", "map(f)", after, LIFT, step)
+
+
+def partial_reduce(length: Poly | int) -> Rule:
+    """A reduction of chunks, then of their results; the function must be associative."""
+    k = poly(length)
+
+    def step(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Reduce):
+            return None
+        if first.level is not None:
+            return f"the reduction is already run by {first.level.kind}"
+        if not (isinstance(first.f, n.UserFun) and first.f.associative):
+            return f"{first.f} is not declared associative: fun(..., associative=True)"
+        kind = infer(first, site.given)[0]
+        assert isinstance(site.given, ArrayType)
+        if site.given.item != kind:
+            return f"it reduces {site.given.item} to {kind}: partial results are of another type"
+        if site.given.length == k:
+            return f"its length is {k} already: there would be one chunk"
+        return Change(1, (n.Split(k), n.Map(first), first))
+
+    after = f"split({k}) >> map(reduce(f, z)) >> reduce(f, z)"
+    return Rule(f"partial_reduce({k})", "reduce(f, z)", after, STEUWER, step)
+
+
+def strided_reduce(chunks: Poly | int) -> Rule:
+    """Partial sums of every ``chunks``-th element: neighbouring threads read neighbours."""
+    k = poly(chunks)
+
+    def step(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Reduce):
+            return None
+        if not (isinstance(first.f, n.UserFun) and commutative(first.f)):
+            return f"{first.f} is not known to be commutative"
+        inner = partial_reduce(k).step(site)
+        if not isinstance(inner, Change):
+            return inner
+        split, partial, last = inner.stages
+        return Change(1, (split, n.Transpose(), partial, last))
+
+    after = f"split({k}) >> transpose >> map(reduce(f, z)) >> reduce(f, z)"
+    return Rule(f"strided_reduce({k})", "reduce(f, z)", after, STEUWER, step)
+
+
+def commutative(f: n.UserFun) -> bool:
+    """Whether a user function is a sum, product, minimum or maximum of its two parameters."""
+    body = f.body
+    return (
+        isinstance(body, Op)
+        and body.name in ("add", "mul", "min", "max")
+        and set(body.args) == {Arg(0), Arg(1)}
+    )
+
+
+def typed_start(p: n.Reduce, site: Site) -> n.Pattern:
+    """The start value of a reduction with its type written down."""
+    if isinstance(p.init, n.Literal) and p.init.type is None:
+        kind = infer(p, site.given)[0]
+        assert isinstance(kind, ScalarType)
+        return n.Literal(p.init.value, kind)
+    return p.init

@@ -1,0 +1,212 @@
+"""Enumeration of programs that mean the same as one: tilings, who runs loops, memory, unrolling.
+
+Algorithmic rules are tried at every site, breadth first; each result is lowered in every way
+that the target allows. The order is fixed, so that the same settings give the same programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from tilewright.arith import Poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.errors import PatternError, RewriteError
+from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join
+from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
+from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile
+from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
+from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere
+from tilewright.patterns.rewriting.tiling import slide_tiling, split2, tiling2, zipped_tiling2
+from tilewright.patterns.types import ArrayType, Type, dimensions
+
+FAMILIES = ("tiling", "split", "fusion", "partial")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `explore` tries.
+
+    Args:
+        target: ``c`` (cores and vector lanes) or ``gpu`` (the grid of threads).
+        families: which algorithmic rules: of `FAMILIES`.
+        depth: algorithmic rules in a row.
+        times: how often rules of one family may occur in a derivation.
+        tiles: edges of tiles and lengths of chunks that are tried, where they divide.
+        most_local: elements that a tile in local memory may have (48 KiB of f32).
+        limit: derivations after which it stops.
+    """
+
+    target: str = "gpu"
+    families: tuple[str, ...] = FAMILIES
+    depth: int = 2
+    times: int = 1
+    tiles: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128)
+    most_local: int = 12288
+    limit: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.target not in ("c", "gpu"):
+            raise PatternError(f"target {self.target!r}; give 'c' or 'gpu'")
+        unknown = [f for f in self.families if f not in FAMILIES]
+        if unknown:
+            raise PatternError(f"family {unknown[0]!r}; known are {', '.join(FAMILIES)}")
+        for name in ("depth", "times", "limit"):
+            if getattr(self, name) < 0:
+                raise PatternError(f"{name} is {getattr(self, name)}; give 0 or more")
+
+
+def explore(program: n.Pattern, settings: Settings | None = None) -> list[Derivation]:
+    """Derivations of lowered programs from one, each with another program at its end.
+
+    Raises:
+        PatternTypeError: the program is not well typed.
+    """
+    chosen = settings or Settings()
+    seen: dict[n.Pattern, Derivation] = {}
+    found = (d for variant in variants(program, chosen) for d in lowered(variant, chosen))
+    for derivation in found:
+        seen.setdefault(derivation.program, derivation)
+        if len(seen) >= chosen.limit:
+            break
+    return list(seen.values())
+
+
+def variants(program: n.Pattern, settings: Settings) -> Iterator[Derivation]:
+    """The program, and what algorithmic rules make of it, breadth first."""
+    seen = {program}
+    layer: list[tuple[Derivation, tuple[str, ...]]] = [(Derivation(program), ())]
+    for _ in range(settings.depth + 1):
+        following: list[tuple[Derivation, tuple[str, ...]]] = []
+        for derivation, used in layer:
+            yield derivation
+            for family, rule, made in _moves(derivation.program, settings, used):
+                if made not in seen:
+                    seen.add(made)
+                    following.append((derivation.then(rule, made), (*used, family)))
+        layer = following
+
+
+def _moves(
+    program: n.Pattern, settings: Settings, used: tuple[str, ...]
+) -> Iterator[tuple[str, Rule, n.Pattern]]:
+    open_families = [f for f in settings.families if used.count(f) < settings.times]
+    for site in sites(program):
+        for family in open_families:
+            for rule in _instances(family, site, settings):
+                made = apply_at(rule, site)
+                if isinstance(made, n.Pattern):
+                    yield family, rule, made
+
+
+def _instances(family: str, site: Site, settings: Settings) -> Iterator[Rule]:
+    """The rules of a family with the parameters that may fit at a site."""
+    first = site.stages[0]
+    if family == "tiling":
+        if isinstance(first, n.Slide) and not _in_slide2(site):
+            yield from (slide_tiling(v) for v in _fitting(site.given, settings, first))
+        elif isinstance(first, n.Map | n.Fork) and not site.around:
+            for y, x in product(settings.tiles, repeat=2):
+                if y * x <= settings.most_local:
+                    yield tiling2(y, x) if isinstance(first, n.Map) else zipped_tiling2(y, x)
+    elif family == "split" and isinstance(first, n.Map):
+        if not site.around:
+            yield from (split_join(k) for k in _fitting(site.given, settings, None))
+            if isinstance(first.f, n.Map):
+                yield from (split2(y, x) for y, x in product(settings.tiles, repeat=2))
+    elif family == "fusion":
+        yield from (map_fusion, reduce_map_fusion)
+    elif family == "partial" and isinstance(first, n.Reduce):
+        yield from (partial_reduce(k) for k in _fitting(site.given, settings, None))
+
+
+def _in_slide2(site: Site) -> bool:
+    """Whether the slide is one of the two of a 2-D slide: those are tiled together."""
+    around = site.around[-1] if site.around else None
+    below = isinstance(around, n.Map) and len(n.stages(around.f)) == 1
+    return below or site.stages[1:2] == (n.Map(n.Transpose()),)
+
+
+def _fitting(given: Type, settings: Settings, window: n.Slide | None) -> list[int]:
+    """The tiles that divide a length, as far as it is known."""
+    assert isinstance(given, ArrayType)
+    length: Poly = given.length if window is None else given.length - window.size + window.step
+    value = length.value
+    if not isinstance(value, int):
+        return list(settings.tiles)
+    return [k for k in settings.tiles if k < value and value % k == 0]
+
+
+_C_NESTS: dict[int, list[tuple[str, ...]]] = {
+    1: [("par",), ("simd",)],
+    2: [("par", "simd"), ("par", "seq"), ("seq", "simd")],
+    3: [("par", "seq", "simd"), ("par", "seq", "seq")],
+    4: [("par", "seq", "seq", "simd"), ("par", "seq", "seq", "seq")],
+}
+
+_GPU_NESTS: dict[int, list[tuple[str, ...]]] = {
+    1: [("glb0",)],
+    2: [("glb0", "seq"), ("wrg0", "lcl0"), ("glb1", "glb0"), ("glb0", "glb1")],
+    3: [("glb1", "glb0", "seq"), ("wrg0", "lcl0", "seq")],
+    4: [("wrg1", "wrg0", "lcl1", "lcl0"), ("glb1", "glb0", "seq", "seq")],
+}
+
+
+def _level(name: str) -> n.Level:
+    return n.Level(name[:3], int(name[3])) if name[-1].isdigit() else n.Level(name)
+
+
+def lowered(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
+    """The ways to run a program's outermost loops, stage its tiles and unroll reductions."""
+    nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
+    for names in (nest for depth in sorted(nests, reverse=True) for nest in nests[depth]):
+        try:
+            mapped = derive_from(variant, lower_nest(*map(_level, names)))
+        except RewriteError:
+            continue
+        for staged in [mapped, *_staged(mapped, settings)]:
+            yield from _reductions(staged)
+
+
+def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
+    """A derivation with a rule at the first site where it applies; raises as `derive`."""
+    ((step, program),) = derive(derivation.program, rule).steps
+    return derivation.then(step, program)
+
+
+def _staged(mapped: Derivation, settings: Settings) -> Iterator[Derivation]:
+    if not any(
+        isinstance(p, n.Map) and p.level and p.level.kind == "wrg" for p in n.walk(mapped.program)
+    ):
+        return
+    for components in ((0,), (1,), (0, 1)):
+        try:
+            made = derive_from(mapped, stage_tile(components))
+        except RewriteError:
+            continue
+        if _local_elements(made.program) <= settings.most_local:
+            yield made
+
+
+def _local_elements(program: n.Pattern) -> int:
+    """Elements of the tiles in local memory, as far as their lengths are numbers."""
+    total = 0
+    for site in sites(program):
+        first = site.stages[0]
+        if isinstance(first, n.To) and first.space == "local":
+            count = 1
+            for length in dimensions(site.given)[0]:
+                count *= length.value if isinstance(length.value, int) else 1
+            total += count
+    return total
+
+
+def _reductions(d: Derivation) -> Iterator[Derivation]:
+    """With reductions left in loops, and without loops where their lengths are numbers."""
+    yield d
+    try:
+        made = everywhere(lower_reduce(n.UNROLL))(Derivation(d.program))
+    except RewriteError:
+        return
+    yield Derivation(d.start, (*d.steps, *made.steps))

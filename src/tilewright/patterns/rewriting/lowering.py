@@ -1,0 +1,190 @@
+"""Rules that decide who runs a loop and where a result is stored."""
+
+from __future__ import annotations
+
+from tilewright.arith import Poly, poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.build import copy
+from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.types import ArrayType, ScalarType, TupleType, Type, dimensions
+
+STEUWER = "Steuwer et al. 2015 (lowering to OpenCL)"
+HAGEDORN = "Hagedorn et al. 2018 (local memory)"
+
+
+def refusal(level: n.Level, levels: tuple[n.Level, ...]) -> str:
+    """Why a map cannot be run by a level inside maps of other levels; nothing if it can."""
+    kinds = {outer.kind for outer in levels}
+    if level.kind == "glb" and kinds & {"wrg", "lcl"}:
+        return "threads of the whole grid inside a work-group"
+    if level.kind == "wrg" and kinds & {"glb", "lcl"}:
+        return "work-groups inside threads"
+    if level.kind == "lcl" and n.Level("wrg", level.dim) not in levels:
+        return f"threads of a group outside of map_wrg(..., {level.dim})"
+    if level in levels and level.kind in n.GRID_KINDS:
+        return f"map_{level.kind}(..., {level.dim}) inside another of the same dimension"
+    if level.kind == "par" and kinds & {"par", "simd"}:
+        return "cores inside a loop that is already spread over cores or lanes"
+    if level.kind in n.GRID_KINDS and kinds & {"seq", "unroll", "par", "simd"}:
+        return f"map_{level.kind} inside a loop of one thread"
+    return ""
+
+
+def _unfit(site: Site) -> str:
+    """Why the map at a site needs no decision; nothing if it does."""
+    if not n.computes(site.stages[0]):
+        return "the map only lays its input out in another way: it needs no loop"
+    reader = next((s for s in site.stages[1:] if n.computes(s)), None)
+    return f"{reader} reads its result: fuse the two or store it first" if reader else ""
+
+
+def lower(level: n.Level) -> Rule:
+    """An undecided map is run by a level, if its surroundings allow it."""
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or first.level is not None:
+            return None
+        reason = _unfit(site) or refusal(level, site.levels())
+        return reason or Change(1, (n.Map(first.f, level),))
+
+    dim = f", {level.dim}" if level.kind in n.GRID_KINDS else ""
+    name = f"lower_{level.kind}({level.dim})" if dim else f"lower_{level.kind}"
+    return Rule(name, "map(f)", f"map_{level.kind}(f{dim})", STEUWER, at)
+
+
+def lower_nest(*levels: n.Level) -> Rule:
+    """Directly nested undecided maps, outermost first, are run by these levels."""
+
+    def at(site: Site) -> Change | str | None:
+        if not isinstance(site.stages[0], n.Map) or site.stages[0].level is not None:
+            return None
+        if reason := _unfit(site):
+            return reason
+        p: n.Pattern = site.stages[0]
+        for depth in range(len(levels)):
+            found = p if isinstance(p, n.Map) else _only_map(p)
+            if found is None or found.level is not None:
+                return f"only {depth} maps are nested here"
+            reason = refusal(levels[depth], (*site.levels(), *levels[:depth]))
+            if reason:
+                return reason
+            p = found.f
+        return Change(1, (_rebuilt(site.stages[0], levels),))
+
+    names = ", ".join(f"{v.kind}{v.dim}" if v.kind in n.GRID_KINDS else v.kind for v in levels)
+    return Rule(f"lower_nest({names})", "nested map(f)", f"maps run by {names}", STEUWER, at)
+
+
+def _only_map(p: n.Pattern) -> n.Map | None:
+    """The undecided map that makes a pipe's result: only layout comes after it."""
+    last = next((s for s in reversed(n.stages(p)) if n.computes(s)), None)
+    return last if isinstance(last, n.Map) and last.level is None else None
+
+
+def _rebuilt(p: n.Pattern, levels: tuple[n.Level, ...]) -> n.Pattern:
+    """With the maps that `_only_map` finds, one inside the other, run by the levels."""
+    if not levels:
+        return p
+    stages = list(n.stages(p))
+    target = _only_map(p)
+    position = max(i for i, s in enumerate(stages) if s is target)
+    assert isinstance(target, n.Map)
+    stages[position] = n.Map(_rebuilt(target.f, levels[1:]), levels[0])
+    return n.pipe(*stages)
+
+
+def lower_reduce(level: n.Level) -> Rule:
+    """An undecided reduction runs in a loop (`SEQ`) or without one (`UNROLL`)."""
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Reduce) or first.level is not None:
+            return None
+        assert isinstance(site.given, ArrayType)
+        if level.kind == "unroll" and site.given.length.value is None:
+            return f"its length {site.given.length} is not a number"
+        return Change(1, (n.Reduce(first.f, first.init, level),))
+
+    after = f"reduce_{level.kind}(f, z)"
+    return Rule(f"lower_reduce({level.kind})", "reduce(f, z)", after, STEUWER, at)
+
+
+def copied(kind: Type, levels: tuple[n.Level | None, ...]) -> n.Pattern | None:
+    """A copy of nested arrays of scalars, with a level for each dimension."""
+    lengths, item = dimensions(kind)
+    if not isinstance(item, ScalarType) or len(lengths) != len(levels):
+        return None
+    p: n.Pattern = copy
+    for level in reversed(levels):
+        p = n.Map(p, level)
+    return p
+
+
+def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
+    """What a work-group reads is copied to local memory first, by all its threads.
+
+    Args:
+        components: which of several zipped tiles are copied; 0 for a single one.
+    """
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or first.level is None or first.level.kind != "wrg":
+            return None
+        if any(isinstance(p, n.Map) and p.level and p.level.kind == "wrg" for p in n.walk(first.f)):
+            return "a work-group map is inside of this one"
+        if any(isinstance(p, n.To) for p in n.walk(first.f)):
+            return "it stages a tile already"
+        dims = [v.dim for v in (*site.levels(), first.level) if v.kind == "wrg"]
+        assert isinstance(site.given, ArrayType)
+        loads = _loads(site.given.item, components, tuple(n.Level("lcl", d) for d in dims))
+        if isinstance(loads, str):
+            return loads
+        return Change(1, (n.Map(n.pipe(loads, first.f), first.level),))
+
+    shown = ", ".join(map(str, components))
+    after = "map_wrg(to_local(map_lcl(copy)) >> f)"
+    return Rule(f"stage_tile(({shown},))", "map_wrg(f)", after, HAGEDORN, at)
+
+
+def _loads(kind: Type, components: tuple[int, ...], levels: tuple[n.Level, ...]) -> n.Pattern | str:
+    tiles = kind.items if isinstance(kind, TupleType) else (kind,)
+    items: list[n.Pattern] = []
+    for i, tile in enumerate(tiles):
+        made = copied(tile, levels) if i in components else None
+        if i in components and made is None:
+            return f"{tile} is not an array of scalars with {len(levels)} dimensions"
+        items.append(n.IDENTITY if made is None else n.To("local", made))
+    if max(components) >= len(tiles):
+        return f"there are {len(tiles)} tiles, no number {max(components)}"
+    return n.Par(tuple(items)) if isinstance(kind, TupleType) else items[0]
+
+
+def store(space: str) -> Rule:
+    """The result of a map that others read is stored in memory."""
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or len(site.stages) < 2:
+            return None
+        return Change(1, (n.To(space, first),))
+
+    return Rule(f"store({space!r})", "map(f) >> g", f"to_{space}(map(f)) >> g", STEUWER, at)
+
+
+def coarsen(length: Poly | int) -> Rule:
+    """A map of all threads in chunks, each of which one thread computes in a loop."""
+    k = poly(length)
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or first.level is None:
+            return None
+        if first.level.kind not in ("glb", "lcl", "par"):
+            return f"the map is run by {first.level.kind}"
+        inner = n.Map(n.Map(first.f, n.SEQ), first.level)
+        return Change(1, (n.Split(k), inner, n.Join()))
+
+    after = f"split({k}) >> map_glb(map_seq(f)) >> join"
+    return Rule(f"coarsen({k})", "map_glb(f)", after, "Magni et al. 2014 (thread coarsening)", at)

@@ -1,0 +1,157 @@
+"""Strategies: how rules are combined to write a schedule down, after ELEVATE (Hagedorn 2020).
+
+A strategy makes one derivation longer, or raises `RewriteError`. A `Rule` stands for itself at
+the first site, outermost and leftmost, where it applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.patterns import nodes as n
+from tilewright.patterns.errors import RewriteError
+from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, no_site, sites
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A program, and the steps by which it came from another.
+
+    Args:
+        start: the program that one began with.
+        steps: rule by rule, with the program after each.
+    """
+
+    start: n.Pattern
+    steps: tuple[tuple[Rule, n.Pattern], ...] = ()
+
+    @property
+    def program(self) -> n.Pattern:
+        """The program that it ends with."""
+        return self.steps[-1][1] if self.steps else self.start
+
+    def then(self, rule: Rule, program: n.Pattern) -> Derivation:
+        """One step longer."""
+        return Derivation(self.start, (*self.steps, (rule, program)))
+
+    def __str__(self) -> str:
+        lines = [f"  {self.start}"]
+        for rule, program in self.steps:
+            lines += [f"= {{ {rule}: {rule.before} -> {rule.after} }}", f"  {program}"]
+        return "\n".join(lines)
+
+
+Strategy = Callable[[Derivation], Derivation]
+MOST_REPEATS = 1000  # applications after which `repeat` is taken not to end
+
+
+def derive(program: n.Pattern, *parts: Rule | Strategy) -> Derivation:
+    """The derivation of a program by rules and strategies, one after the other.
+
+    Raises:
+        RewriteError: one does not apply; says why, and which.
+    """
+    return sequence(*parts)(Derivation(program))
+
+
+def top_down(rule: Rule) -> Strategy:
+    """A rule at the first site where it applies, outer before inner."""
+    return lambda d: _at(rule, d, 0, False)
+
+
+def bottom_up(rule: Rule) -> Strategy:
+    """A rule at the last site where it applies: inner before outer, right before left."""
+    return lambda d: _at(rule, d, 0, True)
+
+
+def at_site(rule: Rule, number: int) -> Strategy:
+    """A rule at the site with this number among those where it applies, from 0."""
+    return lambda d: _at(rule, d, number, False)
+
+
+def _at(rule: Rule, d: Derivation, number: int, reverse: bool) -> Derivation:
+    refused: list[tuple[Site, str]] = []
+    order = list(sites(d.program))
+    seen = 0
+    for site in reversed(order) if reverse else order:
+        found = apply_at(rule, site)
+        if isinstance(found, n.Pattern):
+            if seen == number:
+                return d.then(rule, found)
+            seen += 1
+        elif found:
+            refused.append((site, found))
+    if seen:
+        raise RewriteError(f"{rule} applies at {seen} sites; there is no number {number}")
+    raise RewriteError(no_site(rule, d.program, refused))
+
+
+def _strategy(part: Rule | Strategy) -> Strategy:
+    return top_down(part) if isinstance(part, Rule) else part
+
+
+def sequence(*parts: Rule | Strategy) -> Strategy:
+    """One after the other; all must apply."""
+
+    def run(d: Derivation) -> Derivation:
+        for part in parts:
+            d = _strategy(part)(d)
+        return d
+
+    return run
+
+
+def one(*parts: Rule | Strategy) -> Strategy:
+    """The first that applies."""
+
+    def run(d: Derivation) -> Derivation:
+        reasons = []
+        for part in parts:
+            try:
+                return _strategy(part)(d)
+            except RewriteError as error:
+                reasons.append(str(error))
+        raise RewriteError("\n".join(reasons) or "one() of no strategy")
+
+    return run
+
+
+def attempt(part: Rule | Strategy) -> Strategy:
+    """It, or nothing where it does not apply (ELEVATE's ``try``)."""
+    return one(part, sequence())
+
+
+def repeat(part: Rule | Strategy) -> Strategy:
+    """As often as it applies.
+
+    Raises:
+        RewriteError: it still applies after `MOST_REPEATS` times.
+    """
+
+    def run(d: Derivation) -> Derivation:
+        for _ in range(MOST_REPEATS):
+            try:
+                d = _strategy(part)(d)
+            except RewriteError:
+                return d
+        raise RewriteError(f"a strategy still applies after {MOST_REPEATS} times; use it once")
+
+    return run
+
+
+def everywhere(rule: Rule) -> Strategy:
+    """A rule once at every site of the program where it applies (ELEVATE's ``all``).
+
+    The result of the rule is not rewritten again: sites are visited inner first, right to left.
+    """
+
+    def run(d: Derivation) -> Derivation:
+        count = sum(isinstance(apply_at(rule, site), n.Pattern) for site in sites(d.program))
+        if not count:
+            return _at(rule, d, 0, False)
+        for number in reversed(range(count)):
+            d = _at(rule, d, number, False)
+        return d
+
+    return run

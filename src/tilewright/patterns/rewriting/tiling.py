@@ -1,0 +1,155 @@
+"""Rules that compute stencils in overlapping tiles.
+
+A neighbourhood of ``n`` elements that moves by ``s``, taken from tiles of ``u`` elements that
+move by ``v``: with ``u - v = n - s`` and ``s`` dividing ``v``, the tiles' neighbourhoods are the
+neighbourhoods (Hagedorn et al. 2018, "High performance stencil code generation with Lift").
+"""
+
+from __future__ import annotations
+
+from tilewright.arith import Poly, poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages
+
+HAGEDORN = "Hagedorn et al. 2018 (overlapped tiling)"
+
+JOIN, TRANSPOSE = n.Join(), n.Transpose()
+UNTILE2: Stages = (n.Map(TRANSPOSE), JOIN, n.Map(JOIN))
+ZIP2: Stages = (n.Zip(), n.Map(n.Zip()))
+
+
+def _tile(window: n.Slide, step: Poly) -> n.Slide | str:
+    """The slide that makes the tiles: they move by ``step``."""
+    quotient = (step / window.step).value
+    if quotient is not None and not isinstance(quotient, int):
+        return f"a tile of {step} is no multiple of the windows' step {window.step}"
+    return n.Slide(window.size - window.step + step, step)
+
+
+def slide_tiling(step: Poly | int) -> Rule:
+    """Windows taken from overlapping tiles; with a map after them, it moves into the tiles."""
+    v = poly(step)
+
+    def at(site: Site) -> Change | str | None:
+        first, *rest = site.stages
+        if not isinstance(first, n.Slide):
+            return None
+        tiles = _tile(first, v)
+        if isinstance(tiles, str):
+            return tiles
+        if tiles is first:
+            return f"the windows move by {v} already"
+        inner: Stages = (first,)
+        if rest and isinstance(rest[0], n.Map) and rest[0].level is None:
+            inner = (first, rest[0])
+        return Change(len(inner), (tiles, n.Map(n.pipe(*inner)), JOIN))
+
+    after = f"slide(n - s + {v}, {v}) >> map(slide(n, s) >> map(f)) >> join"
+    return Rule(f"slide_tiling({v})", "slide(n, s) >> map(f)", after, HAGEDORN, at)
+
+
+def _slide2(stages: Stages) -> tuple[n.Slide, n.Slide] | None:
+    """Row and column windows, if the stages begin with a 2-D slide."""
+    if len(stages) < 3:
+        return None
+    columns, rows, last = stages[:3]
+    if not isinstance(columns, n.Map) or not isinstance(columns.f, n.Slide):
+        return None
+    if not isinstance(rows, n.Slide) or last is not n.Map(TRANSPOSE):
+        return None
+    return rows, columns.f
+
+
+def slide2_stages(rows: n.Slide, columns: n.Slide) -> Stages:
+    """A 2-D slide with its own windows for rows and columns."""
+    return n.Map(columns), rows, n.Map(TRANSPOSE)
+
+
+def _map2(p: n.Pattern) -> n.Pattern | None:
+    """The function of two nested maps that nobody runs yet."""
+    if isinstance(p, n.Map) and p.level is None and isinstance(p.f, n.Map) and p.f.level is None:
+        return p.f.f
+    return None
+
+
+def tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
+    """2-D windows and what is computed of them, in overlapping tiles of rows x columns."""
+    steps = poly(rows), poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        windows = _slide2(site.stages)
+        body = site.stages[3] if len(site.stages) > 3 else None
+        if windows is None or body is None or _map2(body) is None:
+            return None
+        tiles = _tiles(windows, steps)
+        if isinstance(tiles, str):
+            return tiles
+        inner = n.pipe(*slide2_stages(*windows), body)
+        return Change(4, (*slide2_stages(*tiles), n.Map(n.Map(inner)), *UNTILE2))
+
+    after = f"slide2 of tiles {rows} x {columns} >> map2(slide2(n, s) >> map2(f)) >> untile2"
+    name = f"tiling2({rows}, {columns})"
+    return Rule(name, "slide2(n, s) >> map2(f)", after, HAGEDORN, at)
+
+
+def _tiles(
+    windows: tuple[n.Slide, n.Slide], steps: tuple[Poly, Poly]
+) -> tuple[n.Slide, n.Slide] | str:
+    rows, columns = (_tile(w, v) for w, v in zip(windows, steps, strict=True))
+    if isinstance(rows, str) or isinstance(columns, str):
+        return rows if isinstance(rows, str) else str(columns)
+    if (rows, columns) == windows:
+        return f"the windows move by {steps[0]} x {steps[1]} already"
+    return rows, columns
+
+
+def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
+    """As `tiling2`, for windows zipped with other grids, which get tiles that do not overlap."""
+    steps = poly(rows), poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        first, body = site.stages[0], site.stages[3] if len(site.stages) > 3 else None
+        if not isinstance(first, n.Fork) or site.stages[1:3] != ZIP2:
+            return None
+        if body is None or _map2(body) is None:
+            return None
+        ends = [_slide2(n.stages(item)[-3:]) for item in first.items]
+        if not any(ends):
+            return "no grid is read in windows: split the maps instead"
+        grids: list[n.Pattern] = []
+        inner: list[n.Pattern] = []
+        for item, windows in zip(first.items, ends, strict=True):
+            if windows is None:
+                flat = n.Slide(steps[0], steps[0]), n.Slide(steps[1], steps[1])
+                grids.append(n.pipe(item, *slide2_stages(*flat)))
+                inner.append(n.IDENTITY)
+                continue
+            if windows[0].step != 1 or windows[1].step != 1:
+                return "windows of zipped grids must move by 1"
+            tiles = _tiles(windows, steps)
+            if isinstance(tiles, str):
+                return tiles
+            grids.append(n.pipe(*n.stages(item)[:-3], *slide2_stages(*tiles)))
+            inner.append(n.pipe(*slide2_stages(*windows)))
+        tile = n.pipe(n.Par(tuple(inner)), *ZIP2, body)
+        return Change(4, (n.Fork(tuple(grids)), *ZIP2, n.Map(n.Map(tile)), *UNTILE2))
+
+    after = f"zip2(tiles {rows} x {columns}) >> map2(zip2(windows) >> map2(f)) >> untile2"
+    name = f"zipped_tiling2({rows}, {columns})"
+    return Rule(name, "zip2(slide2(n, 1), grids) >> map2(f)", after, HAGEDORN, at)
+
+
+def split2(rows: Poly | int, columns: Poly | int) -> Rule:
+    """Two nested maps in tiles that do not overlap."""
+    y, x = poly(rows), poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        f = _map2(site.stages[0])
+        if f is None:
+            return None
+        cut: Stages = (n.Split(y), n.Map(n.pipe(n.Map(n.Split(x)), TRANSPOSE)))
+        return Change(1, (*cut, n.Map(n.Map(n.Map(n.Map(f)))), *UNTILE2))
+
+    after = f"split({y}) >> map(map(split({x})) >> transpose) >> map2(map2(f)) >> untile2"
+    source = "Steuwer et al. 2015 (split-join in two dimensions)"
+    return Rule(f"split2({y}, {x})", "map2(f)", after, source, at)

@@ -1,0 +1,257 @@
+"""Rewriting: rules keep the meaning, say why they do not apply, and combine to strategies."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from random_patterns import stages
+
+import tilewright.patterns as tp
+from tilewright.patterns import nodes as n
+from tilewright.patterns import rewriting as rw
+from tilewright.patterns.rewriting import fusion, motion
+from tilewright.patterns.rewriting.rule import Change, Rule, apply_at, sites
+
+N, M = tp.sizes("N M")
+STAR = tp.fun(lambda w: w[0, 1] + w[1, 0] - 2 * w[1, 1] + w[1, 2] + w[2, 1], "star")
+MINUS = tp.fun(lambda a, b: a - b, "minus")
+MIX = tp.fun(lambda w, p: w[0, 0] * 3 + w[2, 2] - p, "mix")
+
+RULES = [
+    *(rw.split_join(k) for k in (1, 2, 3)),
+    *(rw.partial_reduce(k) for k in (1, 2, 3)),
+    rw.strided_reduce(2),
+    *fusion.RULES,
+    *motion.RULES,
+    *(rw.slide_tiling(v) for v in (2, 3, 4)),
+    rw.tiling2(2, 3),
+    rw.zipped_tiling2(2, 3),
+    rw.split2(2, 3),
+    rw.lower(n.SEQ),
+    rw.lower(n.Level("glb")),
+    rw.lower_nest(n.PAR, n.SIMD),
+    rw.lower_nest(n.Level("wrg", 1), n.Level("wrg"), n.Level("lcl", 1), n.Level("lcl")),
+    rw.lower_reduce(n.UNROLL),
+    rw.stage_tile((0,)),
+    rw.stage_tile((1,)),
+    rw.coarsen(2),
+    rw.store("global"),
+]
+
+
+def data(p, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(-9, 9, [int(k.value) for k in lengths(a.type)]).astype(np.int32)
+        for a in n.inputs(p)
+    ]
+
+
+def lengths(kind):
+    from tilewright.patterns.types import dimensions
+
+    return dimensions(kind)[0]
+
+
+def equal(a, b):
+    if isinstance(a, tuple):
+        return all(equal(x, y) for x, y in zip(a, b, strict=True))
+    return a.shape == b.shape and np.array_equal(a, b)
+
+
+def programs():
+    A, B = tp.array("A", tp.i32[6, 9]), tp.array("B", tp.i32[6, 9])
+    x = tp.array("x", tp.i32[12])
+    windows = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1)
+    row_sums = tp.map(tp.map(tp.mul) >> tp.reduce(tp.add, 0))
+    return {
+        "stencil": windows >> tp.map2(STAR),
+        "zipped": tp.zip2(windows, B) >> tp.map2(MIX),
+        "windows": x >> tp.slide(4, 2) >> tp.map(tp.reduce(tp.add, 0)),
+        "sum": x >> tp.map(tp.fun(lambda v: v * v)) >> tp.reduce(tp.add, 0),
+        "rows": tp.zip(A, B) >> tp.map(tp.zip) >> row_sums,
+        "layout": A >> tp.transpose >> tp.map(tp.split(3)) >> tp.join >> tp.transpose,
+    }
+
+
+PROGRAMS = programs()
+
+
+@given(st.sampled_from(sorted(PROGRAMS)), st.lists(st.integers(0, 10_000), max_size=4))
+@settings(max_examples=150)
+def test_derived_programs_mean_the_same(name, choices):
+    start = p = PROGRAMS[name]
+    arrays = data(start)
+    for choice in choices:
+        found = [q for s in sites(p) for r in RULES if isinstance(q := apply_at(r, s), n.Pattern)]
+        assume(found)
+        p = found[choice % len(found)]
+        assert tp.type_of(p) == tp.type_of(start)
+    assert equal(tp.interpret(p, *arrays), tp.interpret(start, *arrays))
+
+
+@given(stages(tp.i32[4, 6], depth=3, most=4))
+@settings(max_examples=60)
+def test_rules_keep_the_meaning_of_random_programs(p):
+    closed = tp.array("A", tp.i32[4, 6]) >> p
+    arrays = data(closed)
+    expected = tp.interpret(closed, *arrays)
+    for site in sites(closed):
+        for rule in RULES:
+            made = apply_at(rule, site)
+            if isinstance(made, n.Pattern):
+                assert equal(tp.interpret(made, *arrays), expected), str(rule)
+
+
+def test_every_rule_applies_somewhere_in_the_tests():
+    pair = tp.zip(tp.array("A", tp.i32[6]), tp.array("B", tp.i32[6]))
+    A = tp.array("A", tp.i32[6, 9])
+    double = tp.fun(lambda v: v + v)
+    lowered = PROGRAMS["stencil"]
+    tiled = rw.derive(
+        lowered,
+        rw.tiling2(2, 3),
+        rw.lower_nest(*(n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
+    ).program
+    more = [
+        *PROGRAMS.values(),
+        tiled,
+        rw.apply(rw.lower(n.PAR), PROGRAMS["stencil"]),
+        rw.apply(rw.zipped_tiling2(2, 3), PROGRAMS["zipped"]),
+        pair >> tp.map(tp.mul) >> tp.map(double),
+        pair >> tp.map(tp.mul >> double),
+        A >> tp.join >> tp.map(double) >> tp.split(3),
+        A >> tp.map2(double) >> tp.join >> tp.split(9),
+        A >> tp.split(3) >> tp.join,
+        A >> tp.split(3) >> tp.map2(tp.map(double)),
+        A >> tp.split(2) >> tp.map2(tp.map(double)) >> tp.join,
+        A >> tp.map2(double) >> tp.transpose >> tp.transpose,
+        A >> tp.map(double_row()) >> tp.slide(2, 1) >> tp.map2(tp.map(double)),
+        A >> tp.transpose >> tp.slide(3, 2),
+        A >> tp.transpose >> tp.map2(double),
+        A >> tp.pad(1, 1, tp.wrap) >> tp.map(tp.identity),
+        A >> tp.pad(1, 1, tp.wrap) >> tp.map(double_row()),
+    ]
+    two = rw.derive(
+        PROGRAMS["zipped"],
+        rw.zipped_tiling2(2, 3),
+        rw.lower_nest(*(n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
+    ).program
+    unused = {
+        str(rule)
+        for rule in RULES
+        if not any(
+            isinstance(apply_at(rule, site), n.Pattern) for p in [*more, two] for site in sites(p)
+        )
+    }
+    assert unused == set()
+
+
+def double_row():
+    return tp.map(tp.fun(lambda v: v + v))
+
+
+def test_a_schedule_is_written_down_and_shown_step_by_step():
+    wrg, lcl = (lambda d: n.Level("wrg", d)), (lambda d: n.Level("lcl", d))
+    A = tp.array("A", tp.f32[N, M])
+    stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
+    found = rw.derive(
+        stencil,
+        rw.tiling2(16, 32),
+        rw.lower_nest(wrg(1), wrg(0), lcl(1), lcl(0)),
+        rw.stage_tile(),
+    )
+    assert [str(rule) for rule, _ in found.steps] == [
+        "tiling2(16, 32)",
+        "lower_nest(wrg1, wrg0, lcl1, lcl0)",
+        "stage_tile((0,))",
+    ]
+    text = str(found)
+    assert text.startswith(f"  {stencil}\n= {{ tiling2(16, 32): ")
+    assert "to_local(map_lcl(map_lcl(copy, 0), 1)) >> slide2(3, 1)" in text
+    assert str(tp.type_of(found.program)) == "f32[N, M]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "program", "message"),
+    [
+        (rw.split_join(4), PROGRAMS["windows"], "array whose length is a multiple of 4"),
+        (rw.split_join(5), PROGRAMS["windows"], "its length is 5 already"),
+        (rw.split_join(2), PROGRAMS["layout"] >> tp.join, "split.*does not apply|no map"),
+        (rw.slide_tiling(3), PROGRAMS["windows"], "3 is no multiple of the windows' step 2"),
+        (rw.partial_reduce(2), tp.array("x", tp.i32[4]) >> tp.reduce(MINUS, 0), "not declared"),
+        (rw.lower(n.Level("lcl")), PROGRAMS["windows"], r"outside of map_wrg\(..., 0\)"),
+        (rw.stage_tile(), PROGRAMS["stencil"], r"has no map_wrg\(f\)"),
+        (rw.lower_nest(n.PAR, n.SEQ, n.SIMD), PROGRAMS["stencil"], "only 2 maps are nested"),
+        (rw.lower(n.SEQ), PROGRAMS["sum"], "reads its result: fuse the two or store it first"),
+        (rw.zipped_tiling2(5, 3), PROGRAMS["zipped"], "a multiple of 5"),
+    ],
+)
+def test_a_rule_says_why_it_does_not_apply(rule, program, message):
+    with pytest.raises(rw.RewriteError, match=message):
+        rw.apply(rule, program)
+
+
+def test_strategies_combine():
+    A = tp.array("A", tp.i32[6, 8])
+    q = A >> tp.split(2) >> tp.join >> tp.split(3) >> tp.join
+    assert rw.derive(q, rw.everywhere(motion.split_then_join)).program is A
+    assert len(rw.derive(q, rw.repeat(motion.split_then_join)).steps) == 2
+    assert rw.derive(A, rw.attempt(motion.split_then_join)).program is A
+    either = rw.one(motion.split_then_join, motion.transpose_twice)
+    double = tp.fun(lambda v: v + v)
+    nested = A >> tp.map2(double)
+    assert str(rw.derive(nested, rw.top_down(rw.split_join(2))).program).startswith("A >> split(2)")
+    assert "map(split(2)" in str(rw.derive(nested, rw.bottom_up(rw.split_join(2))).program)
+    assert rw.derive(q, rw.at_site(motion.split_then_join, 1)).program is (
+        A >> tp.split(2) >> tp.join
+    )
+    with pytest.raises(rw.RewriteError, match="there is no number 2"):
+        rw.derive(q, rw.at_site(motion.split_then_join, 2))
+    with pytest.raises(rw.RewriteError, match="split_then_join does not apply"):
+        rw.derive(A, either)
+    with pytest.raises(rw.RewriteError, match="after 1000 times"):
+        rw.derive(nested, rw.repeat(Rule("same", "p", "p", "a test", stay)))
+
+
+def stay(site):
+    return Change(1, site.stages[:1])
+
+
+def test_a_rule_that_changes_the_type_is_found_out():
+    wrong = Rule("wrong", "map(f)", "nothing", "a test", lambda site: Change(len(site.stages), ()))
+    with pytest.raises(rw.RewriteError, match=r"turned the type i32\[12\] into \(\)"):
+        rw.apply(wrong, tp.array("x", tp.i32[12]))
+
+
+@pytest.mark.parametrize("target", ["c", "gpu"])
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_explored_programs_mean_the_same(name, target):
+    start = PROGRAMS[name]
+    chosen = rw.Settings(target=target, tiles=(1, 2, 3), limit=60)
+    found = rw.explore(start, chosen)
+    programs_found = [d.program for d in found]
+    assert len(set(programs_found)) == len(found)
+    assert found == rw.explore(start, chosen)
+    assert name in ("layout", "sum") or len(found) > 5
+    arrays = data(start)
+    expected = tp.interpret(start, *arrays)
+    for p in programs_found:
+        assert tp.type_of(p) == tp.type_of(start)
+        assert equal(tp.interpret(p, *arrays), expected), str(p)
+
+
+def test_a_large_stencil_has_many_programs():
+    A = tp.array("A", tp.f32[4096, 4096])
+    stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
+    found = rw.explore(stencil, rw.Settings(limit=300))
+    assert len({d.program for d in found}) == len(found) == 300
+
+
+def test_settings_that_cannot_be_used_are_refused():
+    with pytest.raises(tp.PatternError, match="'cpu'"):
+        rw.Settings(target="cpu")
+    with pytest.raises(tp.PatternError, match="'tilling'"):
+        rw.Settings(families=("tilling",))
+    with pytest.raises(tp.PatternError, match="depth is -1"):
+        rw.Settings(depth=-1)
