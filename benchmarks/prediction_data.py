@@ -18,8 +18,9 @@ import common
 from tilewright.prediction.data.collect import collect
 from tilewright.prediction.data.runs import write_csv
 from tilewright.prediction.kernels import kernels
+from tilewright.prediction.kernels.families import family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
-from tilewright.prediction.kernels.schedules import Family, collect_schedules, family
+from tilewright.prediction.kernels.schedules import Family, collect_schedules
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"

@@ -38,7 +38,7 @@ import numpy as np
 import common
 from prediction_dispatch_latency import latency
 from tilewright.measure import Timing
-from tilewright.prediction.data.collect import OTHERS, TICKS, error_of, other_seconds
+from tilewright.prediction.data.work import OTHERS, TICKS, error_of, other_seconds
 from tilewright.prediction.decisions.dispatcher import Dispatcher
 from tilewright.prediction.decisions.library_dispatcher import dispatcher
 from tilewright.prediction.decisions.selector import Selector, train

@@ -51,7 +51,7 @@ from tilewright.mapping.exact import optimum
 from tilewright.mapping.heft import heft, peft
 from tilewright.mapping.improve import improve
 from tilewright.mapping.instance import instance
-from tilewright.prediction.data.collect import OTHERS, TICKS, other_seconds
+from tilewright.prediction.data.work import OTHERS, TICKS, other_seconds
 from tilewright.prediction.models.augmented import Augmented
 
 DEVICES = 3

@@ -40,8 +40,9 @@ from tilewright.measure import Timing, finalists
 from tilewright.prediction import Forest
 from tilewright.prediction.data.runs import Runs, read_csv
 from tilewright.prediction.decisions.ranking import rank, rank_schedules
+from tilewright.prediction.kernels.families import family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
-from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules, family
+from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"

@@ -4,9 +4,10 @@ from scipy.sparse import csr_array
 
 from tilewright.measure import Measurement, Timing
 from tilewright.measure.timing import Samples
-from tilewright.prediction.data.collect import collect, dirty
+from tilewright.prediction.data.collect import collect
 from tilewright.prediction.data.instances import placed
 from tilewright.prediction.data.user_kernels import from_callable
+from tilewright.prediction.data.work import dirty
 from tilewright.prediction.errors import PredictionError
 from tilewright.records import Records
 
@@ -92,7 +93,7 @@ def scripted(monkeypatch, seconds):
     """Have the next timings take these seconds."""
     left = iter(seconds)
     monkeypatch.setattr(
-        "tilewright.prediction.data.collect.time_runs",
+        "tilewright.prediction.data.work.time_runs",
         lambda run, timing: Samples(tuple(next(left)), (9.0, 9.0), 2, False),
     )
     return left

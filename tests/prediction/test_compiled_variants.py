@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, csr_array, random_array
 
-from tilewright.prediction.data.collect import error_of
 from tilewright.prediction.data.instances import drawn
+from tilewright.prediction.data.work import error_of
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import kernel, native
 from tilewright.prediction.kernels.cpp import EIGEN, UBLAS, Library

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tilewright.prediction.data.collect import error_of
+from tilewright.prediction.data.work import error_of
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import cuda, kernel, native
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright.prediction.data.collect import error_of
 from tilewright.prediction.data.instances import drawn, drawn_at
 from tilewright.prediction.data.user_kernels import from_callable, from_command
+from tilewright.prediction.data.work import error_of
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import kernel, kernels
 

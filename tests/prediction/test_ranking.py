@@ -5,6 +5,7 @@ import pytest
 
 from tilewright.measure import Measurement
 from tilewright.prediction import LRC, Augmented, PredictionError
+from tilewright.prediction.data.kernel import Kernel, Variant
 from tilewright.prediction.decisions.ranking import (
     rank,
     rank_schedules,
@@ -13,7 +14,6 @@ from tilewright.prediction.decisions.ranking import (
 )
 from tilewright.prediction.decisions.selector import Choice
 from tilewright.prediction.kernels import schedules
-from tilewright.prediction.kernels.registry import Kernel, Variant
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
+    from tilewright.prediction.data.kernel import Kernel
     from tilewright.prediction.data.runs import Runs
-    from tilewright.prediction.kernels.registry import Kernel
     from tilewright.records import Records
     from tilewright.report.model import Progress
 
@@ -168,7 +168,8 @@ def _collect_family(
     deadline: float | None,
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
-    from tilewright.prediction.kernels.schedules import collect_schedules, family
+    from tilewright.prediction.kernels.families import family
+    from tilewright.prediction.kernels.schedules import collect_schedules
     from tilewright.report.model import Progress
 
     found = family(args.what[0])
@@ -212,8 +213,8 @@ def _kernel(args: argparse.Namespace) -> Kernel:
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
     """A function of a Python file, or a `Kernel` that it holds."""
+    from tilewright.prediction.data.kernel import Kernel, Variant
     from tilewright.prediction.data.user_kernels import from_callable
-    from tilewright.prediction.kernels.registry import Kernel, Variant
 
     path, _, name = text.rpartition(":")
     found = shared.load_object(text)

@@ -253,7 +253,7 @@ def _family(args: argparse.Namespace, selector: Selector) -> int:
     """Schedules of a family in the order of their predicted times, the best of them measured."""
     from tilewright.cli.progress import show_progress
     from tilewright.prediction.decisions.ranking import rank_schedules, verify_schedules
-    from tilewright.prediction.kernels.schedules import family
+    from tilewright.prediction.kernels.families import family
     from tilewright.records import Records
     from tilewright.report.model import Progress
 

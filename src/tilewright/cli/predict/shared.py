@@ -13,8 +13,8 @@ from tilewright.errors import TilewrightError
 from tilewright.report import units
 
 if TYPE_CHECKING:
+    from tilewright.prediction.data.kernel import Kernel
     from tilewright.prediction.data.runs import Runs
-    from tilewright.prediction.kernels.registry import Kernel
     from tilewright.prediction.models.estimator import Estimator
     from tilewright.prediction.models.evaluation import Evaluation
     from tilewright.report.pages.prediction_page import PredictionReport
@@ -90,8 +90,8 @@ def load_model(path: str) -> Estimator:
 
 def load_kernel(text: str) -> Kernel:
     """A registered kernel by its name, or a `Kernel` that ``file.py:name`` holds."""
+    from tilewright.prediction.data.kernel import Kernel
     from tilewright.prediction.kernels import kernel as registered
-    from tilewright.prediction.kernels.registry import Kernel
 
     if ".py:" not in text:
         return registered(text)

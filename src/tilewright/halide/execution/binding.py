@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.execution.contents import fill, numpy_type
+from tilewright.halide.execution.contents import fill
 from tilewright.halide.execution.inputs import InputError, Inputs, ScalarInput
 from tilewright.halide.ir.algorithm import Span, Type
+from tilewright.halide.ir.types import numpy_type
 
 # Of a buffer's first element, in bytes: as Halide aligns its own.
 _ALIGNMENT = 128

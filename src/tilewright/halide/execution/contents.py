@@ -10,18 +10,10 @@ import numpy.typing as npt
 
 from tilewright.halide.execution.inputs import BufferInput, InputError
 from tilewright.halide.ir.algorithm import Span, Type
+from tilewright.halide.ir.types import numpy_type
 
 # Elements generated at a time: few enough to stay in a core's cache.
 _CHUNK = 1 << 15
-
-
-def numpy_type(kind: Type) -> np.dtype[Any]:
-    """NumPy's type of the same bits; NumPy has no bfloat16, so that is ``uint16``."""
-    if kind.code == "bfloat":
-        return np.dtype(np.uint16)
-    if kind == Type("uint", 1):
-        return np.dtype(np.bool_)
-    return np.dtype(f"{kind.code}{kind.bits}")
 
 
 def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], seed: int) -> None:

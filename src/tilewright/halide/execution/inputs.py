@@ -210,7 +210,7 @@ def _file(
     """The path of a ``.npy`` file with the contents, checked against the input's type."""
     import numpy as np
 
-    from tilewright.halide.execution.contents import numpy_type
+    from tilewright.halide.ir.types import numpy_type
 
     shape = tuple(span.extent for span in dims)
     if callable(given):

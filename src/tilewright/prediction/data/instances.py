@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Instance, Kernel, Operands, Variant
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Instance, Kernel, Operands, Variant
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

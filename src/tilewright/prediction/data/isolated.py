@@ -26,8 +26,8 @@ from tilewright.measure import (
     load_builder,
     measure_one,
 )
+from tilewright.prediction.data.kernel import Kernel, Variant
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Kernel, Variant
 
 # A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
 LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
@@ -121,7 +121,7 @@ class Instances:
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Take the payload that `measure_isolated` makes, and prepare the first instance."""
-        from tilewright.prediction.data.collect import Work, quiet_blas
+        from tilewright.prediction.data.work import Work, quiet_blas
 
         self._kernel, self._variant = _made(payload["origin"])
         self._indices, self._seed = payload["indices"], payload["seed"]

@@ -13,15 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import (
-    Array,
-    Instance,
-    Kernel,
-    Operands,
-    Run,
-    Variant,
-)
 from tilewright.prediction.models.complexity import Complexity
 
 Range = tuple[float, float] | Sequence[float]

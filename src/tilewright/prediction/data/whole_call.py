@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilewright.prediction.kernels.registry import Operands, Run, Variant
+from tilewright.prediction.data.kernel import Operands, Run, Variant
 from tilewright.prediction.kernels.storage import csr, dense
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Kernel
 from tilewright.prediction.decisions.dispatcher import (
     Dispatcher,
     Forecast,
@@ -22,7 +23,6 @@ from tilewright.prediction.decisions.dispatcher import (
 from tilewright.prediction.decisions.selector import Selector
 from tilewright.prediction.decisions.signature import GLANCE, SAMPLES, Outline, is_sparse, outline
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Kernel
 
 # A model of log time is a straight line of log sizes where there is no data, which is good enough
 # to compare routes by for a while; densities drawn as powers of two end anywhere.

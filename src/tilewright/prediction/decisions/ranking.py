@@ -17,8 +17,8 @@ from tilewright.prediction.models.estimator import Estimator
 
 if TYPE_CHECKING:
     from tilewright.measure import Measurement
+    from tilewright.prediction.data.kernel import Kernel
     from tilewright.prediction.decisions.selector import Choice
-    from tilewright.prediction.kernels.registry import Kernel
     from tilewright.prediction.kernels.schedules import Family
     from tilewright.records import Records
 

@@ -22,7 +22,7 @@ from tilewright.prediction.models.estimator import Estimator
 if TYPE_CHECKING:
     from tilewright.measure import Timing
     from tilewright.prediction.data.collect import Progress
-    from tilewright.prediction.kernels.registry import Kernel
+    from tilewright.prediction.data.kernel import Kernel
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]

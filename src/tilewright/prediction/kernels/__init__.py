@@ -1,15 +1,7 @@
 """The kernel library: operations, their implementations, and how to register one's own."""
 
-from tilewright.prediction.kernels.registry import (
-    Instance,
-    Kernel,
-    Operands,
-    Storage,
-    Variant,
-    kernel,
-    kernels,
-    register,
-)
+from tilewright.prediction.data.kernel import Instance, Kernel, Operands, Storage, Variant
+from tilewright.prediction.kernels.registry import kernel, kernels, register
 
 __all__ = [
     "Instance",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from tilewright.prediction.kernels.registry import Operands, Run, Variant
+from tilewright.prediction.data.kernel import Operands, Run, Variant
 from tilewright.prediction.kernels.storage import numpy_versions
 
 

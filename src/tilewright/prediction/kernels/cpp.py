@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Array, Operands, Run, Storage, Variant
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.blas import cpus
-from tilewright.prediction.kernels.registry import Array, Operands, Run, Storage, Variant
 from tilewright.prediction.kernels.storage import csr, dense
 
 

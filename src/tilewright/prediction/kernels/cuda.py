@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Operands, Run, Variant
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.cuda_driver import DeviceArray, driver
-from tilewright.prediction.kernels.registry import Operands, Run, Variant
 from tilewright.prediction.kernels.storage import dense
 from tilewright.records import cache_directory
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Array
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Array
 
 
 class Driver:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Operands
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Operands
 
 
 def check(kernel: str, operands: Operands) -> None:

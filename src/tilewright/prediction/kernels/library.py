@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tilewright.prediction.data.kernel import Kernel, Variant
 from tilewright.prediction.kernels import (
     conversion,
     convolution,
@@ -14,7 +15,6 @@ from tilewright.prediction.kernels import (
     pooling,
     with_halide,
 )
-from tilewright.prediction.kernels.registry import Kernel, Variant
 
 
 @cache

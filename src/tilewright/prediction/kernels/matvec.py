@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.prediction.data import instances
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.blas import numpy_variant
-from tilewright.prediction.kernels.registry import Array, Instance, Kernel, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import (
     csr,
     dense,

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -261,17 +260,3 @@ def _runs(
 
 def _label(factors: Factors) -> str:
     return " ".join(f"{name}={value}" for name, value in factors.items())
-
-
-def family(name: str) -> Family:
-    """``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``; PredictionError for another name."""
-    from tilewright.prediction.kernels import halide_blur, halide_fft
-
-    made: dict[str, Callable[[], Family]] = {
-        "halide_blur": partial(halide_blur.family, gpu=False),
-        "halide_blur_gpu": partial(halide_blur.family, gpu=True),
-        "halide_fft": halide_fft.family,
-    }
-    if name not in made:
-        raise PredictionError(f"there is no family {name!r}; there are {', '.join(made)}")
-    return made[name]()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.prediction.data.kernel import Array
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Array
 
 _FLOAT64 = np.dtype(np.float64)
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.halide.ir.schedule import Fuse, Schedule, Split
+from tilewright.prediction.data.kernel import Array, Operands, Run, Variant
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels.registry import Array, Operands, Run, Variant
 from tilewright.prediction.kernels.storage import dense
 
 if TYPE_CHECKING:

@@ -273,8 +273,6 @@ class Estimator:
                 f"the model has schema version {data.get('version')!r}, this Tilewright reads "
                 f"{VERSION}; fit it again"
             )
-        import tilewright.prediction.models.stored  # noqa: F401  (defines every kind)
-
         found = {kind.kind: kind for kind in _subclasses(Estimator)}.get(str(data.get("kind")))
         if found is None or not issubclass(found, cls):
             raise PredictionError(

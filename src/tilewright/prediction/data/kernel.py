@@ -1,0 +1,134 @@
+"""What a kernel is, and what its variants are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tilewright.prediction.errors import PredictionError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Instance: TypeAlias = dict[str, float]
+Operands: TypeAlias = dict[str, Any]
+Storage = Literal["dense", "sparse"]
+Run: TypeAlias = Callable[[], Any]
+
+
+def always() -> tuple[bool, str]:
+    """Available everywhere."""
+    return True, ""
+
+
+def no_versions() -> dict[str, str]:
+    """Depends on no other software."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation of a kernel on one device.
+
+    `build` takes operands (dense NumPy arrays or SciPy sparse ones) and settings, converts the
+    operands to its own storage, and gives a function of no arguments that computes and returns
+    the answer, an array or a SciPy sparse array; what the function does is what is timed.
+    `available` says whether the variant can be used here, and why not where it cannot.
+    `storage` is what it converts to. `settings` are its controllable settings, each a feature
+    of its run time, with the values it may take, smallest first. `device` is ``cpu`` or
+    ``gpu``. `versions` names the software that its run time depends on.
+    `isolate` says that it may crash or hang, so that it is measured in a process of its own.
+    `complexity` gives its own number of operations (`Complexity`), where it is not the kernel's
+    but what a schedule makes of it: whole tiles, in as many turns as the threads need.
+    `whole` is the variant of which this one is the whole call
+    (`tilewright.prediction.data.whole_call.whole_call`).
+    """
+
+    name: str
+    build: Callable[[Operands, Mapping[str, int]], Run]
+    available: Callable[[], tuple[bool, str]] = always
+    storage: Storage = "dense"
+    settings: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    device: Literal["cpu", "gpu"] = "cpu"
+    versions: Callable[[], dict[str, str]] = no_versions
+    isolate: bool = False
+    complexity: Callable[[], str] | None = None
+    whole: Variant | None = field(default=None, hash=False, repr=False)
+
+    def prepare(self, operands: Operands, settings: Mapping[str, float] | None = None) -> Run:
+        """Ready to run on these operands; settings that are not given take their largest value.
+
+        Raises:
+            PredictionError: the variant is not available here, or a setting is not one of its
+                values.
+        """
+        usable, why = self.available()
+        if not usable:
+            raise PredictionError(f"variant {self.name} cannot be used here: {why}")
+        chosen = {name: values[-1] for name, values in self.settings.items()}
+        for name, value in (settings or {}).items():
+            if name not in self.settings or value not in self.settings[name]:
+                known = ", ".join(f"{n} in {list(v)}" for n, v in self.settings.items()) or "none"
+                raise PredictionError(
+                    f"variant {self.name} has no setting {name}={value:g}; there are {known}"
+                )
+            chosen[name] = int(value)
+        return self.build(operands, chosen)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operation with several implementations.
+
+    Args:
+        name: such as ``matmul``.
+        features: its parameters, which predict its run time, with their units.
+        complexity: the number of operations as an expression of the features (`Complexity`).
+        draw: draws an instance, a value for each feature, from a random generator.
+        make: makes operands for an instance. It may refine the instance in place: a density
+            becomes that of the non-zeros there are.
+        reference: the right answer by NumPy, a dense array; None where answers are not verified.
+        describe: the instance that operands are, to dispatch a call by its arguments.
+        variants: implementations by name; `with_variant` adds one.
+        tolerance: the largest error of an answer, relative to the largest reference value.
+        origin: how another process makes the same kernel: a function, ``module:name``, and its
+            arguments; None where only the library's table has it, or nobody.
+    """
+
+    name: str
+    features: Mapping[str, str]
+    complexity: str
+    draw: Callable[[np.random.Generator], Instance]
+    make: Callable[[Instance, np.random.Generator], Operands]
+    reference: Callable[[Operands], Array] | None
+    describe: Callable[[Operands], Instance]
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    tolerance: float = 1e-9
+    origin: tuple[str, Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
+
+    def variant(self, name: str) -> Variant:
+        """The variant of that name.
+
+        Raises:
+            PredictionError: there is none; the message lists those there are.
+        """
+        if name not in self.variants:
+            raise PredictionError(
+                f"kernel {self.name} has no variant {name!r}; it has {', '.join(self.variants)}"
+            )
+        return self.variants[name]
+
+    def features_of(self, variant: Variant) -> dict[str, str]:
+        """Names and units of what predicts the variant's time: the kernel's and its settings."""
+        return {**self.features, **dict.fromkeys(variant.settings, "1")}
+
+    def complexity_of(self, variant: Variant) -> str:
+        """The number of operations of the variant, which is the kernel's unless it has its own."""
+        return self.complexity if variant.complexity is None else variant.complexity()
+
+    def with_variant(self, variant: Variant) -> Kernel:
+        """The same kernel with one more variant, or another of that name."""
+        variants = {**self.variants, variant.name: variant}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Kernel(**{**fields, "variants": variants, "origin": None})

@@ -1,0 +1,140 @@
+"""One measurement of a variant on operands: prepared, verified, timed while undisturbed."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.measure import Measurement, Timing
+from tilewright.measure.timing import time_runs
+from tilewright.prediction.data.kernel import Array, Kernel, Operands, Run, Variant
+from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.storage import is_sparse
+
+# Above this, wall over CPU time, another process had the CPU.
+DIRTY = 1.1
+
+# Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
+# less CPU time for waiting. The kernel counts in ticks, of which a few are nobody's.
+OTHERS = 0.1
+
+TICKS = 0.02
+
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A variant prepared on operands, its answer looked at."""
+
+    run: Run
+    max_error: float | None
+
+
+class Work:
+    """Verifying and timing a variant of a kernel."""
+
+    def __init__(self, kernel: Kernel, variant: Variant, verify: bool, timing: Timing) -> None:
+        self.kernel, self.variant = kernel, variant
+        self.verify, self.timing = verify, timing
+
+    def begin(self, operands: Operands, settings: Mapping[str, float]) -> Ready | Measurement:
+        """Run it once and look at the answer; the measurement where that fails."""
+        try:
+            run = self.variant.prepare(operands, settings)
+            answer = run()
+        except MemoryError as error:
+            return Measurement("out_of_memory", message=str(error) or "out of memory")
+        except (Exception, SystemExit) as error:  # what an implementation raises is its outcome
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        if not self.verify or self.kernel.reference is None:
+            return Ready(run, None)
+        worst, message = error_of(answer, self.kernel, operands)
+        if message:
+            return Measurement("wrong_answer", verified=True, max_error=worst, message=message)
+        return Ready(run, worst)
+
+    def end(self, begun: Ready | Measurement) -> Measurement:
+        """Time it, again where others disturbed it; what has failed stays as it is."""
+        if isinstance(begun, Measurement):
+            return begun
+        try:
+            best = self._tries(begun.run)
+        except (Exception, SystemExit) as error:
+            return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
+        return replace(best, verified=self.verify, max_error=begun.max_error)
+
+    def _tries(self, run: Run) -> Measurement:
+        best: Measurement | None = None
+        tries = 0
+        while best is None or (tries < TRIES and best.details["dirty"]):
+            tries += 1
+            others, began = other_seconds(), time.perf_counter()
+            samples = time_runs(run, self.timing)
+            others = other_seconds() - others
+            share = max(0.0, others - TICKS) / (time.perf_counter() - began)
+            measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
+            flagged = share > OTHERS or (self.variant.device == "cpu" and dirty(measurement))
+            measurement = replace(measurement, details={"dirty": flagged, "others": share})
+            if best is None or not flagged or measurement.median < best.median:
+                best = measurement
+        return replace(best, details={**best.details, "tries": tries})
+
+
+def dirty(measurement: Measurement) -> bool:
+    """Whether the wall time is so far above the CPU time that another process had the CPU."""
+    return measurement.median > DIRTY * measurement.cpu_median
+
+
+def other_seconds() -> float:
+    """CPU seconds that all other processes have used since the computer was started.
+
+    0 where the system does not tell (``/proc/stat``).
+    """
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return 0.0
+    idle, waiting = fields[3], fields[4]
+    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:
+    """An answer's largest error, relative to the largest value, and what is wrong with it."""
+    assert kernel.reference is not None
+    try:
+        right = np.asarray(kernel.reference(operands))
+    except Exception as failure:
+        raise PredictionError(
+            f"the reference of {kernel.name} failed: {type(failure).__name__}: {failure}"
+        ) from failure
+    given: Array = np.asarray(answer.toarray() if is_sparse(answer) else answer)
+    if given.dtype.kind not in "biufc":
+        return math.inf, f"the answer is {repr(answer)[:60]} in place of numbers"
+    if given.shape != right.shape:
+        return math.inf, f"the answer has shape {given.shape}, the right one {right.shape}"
+    if not right.size:
+        return 0.0, ""
+    scale = float(np.abs(right).max()) or 1.0
+    error = float(np.abs(given - right).max()) / scale
+    if not error <= kernel.tolerance:  # NaN is wrong
+        wrong = np.nan_to_num(np.abs(given - right), nan=np.inf)
+        where = np.unravel_index(np.argmax(wrong), right.shape)
+        place = ", ".join(str(int(i)) for i in where)
+        place = f" at [{place}]" if place else ""
+        return error, (f"the value{place} is {given[where]:g} and should be {right[where]:g}")
+    return error, ""
+
+
+def quiet_blas() -> Any:
+    """One thread for what is not timed: idle BLAS threads spin, and take the CPU meanwhile."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
