@@ -12,7 +12,7 @@ import argparse
 from typing import Any
 
 import common
-from tilewright.halide.compare import peer_variant, source_of
+from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task, make_task

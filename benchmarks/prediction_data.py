@@ -18,7 +18,7 @@ import common
 from tilewright.prediction.data.collect import collect
 from tilewright.prediction.data.runs import write_csv
 from tilewright.prediction.kernels import kernels
-from tilewright.prediction.kernels.families import family
+from tilewright.prediction.kernels.families import schedule_family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
 from tilewright.prediction.kernels.schedules import Family, collect_schedules
 from tilewright.records import Records
@@ -118,7 +118,7 @@ def schedules(
     began = time.monotonic()
     if deadline is not None and began >= deadline:
         return False
-    (sizes, candidates, rounds), chosen = FAMILIES[name], family(name.split("-")[0])
+    (sizes, candidates, rounds), chosen = FAMILIES[name], schedule_family(name.split("-")[0])
     blur = chosen.name == "halide_blur"
     done = [0, 0]
 

@@ -41,7 +41,7 @@ from tilewright.measure import Timing
 from tilewright.prediction.data.work import OTHERS, TICKS, error_of, other_seconds
 from tilewright.prediction.decisions.dispatcher import Dispatcher
 from tilewright.prediction.decisions.library_dispatcher import dispatcher
-from tilewright.prediction.decisions.selector import Selector, train
+from tilewright.prediction.decisions.selector import Selector, train_selector
 from tilewright.prediction.kernels import Kernel, kernel
 from tilewright.prediction.kernels.storage import csr, is_sparse
 from tilewright.records import Records
@@ -178,7 +178,7 @@ def trained(
     how: dict[str, Any] = {"count": TRAIN, "seed": TRAIN_SEED, "timing": TIMING}
     done: list[bool] = []
     try:
-        selector = train(
+        selector = train_selector(
             product,
             VARIANTS,
             **how,

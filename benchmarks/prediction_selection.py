@@ -40,7 +40,7 @@ from tilewright.measure import Timing, finalists
 from tilewright.prediction import Forest
 from tilewright.prediction.data.runs import Runs, read_csv
 from tilewright.prediction.decisions.ranking import rank, rank_schedules
-from tilewright.prediction.kernels.families import family
+from tilewright.prediction.kernels.families import schedule_family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
 from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules
 from tilewright.records import Records
@@ -214,7 +214,7 @@ def main() -> None:
     deadline = time.monotonic() + args.seconds
     rows, summary = [], {}
     for name in common.chosen(args, families):
-        chosen = family(name)
+        chosen = schedule_family(name)
         runs = data_set(chosen, args, deadline)
         own = [] if runs is None or args.collect else finals(chosen, runs, args, deadline)
         if len(own) < len(SIZES[name]):

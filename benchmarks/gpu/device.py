@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu import probes
 from gpu.pieces import Piece, Setting
-from tilewright.halide.compare import source_of
+from tilewright.halide.comparison import source_of
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.measure import Limits, Timing

@@ -17,7 +17,7 @@ import common
 from gpu.halide_peers import schedules, task_of
 from gpu.pieces import Setting
 from gpu.roofline import least_work
-from tilewright.halide.compare import peer_variant, source_of
+from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, trace
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,24 +52,17 @@ class Stand:
         )
 
 
-def _install(monkeypatch, name, function):
-    module = ModuleType(f"tilewright.halide.{name}")
-    setattr(module, {"autoschedule": "schedule"}.get(name, name), function)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(tilewright.halide, name, module, raising=False)
-
-
 @pytest.fixture
 def schedule(monkeypatch):
     stand = Stand(REPORT)
-    _install(monkeypatch, "autoschedule", stand)
+    monkeypatch.setattr(tilewright.halide, "schedule", stand, raising=False)
     return stand
 
 
 @pytest.fixture
 def compare(monkeypatch):
     stand = Stand(COMPARED)
-    _install(monkeypatch, "compare", stand)
+    monkeypatch.setattr(tilewright.halide, "compare", stand, raising=False)
     return stand
 
 

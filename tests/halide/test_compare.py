@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.halide import compare as module
-from tilewright.halide.compare import HAND, NAIVE, ONESHOT, OURS, compare, source_of
+from tilewright.halide.comparison import HAND, NAIVE, ONESHOT, OURS, compare, source_of
 from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule
 
 FILE = """

@@ -20,7 +20,7 @@ from tilewright.halide.ir.schedule import (
 from tilewright.halide.report.explain import group_of, pipeline_dag, schedule_report
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.machines import detect_cpu
-from tilewright.report.pages.schedule_page import schedule_page
+from tilewright.report.pages.schedule import schedule_page
 from tilewright.report.text import explain, nest_text
 
 

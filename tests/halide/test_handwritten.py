@@ -9,7 +9,7 @@ from typing import Any
 import halide as hl
 import numpy as np
 
-from tilewright.halide.compare import source_of
+from tilewright.halide.comparison import source_of
 from tilewright.halide.execution.handwritten import Handwritten
 from tilewright.halide.execution.inputs import describe_inputs
 from tilewright.halide.execution.verification import tolerance

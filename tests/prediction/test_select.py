@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.prediction import Augmented, PredictionError
 from tilewright.prediction.data.collect import ROUNDS
 from tilewright.prediction.decisions.regret import regret
-from tilewright.prediction.decisions.selector import Modelled, Selector, select, train
+from tilewright.prediction.decisions.selector import Modelled, Selector, select, train_selector
 from tilewright.prediction.kernels import Kernel, Variant
 from tilewright.records import Records
 
@@ -131,7 +131,7 @@ def toy_kernel():
 def test_training_measures_fits_and_keeps(tmp_path):
     told = []
     with Records(tmp_path / "records.sqlite") as records:
-        made = train(
+        made = train_selector(
             toy_kernel(),
             count=12,
             records=records,
@@ -143,7 +143,7 @@ def test_training_measures_fits_and_keeps(tmp_path):
     found = select(toy_kernel(), {"n": 100}, tmp_path / "toy.json")
     assert 1e-8 < found.best.seconds < 1e-2
     with pytest.raises(PredictionError, match="it is not here"):
-        train(toy_kernel(), ["gone"], count=3, path=tmp_path / "toy.json")
+        train_selector(toy_kernel(), ["gone"], count=3, path=tmp_path / "toy.json")
 
 
 def test_regret_is_against_the_best_of_each_query():

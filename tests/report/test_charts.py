@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.report.charts.bars import bar_chart
-from tilewright.report.charts.gantt import Task, gantt_chart
+from tilewright.report.charts.gantt import GanttTask, gantt_chart
 from tilewright.report.charts.heatmap import heat_map
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.parallel import Axis, parallel_coordinates
@@ -179,7 +179,9 @@ def test_many_strands_are_thinned_but_the_best_stay():
 
 def test_gantt():
     svg = gantt_chart(
-        [Task("mm 1", "cpu", 0, 1), Task("mm 2", "gpu", 0.5, 3, kind=1)], ["cpu", "gpu"], label="x"
+        [GanttTask("mm 1", "cpu", 0, 1), GanttTask("mm 2", "gpu", 0.5, 3, kind=1)],
+        ["cpu", "gpu"],
+        label="x",
     )
     first, second = widths(svg, "tint")
     assert second == pytest.approx(2.5 * first, rel=0.01)

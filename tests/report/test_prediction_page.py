@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from tilewright.report.pages.prediction_page import PredictionReport, prediction_page, rows_table
+from tilewright.report.pages.prediction import PredictionReport, prediction_page, rows_table
 
 REPORT = PredictionReport(
     title="Runs of <matmul>",

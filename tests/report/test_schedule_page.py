@@ -16,7 +16,7 @@ from tilewright.report.model import (
     Node,
     ScheduleReport,
 )
-from tilewright.report.pages.schedule_page import schedule_page
+from tilewright.report.pages.schedule import schedule_page
 from tilewright.report.table import Column, comparison_table, group_table, table, to_text
 from tilewright.report.text import explain, headline, nest_text
 

@@ -6,7 +6,7 @@ import pytest
 from tilewright.tuning import Categorical, FailedError, Ordinal, Real, Space, SpaceError, tune
 from tilewright.tuning.interop.kernel_tuner import TilewrightStrategy
 from tilewright.tuning.interop.replay import numbers, read_cache
-from tilewright.tuning.interop.t4 import export, write_cache
+from tilewright.tuning.interop.t4 import export_t4, write_cache
 from tilewright.tuning.space.listing import listed_space
 
 PARAMETERS = {"block": [32, 64, 96, 128], "tile": [1, 2, 3, 4], "cache": [0, 1], "one": [5]}
@@ -95,7 +95,7 @@ def test_trials_written_as_a_cache_are_replayed_by_both(tmp_path, name):
 
     found = tune(objective, space, budget=40)
     assert len(found.trials) == 30
-    export(tmp_path / name, found.trials, space, "kernel")
+    export_t4(tmp_path / name, found.trials, space, "kernel")
     again = read_cache(tmp_path / name, ["block * tile <= 384"])
     for trial in found.trials:
         key = again.space.key(again.space.encode(trial.configuration))

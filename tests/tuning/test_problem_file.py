@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.tuning.command_line.toml import TEMPLATE, load
+from tilewright.tuning.command_line.toml import PROBLEM_TEMPLATE, load_problem
 
 KERNEL = """\
 import json, os, sys, time
@@ -87,7 +87,7 @@ def test_a_command_is_tuned_and_its_failures_are_told_apart(folder, capsys):
     assert found["evaluations"] == 18
     assert found["best"]["values"][0] <= 3
     assert found["failed"] >= 1
-    problem = load(folder / "problem.toml")
+    problem = load_problem(folder / "problem.toml")
     outcomes = {x: problem({"x": x, "y": 1, "order": ("a", "b")})["status"] for x in (7, 6, 5, 4)}
     assert outcomes == {7: "run_failed", 6: "crashed", 5: "timeout", 4: "run_failed"}
 
@@ -99,7 +99,7 @@ def test_json_gives_several_objectives(folder, capsys):
     (folder / "problem.toml").write_text(text)
     assert main(command(folder, "--budget", "12")) == 0
     assert "best" in capsys.readouterr().out
-    problem = load(folder / "problem.toml")
+    problem = load_problem(folder / "problem.toml")
     assert problem({"x": 2, "y": 3, "order": ("b", "a")}) == {"value": [1.0, 7.0]}
     assert problem.objectives == 2
 
@@ -108,7 +108,7 @@ def test_wall_time_is_the_default_and_repeats_give_its_median(folder):
     text = (folder / "problem.toml").read_text().replace('value = "regex"', "repeat = 3")
     text = text.replace('regex = "took ([0-9.]+) ms"\n', "").replace("timeout = 0.5", "timeout = 9")
     (folder / "problem.toml").write_text(text)
-    found = load(folder / "problem.toml")({"x": 2, "y": 3, "order": ("b", "a")})
+    found = load_problem(folder / "problem.toml")({"x": 2, "y": 3, "order": ("b", "a")})
     assert len(found["details"]["times"]) == 3
     assert 0 < found["value"] < 9
     assert len(asked(folder)) == 3
@@ -142,8 +142,8 @@ def test_a_killed_run_is_taken_up_with_the_same_decisions(folder):
 def test_init_writes_a_problem_that_loads(tmp_path, capsys):
     path = tmp_path / "new.toml"
     assert main(["tune", "--init", str(path)]) == 0
-    assert path.read_text() == TEMPLATE
-    problem = load(path)
+    assert path.read_text() == PROBLEM_TEMPLATE
+    problem = load_problem(path)
     assert problem.space.count > 50
     assert problem.start[0]["order"] == ("i", "j", "k")
     assert main(["tune", "--init", str(path)]) == 2
@@ -194,7 +194,7 @@ def test_mistakes_are_named(folder, capsys, old, new, named):
     assert old in text
     (folder / "problem.toml").write_text(text.replace(old, new, 1))
     with pytest.raises(TilewrightError) as error:
-        load(folder / "problem.toml")
+        load_problem(folder / "problem.toml")
     assert named in str(error.value)
     assert "problem.toml" in str(error.value)
     assert main(command(folder)) == 2
@@ -238,7 +238,7 @@ def test_a_mistake_is_told_with_its_line(folder, old, new, at):
     (folder / "problem.toml").write_text(text)
     number = next(n for n, line in enumerate(text.splitlines(), 1) if at in line)
     with pytest.raises(TilewrightError, match=rf"problem\.toml, line {number}: "):
-        load(folder / "problem.toml")
+        load_problem(folder / "problem.toml")
 
 
 def test_a_start_that_breaks_a_constraint_is_told_which(folder):
@@ -246,4 +246,4 @@ def test_a_start_that_breaks_a_constraint_is_told_which(folder):
     text = path.read_text().replace("x = 7\ny = 0", "x = 7\ny = 9", 1)
     path.write_text(text)
     with pytest.raises(TilewrightError, match=r"breaks the constraint 'x \+ y <= 12'"):
-        load(path)
+        load_problem(path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Space, tune
-from tilewright.tuning.report import best_so_far, importance, tuning_page, write_page
+from tilewright.tuning.report import best_so_far, importance, tuning_page, write_tuning_page
 
 SPACE = Space(
     [
@@ -55,7 +55,7 @@ class Parser(html.parser.HTMLParser):
 
 def test_the_page_holds_everything_in_itself(runs, tmp_path):
     path = tmp_path / "page.html"
-    write_page(path, runs, SPACE, "toy <1>", unit="ms")
+    write_tuning_page(path, runs, SPACE, "toy <1>", unit="ms")
     parser = Parser()
     parser.feed(path.read_text())
     assert [link for link in parser.links if not link.startswith("#")] == []

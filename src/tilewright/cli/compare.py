@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.halide import compare
 
     with show_progress(args.quiet) as progress, with_flags():
-        result = compare.compare(
+        result = compare(
             pipeline.pipeline,
             name=pipeline.name,
             hand=pipeline.hand and partial(pipeline.hand, **dict(args.arguments)),
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         )
     report = result.report()
     if args.report:
-        from tilewright.report.pages.schedule_page import schedule_page
+        from tilewright.report.pages import schedule_page
 
         write_file(args.report, schedule_page(report))
     if args.json:

@@ -11,8 +11,7 @@ from tilewright.errors import TilewrightError
 @contextmanager
 def with_flags() -> Iterator[None]:
     """Turn errors whose cure is an argument into ones that name the flag."""
-    from tilewright.halide.frontend.estimates import MissingEstimatesError
-    from tilewright.halide.frontend.source import ScheduledError
+    from tilewright.halide import MissingEstimatesError, ScheduledError
 
     try:
         yield

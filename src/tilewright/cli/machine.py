@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     cpu = detect_cpu()
     if args.bandwidth:
-        from tilewright.machines.bandwidth import with_bandwidth
+        from tilewright.machines import with_bandwidth
 
         cpu = with_bandwidth(cpu)
     gpus = detect_gpus()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.report.model import ScheduleReport
+    from tilewright.report import ScheduleReport
     from tilewright.report.table import Table
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from tilewright.report.model import Progress
+    from tilewright.report import Progress
 
 # Between two plain lines, in seconds.
 PLAIN_INTERVAL = 10.0

@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
     if args.evaluations is not None:
         options["evaluations"] = args.evaluations
     pipeline = load_pipeline(args.pipeline, dict(args.arguments))
-    from tilewright.halide import autoschedule as session
+    from tilewright.halide import schedule
 
     with show_progress(args.quiet) as progress, with_flags():
-        result = session.schedule(
+        result = schedule(
             pipeline.pipeline,
             name=pipeline.name,
             mode=args.mode,
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, getattr(result, writer)())
     if args.report:
-        from tilewright.report.pages.schedule_page import schedule_page
+        from tilewright.report.pages import schedule_page
 
         write_file(args.report, schedule_page(report))
     if args.json:

@@ -13,9 +13,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.records import Records
-    from tilewright.tuning import Result, WarmStart
-    from tilewright.tuning.command_line.toml import Problem
-    from tilewright.tuning.journal import RecordsJournal
+    from tilewright.tuning import CommandProblem, RecordsJournal, Result, WarmStart
 
 
 def add_parser(commands: Any) -> None:
@@ -73,13 +71,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; 1 when no configuration worked, 130 when interrupted."""
-    from tilewright.tuning.command_line.toml import TEMPLATE, load
+    from tilewright.tuning import PROBLEM_TEMPLATE, load_problem
 
     if args.init:
         path = Path(args.problem or "problem.toml")
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(TEMPLATE)
+                file.write(PROBLEM_TEMPLATE)
         except FileExistsError:
             raise TilewrightError(f"{path} exists: give another name") from None
         except OSError as error:
@@ -91,22 +89,22 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.report, *args.export):
         arguments.writable(path)
     if args.export:
-        from tilewright.tuning.interop.t4 import check_name
+        from tilewright.tuning import check_t4_name
 
         for path in args.export:
-            check_name(path)
+            check_t4_name(path)
     if args.problem.endswith(".json"):
         return _serve(args)
-    problem = load(args.problem, runnable=True)
+    problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
     if args.report:
-        from tilewright.tuning.report import write_page
+        from tilewright.tuning import write_tuning_page
 
-        write_page(args.report, [result.trials], problem.space, problem.name)
+        write_tuning_page(args.report, [result.trials], problem.space, problem.name)
     for path in args.export:
-        from tilewright.tuning.interop.t4 import export
+        from tilewright.tuning import export_t4
 
-        export(path, result.trials, problem.space, problem.name)
+        export_t4(path, result.trials, problem.space, problem.name)
     print(_json(result) if args.json else _text(result))
     if result.stopped == "interrupted":
         return 130
@@ -116,9 +114,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     """Run a scenario file with the client at the other end of standard input and output."""
     from tilewright.records import Records
-    from tilewright.tuning.interop.hypermapper_protocol import serve
-    from tilewright.tuning.interop.hypermapper_scenario import load_scenario
-    from tilewright.tuning.journal import RecordsJournal, problem_key
+    from tilewright.tuning import RecordsJournal, load_scenario, problem_key, serve_hypermapper
 
     scenario = load_scenario(args.problem)
     if scenario.mode != "client-server":
@@ -131,16 +127,15 @@ def _serve(args: argparse.Namespace) -> int:
     key = problem_key(scenario.name, scenario.space, list(scenario.objectives))
     with Records(args.records) as records:
         journal = RecordsJournal(records, key, seed, resume=bool(args.resume))
-        found = serve(scenario, sys.stdin, sys.stdout, seed=seed, journal=journal)
+        found = serve_hypermapper(scenario, sys.stdin, sys.stdout, seed=seed, journal=journal)
     return 0 if found.best is not None else 1
 
 
-def _tune(args: argparse.Namespace, problem: Problem) -> Result:
+def _tune(args: argparse.Namespace, problem: CommandProblem) -> Result:
     from tilewright.cli.progress import show_progress
     from tilewright.records import Records
-    from tilewright.report.model import Progress
-    from tilewright.tuning import Trial, Tuner, tune
-    from tilewright.tuning.journal import RecordsJournal, problem_key
+    from tilewright.report import Progress
+    from tilewright.tuning import RecordsJournal, Trial, Tuner, problem_key, tune
 
     def setting(name: str, default: Any) -> Any:
         given = getattr(args, name)
@@ -180,11 +175,11 @@ def _tune(args: argparse.Namespace, problem: Problem) -> Result:
 
 
 def _warm(
-    args: argparse.Namespace, records: Records, problem: Problem, journal: RecordsJournal
+    args: argparse.Namespace, records: Records, problem: CommandProblem, journal: RecordsJournal
 ) -> WarmStart | None:
     if args.warm_start is None:
         return None
-    from tilewright.tuning.journal import warm_start
+    from tilewright.tuning import warm_start
 
     name = args.warm_start or problem.name
     found = warm_start(records, name, but=journal)
@@ -210,7 +205,7 @@ def _json(result: Result) -> str:
 
 
 def _text(result: Result) -> str:
-    from tilewright.tuning.trial import plain
+    from tilewright.tuning import plain
 
     failed = sum(not t.ok for t in result.trials)
     lines = [f"{len(result.trials)} evaluations, {failed} failed; ended by {result.stopped}"]

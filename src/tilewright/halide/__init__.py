@@ -14,3 +14,7 @@ Data flows through the rooms in this order:
 
 `tilewright.halide.autoschedule.schedule` runs them all; `tilewright.halide.compare` adds peers.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

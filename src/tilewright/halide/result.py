@@ -130,7 +130,7 @@ class Result:
     def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
         """Everything that is to be told, as data; with `path`, also written as an HTML page."""
         from tilewright.halide.report.explain import schedule_report
-        from tilewright.report.pages.schedule_page import schedule_page
+        from tilewright.report.pages.schedule import schedule_page
 
         report = schedule_report(
             self.task.algorithm,

@@ -4,38 +4,6 @@ A `Graph` of tasks (from JSON, or from a Python function by `trace`) and a `Plat
 and links make a `Plan` by `plan`; it is shown as a Gantt chart and carried out by `execute`.
 """
 
-from tilewright.mapping.execution import Execution, execute, task_seconds
-from tilewright.mapping.graph import Edge, Graph, MappingError, Task, graph_from_dict
-from tilewright.mapping.planning import METHODS, Plan, Step, plan, predictor
-from tilewright.mapping.platform import (
-    Device,
-    Link,
-    Platform,
-    cores_as_devices,
-    platform_from_dict,
-)
-from tilewright.mapping.trace import Trace, kernel, trace
+import lazy_loader
 
-__all__ = [
-    "METHODS",
-    "Device",
-    "Edge",
-    "Execution",
-    "Graph",
-    "Link",
-    "MappingError",
-    "Plan",
-    "Platform",
-    "Step",
-    "Task",
-    "Trace",
-    "cores_as_devices",
-    "execute",
-    "graph_from_dict",
-    "kernel",
-    "plan",
-    "platform_from_dict",
-    "predictor",
-    "task_seconds",
-    "trace",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

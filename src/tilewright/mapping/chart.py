@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.mapping.planning import Plan
 from tilewright.report import units
-from tilewright.report.charts.gantt import Task as Box
-from tilewright.report.charts.gantt import gantt_chart
-from tilewright.report.pages.html import Html
-from tilewright.report.pages.page import Figure, Section, html_table, page
+from tilewright.report.charts import GanttTask as Box
+from tilewright.report.charts import gantt_chart
+from tilewright.report.pages import Figure, Html, Section, html_page, html_table
 from tilewright.report.table import Column, Table, table, to_text
 
 if TYPE_CHECKING:
@@ -79,4 +78,6 @@ def plan_page(plan: Plan, title: str = "Plan", executed: Execution | None = None
         sections.append(Section("Execution", gantt(plan, executed)))
     sections.append(Section("Tasks", html_table(plan_table(plan, executed))))
     devices = ", ".join(plan.platform.names)
-    return page(title, sections, subtitle=f"{len(plan.steps)} tasks on {devices}", figures=figures)
+    return html_page(
+        title, sections, subtitle=f"{len(plan.steps)} tasks on {devices}", figures=figures
+    )

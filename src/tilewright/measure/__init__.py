@@ -6,45 +6,6 @@ interleaved rounds, and `command` makes a candidate of a command line. Whatever 
 does, crash, hang, print or allocate without end, its `Measurement` says so and the rest goes on.
 """
 
-from .candidate import (
-    STATUSES,
-    Candidate,
-    Limits,
-    Measurement,
-    Status,
-    Timing,
-    VerifyResult,
-    machine_id,
-)
-from .client import Event, Workers, WorkersError
-from .command import command
-from .finalists import Finals, finalists
-from .measuring import end_servers, measure_all, measure_one
-from .statistics import Interval, bootstrap_interval, ratio_interval
-from .token import computing
-from .worker import load_builder
+import lazy_loader
 
-__all__ = [
-    "STATUSES",
-    "Candidate",
-    "Event",
-    "Finals",
-    "Interval",
-    "Limits",
-    "Measurement",
-    "Status",
-    "Timing",
-    "VerifyResult",
-    "Workers",
-    "WorkersError",
-    "bootstrap_interval",
-    "command",
-    "computing",
-    "end_servers",
-    "finalists",
-    "load_builder",
-    "machine_id",
-    "measure_all",
-    "measure_one",
-    "ratio_interval",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

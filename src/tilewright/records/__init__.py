@@ -1,19 +1,5 @@
 """What has been seen: the append-only store of measurements."""
 
-from .location import cache_directory, default_path
-from .lock import RecordsError
-from .measured import Outcome, Trial, measure_recorded
-from .store import Record, Records, canonical, digest
+import lazy_loader
 
-__all__ = [
-    "Outcome",
-    "Record",
-    "Records",
-    "RecordsError",
-    "Trial",
-    "cache_directory",
-    "canonical",
-    "default_path",
-    "digest",
-    "measure_recorded",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """What a person looks at: explanations, tables, plots, loop nests, pictures of pipelines."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.report import units
-from tilewright.report.charts.bars import bar_chart
-from tilewright.report.charts.lines import Line, line_chart
-from tilewright.report.charts.parallel import Axis, parallel_coordinates
-from tilewright.report.charts.scatter import Points, scatter_plot
-from tilewright.report.model import Bar
-from tilewright.report.pages.html import Html, tag
-from tilewright.report.pages.page import Figure, Section, html_table, page
+from tilewright.report import Bar, units
+from tilewright.report.charts import (
+    Axis,
+    Line,
+    Points,
+    bar_chart,
+    line_chart,
+    parallel_coordinates,
+    scatter_plot,
+)
+from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
 from tilewright.report.table import Column, table
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.forest import grow
@@ -112,10 +115,12 @@ def tuning_page(runs: Runs, space: Space, title: str, *, unit: str = "") -> str:
             )
     if failures:
         sections.append(Section("Feasibility", _failures(trials, failures)))
-    return page(f"Tuning {title}", sections, subtitle=_subtitle(space), figures=figures)
+    return html_page(f"Tuning {title}", sections, subtitle=_subtitle(space), figures=figures)
 
 
-def write_page(path: str | Path, runs: Runs, space: Space, title: str, *, unit: str = "") -> None:
+def write_tuning_page(
+    path: str | Path, runs: Runs, space: Space, title: str, *, unit: str = ""
+) -> None:
     """Write `tuning_page` to a file."""
     Path(path).write_text(tuning_page(runs, space, title, unit=unit), encoding="utf-8")
 

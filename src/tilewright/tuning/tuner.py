@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from tilewright.measure.candidate import STATUSES
+from tilewright.measure import STATUSES
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.pareto import front, scalarise
 from tilewright.tuning.bayes.prior import OptimumPrior

@@ -18,9 +18,7 @@ from tilewright.report.table import Column, Table, interval, table
 
 if TYPE_CHECKING:
     from tilewright.measure import Measurement
-    from tilewright.prediction.decisions.ranking import Ranked
-    from tilewright.prediction.decisions.regret import Regret
-    from tilewright.prediction.decisions.selector import Choice, Selection, Selector
+    from tilewright.prediction import Choice, Ranked, Regret, Selection, Selector
 
 _TIMES = "{}", "time_{}", "{}_time", "{}_time_s", "time_s_{}", "{}_s"
 
@@ -35,7 +33,7 @@ class Queries:
 
 def read_queries(path: str, selector: Selector) -> Queries:
     """Read queries; a variant's times are in a column of its name, ``time_NAME`` or alike."""
-    from tilewright.prediction.data.runs import read_columns
+    from tilewright.prediction import read_columns
 
     models = selector.models.values()
     asked = list(dict.fromkeys(name for m in models for name in m.asked))
@@ -63,7 +61,7 @@ def regret_of(
     selector: Selector, queries: Queries, chosen: Sequence[str]
 ) -> tuple[Regret | None, int]:
     """The regret over the queries with a measured time of the choice, and how many have none."""
-    from tilewright.prediction.decisions.regret import regret
+    from tilewright.prediction import regret
 
     times = queries.times
     if len(times) < 2:
@@ -87,8 +85,8 @@ def measured(
             "tilewright predict train has written"
         )
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.decisions.ranking import verify_variants
-    from tilewright.report.model import Progress
+    from tilewright.prediction import verify_variants
+    from tilewright.report import Progress
 
     with show_progress(args.quiet) as show:
         found = verify_variants(

@@ -16,10 +16,9 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.prediction.data.kernel import Kernel
-    from tilewright.prediction.data.runs import Runs
+    from tilewright.prediction import Kernel, Runs
     from tilewright.records import Records
-    from tilewright.report.model import Progress
+    from tilewright.report import Progress
 
 _FAMILIES = ("halide_blur", "halide_blur_gpu", "halide_fft")
 
@@ -94,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.output.endswith(".csv"):
         raise TilewrightError(f"the runs are written as CSV: name a .csv file, not {args.output}")
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.data.runs import write_csv
+    from tilewright.prediction import write_csv
     from tilewright.records import Records
     from tilewright.report import units
 
@@ -132,9 +131,9 @@ def _collect(
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
     """The runs, and whether all were measured."""
-    from tilewright.prediction.data.collect import ROUNDS, collect
-    from tilewright.prediction.data.collect import Progress as Collected
-    from tilewright.report.model import Progress
+    from tilewright.prediction import ROUNDS, collect
+    from tilewright.prediction import CollectionProgress as Collected
+    from tilewright.report import Progress
 
     if args.what[0] in _FAMILIES and len(args.what) == 1:
         return _collect_family(args, records, deadline, show)
@@ -168,11 +167,10 @@ def _collect_family(
     deadline: float | None,
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
-    from tilewright.prediction.kernels.families import family
-    from tilewright.prediction.kernels.schedules import collect_schedules
-    from tilewright.report.model import Progress
+    from tilewright.prediction import collect_schedules, schedule_family
+    from tilewright.report import Progress
 
-    found = family(args.what[0])
+    found = schedule_family(args.what[0])
     try:
         sizes = found.sizes if args.sizes is None else tuple(int(size) for size in args.sizes)
     except ValueError:
@@ -192,7 +190,7 @@ def _collect_family(
 
 def _kernel(args: argparse.Namespace) -> Kernel:
     """What the words name: a kernel, a function of a file, or a command."""
-    from tilewright.prediction.data.user_kernels import from_command
+    from tilewright.prediction import from_command
     from tilewright.prediction.kernels import kernel as registered
     from tilewright.prediction.kernels import kernels
 
@@ -213,8 +211,7 @@ def _kernel(args: argparse.Namespace) -> Kernel:
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
     """A function of a Python file, or a `Kernel` that it holds."""
-    from tilewright.prediction.data.kernel import Kernel, Variant
-    from tilewright.prediction.data.user_kernels import from_callable
+    from tilewright.prediction import Kernel, Variant, from_callable
 
     path, _, name = text.rpartition(":")
     found = shared.load_object(text)
@@ -251,7 +248,7 @@ def _needs(what: str, ranges: dict[str, Any], complexity: str | None) -> None:
             f"give the number of operations of {what}, as in --complexity 'n*log2(n)'; any "
             "expression that grows as its time does will do"
         )
-    from tilewright.prediction.models.complexity import Complexity
+    from tilewright.prediction import Complexity
 
     Complexity(complexity, tuple(ranges))
 

@@ -12,8 +12,7 @@ from tilewright.cli import arguments
 from tilewright.cli.predict import shared
 
 if TYPE_CHECKING:
-    from tilewright.prediction.data.runs import Runs
-    from tilewright.prediction.models.evaluation import Evaluation
+    from tilewright.prediction import Evaluation, Runs
 
 
 def add_parser(commands: Any) -> None:
@@ -47,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     arguments.writable(args.output)
     arguments.writable(args.report)
     from tilewright.cli.output import print_table, write_file
-    from tilewright.prediction.data.runs import read_csv
-    from tilewright.prediction.models.evaluation import evaluate
+    from tilewright.prediction import evaluate, read_csv
 
     model = shared.load_model(args.model)
     runs = read_csv(args.runs, args.target, model.names_, levels=model.levels)
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, _csv(runs, found))
     if args.report:
-        from tilewright.report.pages.prediction_page import prediction_page
+        from tilewright.report.pages import prediction_page
 
         facts = {"model": args.model, "runs": args.runs, "complexity": model.complexity or ""}
         report = shared.report_of(

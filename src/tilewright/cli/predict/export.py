@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         )
     arguments.writable(args.output)
     from tilewright.cli.output import write_file
-    from tilewright.prediction.export.export import export_c, export_python
+    from tilewright.prediction import export_c, export_python
 
     model = shared.load_model(args.model)
     text = (export_python if suffix == ".py" else export_c)(model, args.name)

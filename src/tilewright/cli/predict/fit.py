@@ -14,8 +14,7 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.prediction.data.runs import Runs
-    from tilewright.prediction.models.estimator import Estimator
+    from tilewright.prediction import Estimator, Runs
 
 # Below so many runs a model is little more than a guess, and so are its intervals.
 FEW = 30
@@ -87,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
     _spare_the_description(args)
     from tilewright.cli.output import print_table, write_file
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.data.runs import read_csv
-    from tilewright.report.model import Progress
+    from tilewright.prediction import read_csv
+    from tilewright.report import Progress
 
     runs = read_csv(args.runs, args.target, args.features)
     model = _model(args, runs)
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - began
         found = None
         if args.report:
-            from tilewright.prediction.models.evaluation import cross_validate
+            from tilewright.prediction import cross_validate
 
             found = cross_validate(
                 model,
@@ -118,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, json.dumps(model.to_dict(), indent=1) + "\n")
     if args.report and found is not None:
-        from tilewright.report.pages.prediction_page import prediction_page
+        from tilewright.report.pages import prediction_page
 
         report = shared.report_of(
             model,
@@ -145,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _spare_the_description(args: argparse.Namespace) -> None:
     """Refuse to write the model over the description of the runs, which lies beside them."""
-    from tilewright.prediction.data.runs import sidecar_of
+    from tilewright.prediction import sidecar_of
 
     if args.output in (None, "-"):
         return

@@ -12,8 +12,7 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.prediction.decisions.ranking import Ranked
-    from tilewright.prediction.decisions.selector import Selector
+    from tilewright.prediction import Ranked, Selector
 
 
 def add_parser(commands: Any) -> None:
@@ -124,12 +123,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
     """The models, and the kernel whose variants they are where it is known."""
-    from tilewright.prediction.decisions.selector import Modelled, Selector, default_path
+    from tilewright.prediction import Modelled, Selector, selector_path
 
     if bool(args.kernel) == bool(args.models):
         raise TilewrightError("give models of the variants, or --kernel NAME")
     if args.kernel:
-        path = default_path(shared.load_kernel(args.kernel).name)
+        path = selector_path(shared.load_kernel(args.kernel).name)
         if not path.exists():
             raise TilewrightError(
                 f"kernel {args.kernel} has no models yet: run  tilewright predict train "
@@ -156,19 +155,19 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
 
 
 def _is_selector(path: str) -> bool:
-    from tilewright.prediction.decisions.selector import FORMAT
+    from tilewright.prediction import SELECTOR_FORMAT
 
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False  # whoever loads it as a model says why
-    return isinstance(data, dict) and data.get("format") == FORMAT
+    return isinstance(data, dict) and data.get("format") == SELECTOR_FORMAT
 
 
 def _with_default(found: Selector, default: str | None) -> Selector:
     if default is None:
         return found
-    from tilewright.prediction.decisions.selector import Selector
+    from tilewright.prediction import Selector
 
     return Selector(
         found.models, default=default, kernel=found.kernel, conversions=found.conversions
@@ -237,7 +236,7 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
 def _candidates(args: argparse.Namespace, selector: Selector) -> int:
     """The rows of a file in the order of their predicted times."""
     from tilewright.cli.predict import choices
-    from tilewright.prediction.decisions.ranking import rank
+    from tilewright.prediction import rank
 
     if args.verify:
         raise TilewrightError(
@@ -252,17 +251,16 @@ def _candidates(args: argparse.Namespace, selector: Selector) -> int:
 def _family(args: argparse.Namespace, selector: Selector) -> int:
     """Schedules of a family in the order of their predicted times, the best of them measured."""
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.decisions.ranking import rank_schedules, verify_schedules
-    from tilewright.prediction.kernels.families import family
+    from tilewright.prediction import rank_schedules, schedule_family, verify_schedules
     from tilewright.records import Records
-    from tilewright.report.model import Progress
+    from tilewright.report import Progress
 
     if len(selector.models) != 1:
         raise TilewrightError("schedules of a family are ranked by one model: give one")
     if args.size is None:
         raise TilewrightError("give the --size of the family's pipeline, such as 1024")
     model = next(iter(selector.models.values())).model
-    found = family(args.family)
+    found = schedule_family(args.family)
     ranked = rank_schedules(model, found, args.size, args.candidates, args.seed)
     if not args.verify:
         return _show_ranking(args, ranked)

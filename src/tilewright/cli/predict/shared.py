@@ -13,11 +13,8 @@ from tilewright.errors import TilewrightError
 from tilewright.report import units
 
 if TYPE_CHECKING:
-    from tilewright.prediction.data.kernel import Kernel
-    from tilewright.prediction.data.runs import Runs
-    from tilewright.prediction.models.estimator import Estimator
-    from tilewright.prediction.models.evaluation import Evaluation
-    from tilewright.report.pages.prediction_page import PredictionReport
+    from tilewright.prediction import Estimator, Evaluation, Kernel, Runs
+    from tilewright.report.pages import PredictionReport
     from tilewright.report.table import Table
 
 # What the models are called on the command line, and their classes.
@@ -90,7 +87,7 @@ def load_model(path: str) -> Estimator:
 
 def load_kernel(text: str) -> Kernel:
     """A registered kernel by its name, or a `Kernel` that ``file.py:name`` holds."""
-    from tilewright.prediction.data.kernel import Kernel
+    from tilewright.prediction import Kernel
     from tilewright.prediction.kernels import kernel as registered
 
     if ".py:" not in text:
@@ -179,7 +176,7 @@ def report_of(
     facts: dict[str, str],
 ) -> PredictionReport:
     """The report of a model and of its predictions of these runs."""
-    from tilewright.report.pages.prediction_page import PredictionReport
+    from tilewright.report.pages import PredictionReport
 
     machine = runs.facts.get("machine")
     about = machine if isinstance(machine, dict) else {}

@@ -55,23 +55,22 @@ def run(args: argparse.Namespace) -> int:
     arguments.writable(args.output)
     from tilewright.cli.output import print_table
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction.data.collect import Progress as Collected
-    from tilewright.prediction.decisions.selector import default_path, train
+    from tilewright.prediction import CollectionProgress as Collected
+    from tilewright.prediction import selector_path, train_selector
     from tilewright.records import Records
-    from tilewright.report import units
-    from tilewright.report.model import Progress
+    from tilewright.report import Progress, units
     from tilewright.report.table import Column, Table
 
     deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
     kernel = shared.load_kernel(args.kernel)
-    path = args.output or default_path(kernel.name)
+    path = args.output or selector_path(kernel.name)
     with Records(args.records) as records, show_progress(args.quiet) as show:
 
         def on_progress(p: Collected) -> None:
             failed = {"instances": p.failed} if p.failed else {}
             show(Progress(f"measuring {p.kernel} by {p.variant}", p.done, p.total, failed))
 
-        selector = train(
+        selector = train_selector(
             kernel,
             args.variants,
             count=args.count,

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import Limits, Measurement, Timing, machine_id
-from tilewright.measure.token import TimingToken
+from tilewright.measure import Limits, Measurement, Timing, TimingToken, machine_id
 from tilewright.prediction.data.instances import drawn_at
 from tilewright.prediction.data.isolated import LIMITS, measure_isolated, origin
 from tilewright.prediction.data.kernel import Kernel, Operands, Variant
@@ -43,7 +42,7 @@ _BY_LIMITS = {
 
 
 @dataclass(frozen=True)
-class Progress:
+class CollectionProgress:
     """How far a collection is.
 
     `done` of `total` measurements, of which `dirty` were repeated; `failed` instances so far.
@@ -71,7 +70,7 @@ def collect(
     isolate: bool | None = None,
     limits: Limits | None = None,
     deadline: float | None = None,
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Runs:
     """Draw instances and measure them; what the records know is not measured again.
 
@@ -281,13 +280,15 @@ class _Collection:
             return True
         return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
 
-    def progress(self, settled: int, total: int) -> Progress:
+    def progress(self, settled: int, total: int) -> CollectionProgress:
         """How far it is, where so many measurements are not needed."""
         found = self.found.values()
         repeated = sum(m.details.get("tries", 1) > 1 for m in found)
         failed = len({index for (index, _), m in self.found.items() if not m.ok})
         done = len(found) + settled
-        return Progress(self.kernel.name, self.variant.name, done, total, repeated, failed)
+        return CollectionProgress(
+            self.kernel.name, self.variant.name, done, total, repeated, failed
+        )
 
     def runs(self, count: int) -> Runs:
         """What there is, as a table."""

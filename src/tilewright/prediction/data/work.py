@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import Measurement, Timing
-from tilewright.measure.timing import time_runs
+from tilewright.measure import Measurement, Timing, time_runs
 from tilewright.prediction.data.kernel import Array, Kernel, Operands, Run, Variant
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import is_sparse

@@ -21,12 +21,12 @@ from tilewright.prediction.models.estimator import Estimator
 
 if TYPE_CHECKING:
     from tilewright.measure import Timing
-    from tilewright.prediction.data.collect import Progress
+    from tilewright.prediction.data.collect import CollectionProgress
     from tilewright.prediction.data.kernel import Kernel
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]
-FORMAT, VERSION = "tilewright-selector", 1
+SELECTOR_FORMAT, VERSION = "tilewright-selector", 1
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Selector:
     def to_dict(self) -> dict[str, Any]:
         """The selector as JSON data."""
         return {
-            "format": FORMAT,
+            "format": SELECTOR_FORMAT,
             "version": VERSION,
             "kernel": self.kernel,
             "default": self.default,
@@ -202,7 +202,7 @@ class Selector:
         Raises:
             PredictionError: not such data, or of another schema version.
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") != SELECTOR_FORMAT:
             raise PredictionError("this is not a Tilewright selector")
         if data.get("version") != VERSION:
             raise PredictionError(
@@ -265,7 +265,7 @@ def _with(modelled: Modelled, queries: Any, settings: Mapping[str, float]) -> Ar
     return np.stack(columns, axis=1)
 
 
-def default_path(kernel: str) -> Path:
+def selector_path(kernel: str) -> Path:
     """Where `train` keeps a kernel's selector."""
     from tilewright.records import cache_directory
 
@@ -281,13 +281,13 @@ def select(
         PredictionError: the kernel has not been trained.
     """
     name = kernel if isinstance(kernel, str) else kernel.name
-    found = Path(path) if path is not None else default_path(name)
+    found = Path(path) if path is not None else selector_path(name)
     if not found.exists():
         raise PredictionError(f"kernel {name} has no models yet: call train({name!r}) first")
     return Selector.load(found).select(query)
 
 
-def train(
+def train_selector(
     kernel: Kernel | str,
     variants: list[str] | None = None,
     *,
@@ -299,7 +299,7 @@ def train(
     records: Records | None = None,
     path: str | Path | None = None,
     deadline: float | None = None,
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Selector:
     """Measure a kernel's variants on this machine, fit a model of each, and keep them.
 
@@ -352,7 +352,7 @@ def train(
         conversion = registered("conversion")
         conversions = {n: fitted(conversion, n).model for n in conversion.variants}
     selector = Selector(models, kernel=found.name, conversions=conversions)
-    selector.save(default_path(found.name) if path is None else path)
+    selector.save(selector_path(found.name) if path is None else path)
     return selector
 
 

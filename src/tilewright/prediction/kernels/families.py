@@ -10,7 +10,7 @@ from tilewright.prediction.kernels import halide_blur, halide_fft
 from tilewright.prediction.kernels.schedules import Family
 
 
-def family(name: str) -> Family:
+def schedule_family(name: str) -> Family:
     """``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``; PredictionError for another name."""
     made: dict[str, Callable[[], Family]] = {
         "halide_blur": partial(halide_blur.family, gpu=False),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import (
+from tilewright.halide.ir import (
     INLINE,
     ROOT,
+    Algorithm,
     FuncSchedule,
     Level,
     Schedule,

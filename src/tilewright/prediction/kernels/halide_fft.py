@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import (
+from tilewright.halide.ir import (
     INLINE,
     ROOT,
+    Algorithm,
     FuncSchedule,
     Level,
     Schedule,

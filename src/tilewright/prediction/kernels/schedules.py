@@ -16,10 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.halide.execution.session import Session, Variant, versions
-from tilewright.halide.frontend.source import load
-from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide import Session, Variant, load, versions
+from tilewright.halide.ir import Algorithm, Schedule
 from tilewright.measure import Limits, Measurement, Timing
 from tilewright.prediction.data.collect import REPEATS, machine
 from tilewright.prediction.data.runs import Runs

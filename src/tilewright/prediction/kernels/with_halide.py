@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.halide.ir.schedule import Fuse, Schedule, Split
+from tilewright.halide.ir import Fuse, Schedule, Split
 from tilewright.prediction.data.kernel import Array, Operands, Run, Variant
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import dense
 
 if TYPE_CHECKING:
-    from tilewright.halide.result import Result
+    from tilewright.halide import Result
 
 LEVELS = (256, 32, None)  # sizes that are scheduled for; None for no schedule
 _compiling = threading.Lock()  # Halide numbers names for the whole process
@@ -156,7 +156,7 @@ def _planned(kernel: str, level: int) -> tuple[Any, list[Any], Result]:
     """A kernel's pipeline, its parameters, and what it was scheduled to for sizes of a level."""
     import halide as hl
 
-    from tilewright.halide.autoschedule import schedule
+    from tilewright.halide import schedule
 
     output, parameters = _PROGRAMS[kernel][0](level)
     pipeline = hl.Pipeline(output)

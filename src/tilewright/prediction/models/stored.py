@@ -8,6 +8,8 @@ from tilewright.prediction.models import augmented, auto, boosted, forest
 from tilewright.prediction.models import nnc_paper as paper
 from tilewright.prediction.models.estimator import Estimator
 
+__all__ = ["KINDS", "Estimator", "load"]
+
 KINDS = (
     augmented.Augmented,
     auto.Auto,

@@ -1,1 +1,5 @@
 """Charts and pictures as SVG."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

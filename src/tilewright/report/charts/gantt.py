@@ -15,7 +15,7 @@ _LABEL = 24  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class GanttTask:
     """A task on a device from `start` to `end`; tasks of one `kind` share a colour."""
 
     name: str
@@ -26,7 +26,7 @@ class Task:
 
 
 def gantt_chart(
-    tasks: Sequence[Task],
+    tasks: Sequence[GanttTask],
     devices: Sequence[str],
     *,
     label: str,

@@ -1,1 +1,5 @@
 """HTML pages made of charts, tables and text."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -29,7 +29,7 @@ class Figure:
     tone: str = ""
 
 
-def page(
+def html_page(
     title: str,
     sections: Iterable[Section],
     *,

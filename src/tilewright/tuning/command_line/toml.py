@@ -31,7 +31,7 @@ from tilewright.tuning.space.space import Configuration, Space
 _CUTOFF = 5.0
 _CONFIRM = 2
 
-TEMPLATE = """\
+PROBLEM_TEMPLATE = """\
 # A problem for `tilewright tune`. Run it with:  tilewright tune problem.toml
 name = "my-kernel"
 
@@ -91,7 +91,7 @@ items = ["i", "j", "k"]     # the command gets them as i,j,k
 
 
 @dataclass(frozen=True)
-class Problem:
+class CommandProblem:
     """A problem file's content; called with a configuration, it evaluates it."""
 
     name: str
@@ -202,7 +202,7 @@ class Problem:
         return {"value": values if len(values) > 1 else values[0]}
 
 
-def load(path: str | Path, *, runnable: bool = False) -> Problem:
+def load_problem(path: str | Path, *, runnable: bool = False) -> CommandProblem:
     """Read a problem file.
 
     Args:
@@ -233,7 +233,7 @@ def load(path: str | Path, *, runnable: bool = False) -> Problem:
         raise type(error)(f"{where}: {error}") from None
 
 
-def _problem(data: Mapping[str, Any], path: Path) -> Problem:
+def _problem(data: Mapping[str, Any], path: Path) -> CommandProblem:
     known("", data, TOP)
     objective, search = data.get("objective"), data.get("search", {})
     if objective is not None:
@@ -247,7 +247,9 @@ def _problem(data: Mapping[str, Any], path: Path) -> Problem:
     name = data.get("name", path.stem)
     if not isinstance(name, str) or not name:
         raise SpaceError(f"'name' is {name!r}; give a name in quotes")
-    return Problem(name, space, objective, search, _start(data.get("start", []), space), folder)
+    return CommandProblem(
+        name, space, objective, search, _start(data.get("start", []), space), folder
+    )
 
 
 def _start(entries: Any, space: Space) -> list[Configuration]:

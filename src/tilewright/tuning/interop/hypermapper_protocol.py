@@ -54,7 +54,7 @@ class ReplyError(TilewrightError):
     """A reply of the client that cannot be read: the message names the line and the cure."""
 
 
-def serve(
+def serve_hypermapper(
     scenario: Scenario,
     replies: TextIO,
     requests: TextIO,

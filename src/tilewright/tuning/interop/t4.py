@@ -25,20 +25,20 @@ _CACHE_ERRORS = {"build_failed": "CompilationFailedConfig", "wrong_answer": "Run
 _MOST_VALUES = 1 << 16
 
 
-def export(path: str | Path, trials: Sequence[Trial], space: Space, name: str) -> None:
+def export_t4(path: str | Path, trials: Sequence[Trial], space: Space, name: str) -> None:
     """Write a Kernel Tuner cache (``.cache.json``), else a T4 results file; ``.gz`` compresses.
 
     Raises:
         TilewrightError: the file cannot be written, or the space has no such form.
     """
-    check_name(path)
+    check_t4_name(path)
     if Path(path).name.removesuffix(".gz").endswith(".cache.json"):
         write_cache(path, trials, space, name=name)
     else:
         write_t4(path, trials)
 
 
-def check_name(path: str | Path) -> None:
+def check_t4_name(path: str | Path) -> None:
     """Refuse a name that says neither format.
 
     Raises:

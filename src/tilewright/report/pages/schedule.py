@@ -13,9 +13,9 @@ from tilewright.report.pages.page import (
     Section,
     badge,
     folded,
+    html_page,
     html_table,
     items,
-    page,
     source,
 )
 from tilewright.report.table import Column, Table, attempt_table, comparison_table, group_table
@@ -28,7 +28,9 @@ def schedule_page(report: ScheduleReport) -> str:
     subtitle = f"Schedule for {report.target}"
     if report.machine:
         subtitle += f" on {report.machine}"
-    return page(report.pipeline, _sections(report), subtitle=subtitle, figures=_figures(report))
+    return html_page(
+        report.pipeline, _sections(report), subtitle=subtitle, figures=_figures(report)
+    )
 
 
 def _sections(report: ScheduleReport) -> list[Section]:

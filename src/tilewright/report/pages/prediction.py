@@ -11,7 +11,7 @@ from tilewright.report import units
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.scatter import Points, scatter_plot
 from tilewright.report.pages.html import Html, join, tag
-from tilewright.report.pages.page import Figure, Section, folded, html_table, items, page
+from tilewright.report.pages.page import Figure, Section, folded, html_page, html_table, items
 from tilewright.report.table import Align, Column, Table, table
 
 RIGHT: Align = "right"
@@ -81,7 +81,7 @@ class PredictionReport:
 def prediction_page(report: PredictionReport) -> str:
     """The whole page as text, self-contained. What the report does not know is left out."""
     subtitle = ", ".join(part for part in (report.model, report.how, report.machine) if part)
-    return page(report.title, _sections(report), subtitle=subtitle, figures=_figures(report))
+    return html_page(report.title, _sections(report), subtitle=subtitle, figures=_figures(report))
 
 
 def _figures(report: PredictionReport) -> list[Figure]:

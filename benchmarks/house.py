@@ -1,0 +1,265 @@
+"""How the code is laid out: what imports what, how long and how branched things are.
+
+    python benchmarks/house.py
+
+reads the syntax trees of ``src`` and writes ``benchmarks/results/house.json``. Rows are the
+offenders; the summary counts them:
+
+- ``upward_imports``: a room that imports one above it (`ORDER`, and `INSIDE` for a room's
+  folders). Imports inside functions count too.
+- ``file_cycles``: groups of files that import each other in a circle.
+- ``deep_imports_between_rooms``: imports of another room's insides instead of the names that
+  its ``__init__.pyi`` offers.
+- ``duplicate_public_names``: public classes of the same name in several files.
+- ``largest_file`` (lines), ``functions_over_60_lines``, ``worst_complexity`` (cyclomatic: one
+  and the number of branches), ``lines_src``.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "tilewright"
+LONGEST_FUNCTION = 60
+# Rooms from the ground floor upwards; rooms of one line do not know each other.
+ORDER = (
+    ("errors",),
+    ("machines", "arith"),
+    ("measure", "report"),
+    ("records",),
+    ("tuning",),
+    ("halide", "patterns", "sparse"),
+    ("prediction",),
+    ("mapping",),
+    ("testing",),
+    ("cli",),
+)
+# Folders of a room likewise.
+INSIDE = {
+    "halide": (
+        ("ir",),
+        ("frontend",),
+        ("analysis",),
+        ("legality",),
+        ("emit",),
+        ("schedulers",),
+        ("execution",),
+        ("search", "report"),
+    ),
+}
+BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension,
+            ast.Assert, ast.match_case)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file of the package with its dotted name and syntax tree."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        """The first folder below the package, or the file's own name there."""
+        parts = self.name.split(".")
+        return parts[1] if len(parts) > 1 else ""
+
+    @property
+    def folder(self) -> str:
+        """The folder inside the room; empty for its own files."""
+        parts = self.name.split(".")
+        inside = parts[2:] if self.path.name == "__init__.py" else parts[2:-1]
+        return inside[0] if inside else ""
+
+
+def modules(source: Path = ROOT / "src") -> dict[str, Module]:
+    """Every file of the package by its dotted name."""
+    found = {}
+    for path in sorted((source / PACKAGE).rglob("*.py")):
+        name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def imports(module: Module, known: dict[str, Module]) -> Iterator[tuple[str, str]]:
+    """The modules and names that a file imports of the package, at any place in it."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((a.name, "") for a in node.names if a.name.split(".")[0] == PACKAGE)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                own = module.name.split(".")
+                if module.path.name != "__init__.py":
+                    own.pop()
+                own = own[: len(own) - node.level + 1]
+                base = ".".join([*own, *([node.module] if node.module else [])])
+            if base.split(".")[0] != PACKAGE:
+                continue
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                yield (whole, "") if whole in known else (base, alias.name)
+
+
+def offered(known: dict[str, Module]) -> set[tuple[str, str]]:
+    """The public names of the rooms: (package, name), as their stubs list them."""
+    found = set()
+    for module in known.values():
+        stub = module.path.with_suffix(".pyi")
+        if module.path.name == "__init__.py" and stub.exists():
+            for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ImportFrom):
+                    found |= {(module.name, alias.name) for alias in node.names}
+    return found
+
+
+def is_public(target: str, name: str, public: set[tuple[str, str]]) -> bool:
+    """Whether a room offers this module, or this name of it."""
+    package, _, leaf = target.rpartition(".")
+    if target.count(".") == 1:  # a room itself
+        return not name or (target, name) in public
+    if (package, leaf) not in public:
+        return False
+    listed = {n for home, n in public if home == target}
+    return not listed or not name or name in listed
+
+
+def place(order: tuple[tuple[str, ...], ...], name: str) -> int | None:
+    """The level of a room or folder; None where it has none."""
+    return next((i for i, level in enumerate(order) if name in level), None)
+
+
+def upward(known: dict[str, Module]) -> list[tuple[str, str]]:
+    """Imports against the order of rooms, or of the folders inside one."""
+    found = []
+    for module in known.values():
+        for target, _ in imports(module, known):
+            other = known.get(target)
+            if other is None or module.room in ("", "__main__") or not other.room:
+                continue
+            order, mine, theirs = ORDER, module.room, other.room
+            if mine == theirs:
+                order, mine, theirs = INSIDE.get(mine, ()), module.folder, other.folder
+            here, there = place(order, mine), place(order, theirs)
+            if mine != theirs and here is not None and there is not None and there >= here:
+                found.append((module.name, target))
+    return found
+
+
+def deep(known: dict[str, Module]) -> list[tuple[str, str]]:
+    """Imports of another room's insides."""
+    public = offered(known)
+    return [
+        (module.name, f"{target}.{name}".rstrip("."))
+        for module in known.values()
+        for target, name in imports(module, known)
+        if module.room not in ("", target.split(".")[1] if "." in target else "")
+        and place(ORDER, target.split(".")[1] if "." in target else "")
+        and not is_public(target, name, public)
+    ]
+
+
+def cycles(known: dict[str, Module]) -> list[list[str]]:
+    """Groups of files each of which reaches the others by imports (Tarjan 1972).
+
+    A package's ``__init__`` imports nothing before a name is used, so it closes no circle.
+    """
+    graph = {
+        name: {t for t, _ in imports(module, known) if t in known and t != name}
+        for name, module in known.items()
+    }
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in graph[node]:
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            group = [stack.pop()]
+            while group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def duplicates(known: dict[str, Module]) -> dict[str, list[str]]:
+    """Public classes that several files define."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for module in known.values():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    return {name: files for name, files in sorted(homes.items()) if len(files) > 1}
+
+
+def functions(known: dict[str, Module]) -> Iterator[tuple[str, int, int]]:
+    """Every function with its lines and its cyclomatic complexity."""
+    for module in known.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                branches = sum(isinstance(part, BRANCHES) for part in ast.walk(node))
+                boolean = sum(
+                    len(part.values) - 1 for part in ast.walk(node) if isinstance(part, ast.BoolOp)
+                )
+                yield f"{module.name}.{node.name}", lines, 1 + branches + boolean
+
+
+def main() -> None:
+    """Count, print, write."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import common
+
+    args = common.arguments(__doc__.splitlines()[0], [])
+    args = args.parse_args()
+    known = modules()
+    sizes = {name: len(m.path.read_text().splitlines()) for name, m in known.items()}
+    measured = list(functions(known))
+    rows: list[dict[str, Any]] = []
+    rows += [{"kind": "upward import", "from": a, "to": b} for a, b in upward(known)]
+    rows += [{"kind": "deep import", "from": a, "to": b} for a, b in deep(known)]
+    rows += [{"kind": "cycle", "files": group} for group in cycles(known)]
+    rows += [{"kind": "name", "name": n, "files": f} for n, f in duplicates(known).items()]
+    rows += [
+        {"kind": "long function", "name": name, "lines": lines}
+        for name, lines, _ in measured
+        if lines > LONGEST_FUNCTION
+    ]
+    summary = {
+        "upward_imports": len(upward(known)),
+        "file_cycles": len(cycles(known)),
+        "deep_imports_between_rooms": len(deep(known)),
+        "duplicate_public_names": len(duplicates(known)),
+        "largest_file": max(sizes.values()),
+        "functions_over_60_lines": sum(lines > LONGEST_FUNCTION for _, lines, _ in measured),
+        "worst_complexity": max(complexity for _, _, complexity in measured),
+        "lines_src": sum(sizes.values()),
+    }
+    for row in rows:
+        print(row)
+    common.write(args, "house", rows, summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+from . import ir as ir
+from .frontend.source import (
+    ScheduledError as ScheduledError,
+    load as load,
+)
+from .frontend.estimates import MissingEstimatesError as MissingEstimatesError
+from .execution.session import (
+    Session as Session,
+    Variant as Variant,
+    versions as versions,
+)
+from .execution.opencl import load_pocl as load_pocl
+from .autoschedule import schedule as schedule
+from .comparison import (
+    Comparison as Comparison,
+    compare as compare,
+)
+from .result import Result as Result

@@ -1,0 +1,43 @@
+from .compute_capability import (
+    Limits as Limits,
+    limits as limits,
+)
+from .cpu import (
+    Cache as Cache,
+    CpuMachine as CpuMachine,
+)
+from .detect_cpu import detect_cpu as detect_cpu
+from .detect_gpu import (
+    detect_cuda as detect_cuda,
+    detect_gpus as detect_gpus,
+    detect_opencl as detect_opencl,
+)
+from .gpu import (
+    GpuMachine as GpuMachine,
+    HALIDE_JIT_MAX_REGISTERS as HALIDE_JIT_MAX_REGISTERS,
+    cuda_gpu as cuda_gpu,
+)
+from .gpu_table import (
+    gpu as gpu,
+    gpu_names as gpu_names,
+)
+from .serialization import (
+    Machine as Machine,
+    machine_from_dict as machine_from_dict,
+    machine_from_json as machine_from_json,
+    machine_to_dict as machine_to_dict,
+    machine_to_json as machine_to_json,
+)
+from .occupancy import (
+    BlockLimits as BlockLimits,
+    Occupancy as Occupancy,
+    block_limits as block_limits,
+    max_registers as max_registers,
+    occupancy as occupancy,
+)
+from .bandwidth import with_bandwidth as with_bandwidth
+from .opencl import (
+    OpenclError as OpenclError,
+    load_opencl as load_opencl,
+    opencl_failure as opencl_failure,
+)

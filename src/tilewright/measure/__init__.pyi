@@ -1,0 +1,36 @@
+from .candidate import (
+    Candidate as Candidate,
+    Limits as Limits,
+    Measurement as Measurement,
+    STATUSES as STATUSES,
+    Status as Status,
+    Timing as Timing,
+    VerifyResult as VerifyResult,
+    machine_id as machine_id,
+)
+from .client import (
+    Event as Event,
+    Workers as Workers,
+    WorkersError as WorkersError,
+)
+from .command import command as command
+from .finalists import (
+    Finals as Finals,
+    finalists as finalists,
+)
+from .measuring import (
+    end_servers as end_servers,
+    measure_all as measure_all,
+    measure_one as measure_one,
+)
+from .statistics import (
+    Interval as Interval,
+    bootstrap_interval as bootstrap_interval,
+    ratio_interval as ratio_interval,
+)
+from .token import (
+    TimingToken as TimingToken,
+    computing as computing,
+)
+from .worker import load_builder as load_builder
+from .timing import time_runs as time_runs

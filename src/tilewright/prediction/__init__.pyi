@@ -1,0 +1,73 @@
+from .data.kernel import (
+    Kernel as Kernel,
+    Variant as Variant,
+)
+from .data.runs import (
+    Runs as Runs,
+    read_columns as read_columns,
+    read_csv as read_csv,
+    sidecar_of as sidecar_of,
+    write_csv as write_csv,
+)
+from .data.user_kernels import (
+    from_callable as from_callable,
+    from_command as from_command,
+)
+from . import kernels as kernels
+from .kernels.families import schedule_family as schedule_family
+from .kernels.schedules import collect_schedules as collect_schedules
+from .data.collect import (
+    CollectionProgress as CollectionProgress,
+    ROUNDS as ROUNDS,
+    collect as collect,
+)
+from .models.complexity import Complexity as Complexity
+from .models.stored import (
+    Estimator as Estimator,
+    load as load,
+)
+from .models.augmented import Augmented as Augmented
+from .models.auto import Auto as Auto
+from .models.boosted import (
+    Boosted as Boosted,
+    GaussianProcess as GaussianProcess,
+)
+from .models.forest import Forest as Forest
+from .models.nnc_paper import (
+    C as C,
+    LRC as LRC,
+    NLRC as NLRC,
+    NN as NN,
+    NNC as NNC,
+)
+from .models.evaluation import (
+    Evaluation as Evaluation,
+    cross_validate as cross_validate,
+    evaluate as evaluate,
+)
+from .decisions.selector import (
+    Choice as Choice,
+    Modelled as Modelled,
+    SELECTOR_FORMAT as SELECTOR_FORMAT,
+    Selection as Selection,
+    Selector as Selector,
+    selector_path as selector_path,
+    train_selector as train_selector,
+)
+from .decisions.ranking import (
+    Ranked as Ranked,
+    rank as rank,
+    rank_schedules as rank_schedules,
+    verify_schedules as verify_schedules,
+    verify_variants as verify_variants,
+)
+from .decisions.regret import (
+    Regret as Regret,
+    regret as regret,
+)
+from .export.export import (
+    compile_single as compile_single,
+    export_c as export_c,
+    export_python as export_python,
+)
+from .errors import PredictionError as PredictionError

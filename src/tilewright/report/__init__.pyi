@@ -1,0 +1,15 @@
+from .model import (
+    Attempt as Attempt,
+    Bar as Bar,
+    Dag as Dag,
+    GroupRow as GroupRow,
+    NestLine as NestLine,
+    Node as Node,
+    Progress as Progress,
+    ScheduleReport as ScheduleReport,
+)
+from . import units as units
+from . import table as table
+from . import text as text
+from . import charts as charts
+from . import pages as pages

@@ -1,0 +1,15 @@
+from .html import (
+    Html as Html,
+    tag as tag,
+)
+from .page import (
+    Figure as Figure,
+    Section as Section,
+    html_page as html_page,
+    html_table as html_table,
+)
+from .schedule import schedule_page as schedule_page
+from .prediction import (
+    PredictionReport as PredictionReport,
+    prediction_page as prediction_page,
+)
