@@ -49,8 +49,8 @@ INSIDE = {
         ("analysis",),
         ("legality",),
         ("emit",),
-        ("schedulers",),
         ("execution",),
+        ("schedulers",),
         ("search", "report"),
     ),
 }

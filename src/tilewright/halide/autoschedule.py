@@ -29,7 +29,7 @@ from tilewright.halide.search.top_k import (
 from tilewright.machines import GpuMachine
 from tilewright.measure import Measurement
 from tilewright.records import Records
-from tilewright.report.model import Progress
+from tilewright.report import Progress
 
 Mode = Literal["oneshot", "top", "tune"]
 TOP_K = 5

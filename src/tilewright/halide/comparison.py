@@ -35,7 +35,7 @@ from tilewright.halide.schedulers.task import Machine, Task, make_task
 from tilewright.halide.search.top_k import NAIVE, Outcome, Watch, early_end, measure_top
 from tilewright.measure import Finals, Measurement
 from tilewright.records import Records
-from tilewright.report.model import Bar, Progress, ScheduleReport
+from tilewright.report import Bar, Progress, ScheduleReport
 
 ROUNDS = 12
 SECONDS = 20.0  # of interleaved rounds

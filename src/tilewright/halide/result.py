@@ -17,7 +17,7 @@ from tilewright.halide.legality.sizes import Requirement, requirements
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried
 from tilewright.measure import Measurement
-from tilewright.report.model import Attempt, Bar, ScheduleReport
+from tilewright.report import Attempt, Bar, ScheduleReport
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Result:
     def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
         """Everything that is to be told, as data; with `path`, also written as an HTML page."""
         from tilewright.halide.report.explain import schedule_report
-        from tilewright.report.pages.schedule import schedule_page
+        from tilewright.report.pages import schedule_page
 
         report = schedule_report(
             self.task.algorithm,

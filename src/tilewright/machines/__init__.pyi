@@ -12,7 +12,7 @@ from .detect_gpu import (
     detect_gpus as detect_gpus,
     detect_opencl as detect_opencl,
 )
-from .gpu import (
+from .gpu_machine import (
     GpuMachine as GpuMachine,
     HALIDE_JIT_MAX_REGISTERS as HALIDE_JIT_MAX_REGISTERS,
     cuda_gpu as cuda_gpu,

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.machines.compute_capability import LIMITS
-from tilewright.machines.gpu import GpuMachine, cuda_gpu
+from tilewright.machines.gpu_machine import GpuMachine, cuda_gpu
 from tilewright.machines.gpu_table import gpu
 from tilewright.machines.opencl import OpenclError, opencl_platform
 

@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from tilewright.errors import TilewrightError
-from tilewright.machines.gpu import GpuMachine, cuda_gpu
+from tilewright.machines.gpu_machine import GpuMachine, cuda_gpu
 
 _KIB = 1024
 _MIB = 1024 * 1024

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.machines.gpu import GpuMachine
+from tilewright.machines.gpu_machine import GpuMachine
 
 IntArray = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.machines.cpu import Cache, CpuMachine
-from tilewright.machines.gpu import GpuMachine
+from tilewright.machines.gpu_machine import GpuMachine
 
 SCHEMA = 1
 

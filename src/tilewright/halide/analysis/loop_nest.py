@@ -17,7 +17,7 @@ from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops
 from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Level, Schedule, StageSchedule
 from tilewright.halide.legality.check import is_gpu
 from tilewright.halide.legality.paths import inlined
-from tilewright.report.model import NestLine
+from tilewright.report import NestLine
 
 Place = tuple[str, int, str]  # a level's kind, Func and loop
 

@@ -12,7 +12,7 @@ from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.paths import inlined
-from tilewright.report.model import Attempt, Bar, Dag, GroupRow, Node, ScheduleReport
+from tilewright.report import Attempt, Bar, Dag, GroupRow, Node, ScheduleReport
 
 
 def schedule_report(

@@ -16,7 +16,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.measure import Event, Finals, Limits, Measurement, Timing
 from tilewright.records import Record, canonical
-from tilewright.report.model import Progress
+from tilewright.report import Progress
 
 # Twice as slow as the best is clearly slower: no more samples are taken.
 CUTOFF_RATIO = 2.0

@@ -23,7 +23,7 @@ from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
-from tilewright.machines.cpu import CpuMachine
+from tilewright.machines import CpuMachine
 
 
 class Search:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Type, Variable, walk
-from tilewright.machines.gpu import GpuMachine
+from tilewright.machines import GpuMachine
 
 # C functions that Halide knows on every GPU, less the suffix for the type.
 DEVICE_FUNCTIONS = frozenset(

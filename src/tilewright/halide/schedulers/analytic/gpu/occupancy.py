@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.machines.gpu import HALIDE_JIT_MAX_REGISTERS, GpuMachine
-from tilewright.machines.occupancy import block_limits, max_registers
+from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine, block_limits, max_registers
 
 Array = npt.NDArray[np.float64]
 

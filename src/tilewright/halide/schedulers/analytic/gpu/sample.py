@@ -29,7 +29,7 @@ from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 from tilewright.halide.schedulers.analytic.gpu.scheduler import Search
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step
 from tilewright.halide.schedulers.analytic.grouping import Group
-from tilewright.machines.gpu import GpuMachine
+from tilewright.machines import GpuMachine
 
 # Drawn in turn for every sample: the temperature of tiles, in units of the logarithm of cost,
 # and the spread of the factors on a group's cost.

@@ -40,7 +40,7 @@ from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
-from tilewright.machines.gpu import GpuMachine
+from tilewright.machines import GpuMachine
 
 
 def schedule_gpu(

@@ -1,0 +1,89 @@
+"""Rooms know those below them, by their public names."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import house
+
+KNOWN = house.modules()
+ROOMS = sorted({module.path.parent for module in KNOWN.values() if module.path.suffix == ".py"})
+
+
+def test_rooms_use_the_public_names_of_others():
+    assert house.deep(KNOWN) == []
+
+
+def test_no_files_import_each_other_in_a_circle():
+    assert house.cycles(KNOWN) == []
+
+
+def test_no_room_imports_one_above_it():
+    # Each of these is to go; none may be added.
+    left = {
+        ("tilewright.halide.analysis.loop_nest", "tilewright.halide.legality.check"),
+        ("tilewright.halide.analysis.loop_nest", "tilewright.halide.legality.paths"),
+        ("tilewright.halide.frontend.extents", "tilewright.halide.analysis.bounds"),
+        ("tilewright.tuning.problems.opencl_programs", "tilewright.halide"),
+    }
+    assert set(house.upward(KNOWN)) <= left
+
+
+def test_every_public_name_is_there():
+    for package, name in sorted(house.offered(KNOWN)):
+        if name != "__version__":
+            assert getattr(importlib.import_module(package), name) is not None
+
+
+def test_importing_the_package_imports_nothing_else():
+    code = "import sys, tilewright; print([m for m in sys.modules if m.startswith('tilewright.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("code", ["tilewright.tuning.Space", "tilewright.halide.schedule"])
+def test_rooms_are_attributes_of_the_package(code):
+    line = f"import tilewright; print({code}.__name__)"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == code.split(".")[-1]
+
+
+def made(tmp_path, **files):
+    for name, text in files.items():
+        path = tmp_path / "tilewright" / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return house.modules(tmp_path)
+
+
+def test_what_the_checks_find(tmp_path):
+    known = made(
+        tmp_path,
+        halide__a="from tilewright.tuning.insides import x\nfrom tilewright.cli import y\n",
+        tuning__insides="from tilewright.tuning.other import z\n",
+        tuning__other="def f():\n    from tilewright.tuning import insides\n",
+        cli__b="class A: ...\n",
+        tuning__c="class A: ...\n",
+    )
+    assert house.deep(known) == [
+        ("tilewright.halide.a", "tilewright.tuning.insides.x"),
+        ("tilewright.halide.a", "tilewright.cli.y"),
+    ]
+    assert house.cycles(known) == [["tilewright.tuning.insides", "tilewright.tuning.other"]]
+    assert list(house.duplicates(known)) == ["A"]
+
+
+def test_no_public_name_is_that_of_another_module():
+    # Importing the module would put it in the place of the name.
+    for package, name in house.offered(KNOWN):
+        module = KNOWN.get(f"{package}.{name}")
+        if module is not None:
+            offered = getattr(importlib.import_module(package), name)
+            home = offered.__name__ if isinstance(offered, ModuleType) else offered.__module__
+            assert home == module.name, (package, name)
