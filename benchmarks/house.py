@@ -110,14 +110,19 @@ def imports(module: Module, known: dict[str, Module]) -> Iterator[tuple[str, str
 
 
 def offered(known: dict[str, Module]) -> set[tuple[str, str]]:
-    """The public names of the rooms: (package, name), as their stubs list them."""
+    """The public names of the rooms: (package, name).
+
+    They are what a package's stub imports, or its ``__init__.py`` where it has no stub.
+    """
     found = set()
     for module in known.values():
+        if module.path.name != "__init__.py":
+            continue
         stub = module.path.with_suffix(".pyi")
-        if module.path.name == "__init__.py" and stub.exists():
-            for node in ast.parse(stub.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ImportFrom):
-                    found |= {(module.name, alias.name) for alias in node.names}
+        tree = ast.parse(stub.read_text(encoding="utf-8")) if stub.exists() else module.tree
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                found |= {(module.name, alias.name) for alias in node.names}
     return found
 
 

@@ -9,7 +9,6 @@ from .execution.session import (
     Variant as Variant,
     versions as versions,
 )
-from .execution.opencl import load_pocl as load_pocl
 from .autoschedule import schedule as schedule
 from .comparison import (
     Comparison as Comparison,

@@ -29,3 +29,7 @@ from .trace import (
     kernel as kernel,
     trace as trace,
 )
+from .chart import (
+    plan_page as plan_page,
+    plan_text as plan_text,
+)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith.polynomial import boundary_value
+from tilewright.arith import boundary_value
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.binding import bind, conforming

@@ -71,3 +71,7 @@ from .export.export import (
     export_python as export_python,
 )
 from .errors import PredictionError as PredictionError
+from .decisions.dispatcher import (
+    Dispatcher as Dispatcher,
+    dispatch as dispatch,
+)

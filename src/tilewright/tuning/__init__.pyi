@@ -51,6 +51,17 @@ from .interop.t4 import (
     check_t4_name as check_t4_name,
     export_t4 as export_t4,
 )
-from .interop.hypermapper_scenario import load_scenario as load_scenario
-from .interop.hypermapper_protocol import serve_hypermapper as serve_hypermapper
 from . import problems as problems
+from .interop.hypermapper_protocol import (
+    optimize as optimize,
+    serve_hypermapper as serve_hypermapper,
+)
+from .interop.hypermapper_scenario import (
+    load_scenario as load_scenario,
+    read_scenario as read_scenario,
+)
+from .interop.optuna import TilewrightSampler as TilewrightSampler
+from .interop.replay import (
+    read_cache as read_cache,
+    read_t4 as read_t4,
+)

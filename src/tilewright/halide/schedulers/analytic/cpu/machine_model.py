@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
-from tilewright.machines.cpu import CpuMachine
+from tilewright.machines import CpuMachine
 
 
 @dataclass(frozen=True, slots=True)
