@@ -1,0 +1,446 @@
+"""Halide's own loop nest of a scheduled pipeline: loops, their extents and allocations, in numbers.
+
+Halide prints the statement after each pass of its lowering where ``HL_DEBUG_CODEGEN`` is 2. That
+text is read here and run symbolically: every loop stands at one iteration, chosen by a fraction (0
+the first, 1 the last), every let is evaluated when it is needed. ``HL_DEBUG_CODEGEN`` must be
+set before Halide is first used in the process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("HL_DEBUG_CODEGEN", "2")
+
+BOUNDS = "computation bounds inference"
+STORAGE = "storage flattening"
+
+
+class Unreadable(Exception):
+    """Text or a value that this reader does not understand."""
+
+
+# --- running Halide ---------------------------------------------------------------------------
+
+
+def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -> dict[str, str]:
+    """The statements after the passes called `wanted`, from a forked process running `lower`.
+
+    The process is ended once the last of them has been printed. A missing pass means that Halide
+    refused or took longer than `seconds`; the text is then under ``"error"``.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        os.dup2(write, 2)
+        try:
+            lower()
+        except BaseException as error:
+            os.write(2, f"\nRAISED {error}\n".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    chunks: list[str] = []
+    text = ""
+    deadline = time.monotonic() + seconds
+    end = f"Lowering after {wanted[-1]}"
+    tail = ""
+    finished = False
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            tail = "timeout"
+            break
+        ready, _, _ = select.select([read], [], [], left)
+        if not ready:
+            continue
+        data = os.read(read, 1 << 20)
+        if not data:
+            break
+        chunks.append(data.decode(errors="replace"))
+        window = chunks[-2][-4096:] + chunks[-1] if len(chunks) > 1 else chunks[-1]
+        finished = finished or end in window
+        if finished:
+            text = "".join(chunks)
+            # The statement ends where the next pass is announced.
+            if re.search(r"\n\n\S[^\n]*\n", text[text.index(end) :]):
+                break
+    os.close(read)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    text = "".join(chunks)
+    found = {}
+    for name in wanted:
+        match = re.search(rf"^Lowering after {re.escape(name)}:?(?: \(unchanged\))?\n", text, re.M)
+        if match:
+            rest = text[match.end() :]
+            stop = re.search(r"\n\n\S", rest)
+            found[name] = rest[: stop.start()] if stop else rest
+    if len(found) < len(wanted):
+        lines = [line for line in text.splitlines() if line.strip()]
+        found["error"] = tail or " | ".join(lines[-3:])[-400:]
+    return found
+
+
+# --- expressions ------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"\s*(?:(\d+\.?\d*(?:e[+-]?\d+)?f?h?)|([A-Za-z_$][\w$.]*(?:::\w+)*)|(\"(?:[^\"\\]|\\.)*\")"
+    r"|(<=|>=|==|!=|&&|\|\||[-+*/%()<>!,\[\].~{}:=]))"
+)
+_TYPES = re.compile(r"(u?int|float|bfloat|handle)\d*(x\d+)?$")
+_BINARY: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "||": (1, lambda a, b: bool(a) or bool(b)),
+    "&&": (2, lambda a, b: bool(a) and bool(b)),
+    "==": (3, lambda a, b: a == b),
+    "!=": (3, lambda a, b: a != b),
+    "<": (4, lambda a, b: a < b),
+    "<=": (4, lambda a, b: a <= b),
+    ">": (4, lambda a, b: a > b),
+    ">=": (4, lambda a, b: a >= b),
+    "+": (5, lambda a, b: a + b),
+    "-": (5, lambda a, b: a - b),
+    "*": (6, lambda a, b: a * b),
+    "/": (6, lambda a, b: a / b if isinstance(a, float) else _div(a, b)),
+    "%": (6, lambda a, b: _mod(a, b)),
+}
+
+
+def _div(a: int, b: int) -> int:
+    """Halide's division of integers: the remainder is never negative, by zero gives zero."""
+    if b == 0:
+        return 0
+    return a // b if b > 0 else -(a // -b)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return 0 if b == 0 else a % abs(b)
+
+
+class Expression:
+    """An expression of Halide's statement text, parsed once."""
+
+    _known: dict[str, Expression] = {}
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        at = 0
+        text = text.strip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise Unreadable(text[at : at + 60])
+            self.tokens.append(match.group(0).strip())
+            at = match.end()
+        self.at = 0
+        self.tree = self._binary(0)
+        if self.at != len(self.tokens):
+            raise Unreadable(text)
+
+    @classmethod
+    def of(cls, text: str) -> Expression:
+        """The expression for a text, kept for the next time."""
+        found = cls._known.get(text)
+        if found is None:
+            found = cls._known[text] = cls(text)
+        return found
+
+    def _peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def _take(self, expected: str = "") -> str:
+        token = self._peek()
+        if not token or (expected and token != expected):
+            raise Unreadable(f"{expected!r} expected, not {token!r}")
+        self.at += 1
+        return token
+
+    def _binary(self, least: int) -> Any:
+        left = self._unary()
+        while self._peek() in _BINARY and _BINARY[self._peek()][0] > least:
+            name = self._take()
+            right = self._binary(_BINARY[name][0])
+            left = ("op", name, left, right)
+        return left
+
+    def _unary(self) -> Any:
+        token = self._peek()
+        if token in ("-", "!"):
+            self._take()
+            return (token, self._unary())
+        if token == "(":
+            self._take()
+            if self._cast():
+                return ("cast", self._unary())
+            inner = self._binary(0)
+            self._take(")")
+            return inner
+        self._take()
+        if token == "let":
+            name = self._take()
+            self._take("=")
+            value = self._binary(0)
+            self._take("in")
+            return ("let", name, value, self._binary(0))
+        if token[0].isdigit():
+            if re.fullmatch(r"\d+", token):
+                return ("const", int(token))
+            return ("const", float(token.rstrip("fh")))
+        if token[0] == '"':
+            return ("const", token)
+        if self._peek() == "(":
+            self._take()
+            args = []
+            while self._peek() != ")":
+                args.append(self._binary(0))
+                if self._peek() == ",":
+                    self._take()
+            self._take(")")
+            return ("call", token, args)
+        return ("name", token)
+
+    def _cast(self) -> bool:
+        """Whether a type in brackets follows; it is taken."""
+        at = self.at
+        if _TYPES.match(self._peek()):
+            self.at += 1
+            if self._peek() == ")":
+                self.at += 1
+                return True
+        self.at = at
+        return False
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "select": lambda c, a, b: a if c else b,
+    "likely": lambda a: a,
+    "likely_if_innermost": lambda a: a,
+    "promise_clamped": lambda a, low, high: a,
+    "unsafe_promise_clamped": lambda a, low, high: a,
+    "abs": abs,
+    "_halide_buffer_is_bounds_query": lambda *a: 0,
+}
+
+
+class Scope:
+    """Names with their values, worked out when first asked for."""
+
+    def __init__(self, values: Mapping[str, Any], outer: Scope | None = None) -> None:
+        self.values: dict[str, Any] = dict(values)
+        self.texts: dict[str, tuple[str, Scope]] = {}
+        self.outer = outer
+
+    def let(self, name: str, text: str) -> Scope:
+        """A scope with one more name."""
+        inner = Scope({}, self)
+        inner.texts[name] = (text, self)
+        return inner
+
+    def bind(self, name: str, value: Any) -> Scope:
+        """A scope with one more value."""
+        return Scope({name: value}, self)
+
+    def get(self, name: str) -> Any:
+        """The value of a name; raises `Unreadable` where it has none."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            if name in scope.texts:
+                text, where = scope.texts[name]
+                value = where.evaluate(text)
+                scope.values[name] = value
+                return value
+            scope = scope.outer
+        raise Unreadable(f"no value for {name}")
+
+    def evaluate(self, text: str) -> Any:
+        """The value of an expression."""
+        return self._value(Expression.of(text).tree)
+
+    def _value(self, tree: Any) -> Any:
+        kind = tree[0]
+        if kind == "const":
+            return tree[1]
+        if kind == "name":
+            return self.get(tree[1])
+        if kind == "op":
+            name = tree[1]
+            left = self._value(tree[2])
+            if name == "&&" and not left:
+                return False
+            if name == "||" and left:
+                return True
+            return _BINARY[name][1](left, self._value(tree[3]))
+        if kind == "-":
+            return -self._value(tree[1])
+        if kind == "!":
+            return not self._value(tree[1])
+        if kind == "cast":
+            return self._value(tree[1])
+        if kind == "let":
+            return self.bind(tree[1], self._value(tree[2]))._value(tree[3])
+        name, args = tree[1], tree[2]
+        if name == "select":
+            return self._value(args[1] if self._value(args[0]) else args[2])
+        if _TYPES.match(name):
+            return self._value(args[0])
+        if name not in _CALLS:
+            raise Unreadable(f"the function {name}")
+        if name == "_halide_buffer_is_bounds_query":
+            return 0
+        return _CALLS[name](*(self._value(arg) for arg in args))
+
+
+# --- statements -------------------------------------------------------------------------------
+
+_POINTER = re.compile(r"\((?:struct )?\w+ \*\)")
+_FOR = re.compile(
+    r"(for|parallel|vectorized|unrolled|gpu_\w+|extern)(?:<(\w+)>)?(?: \w+)*\s*\((.*)\) (?:\w+ )*\{$"
+)
+_LET = re.compile(r"let ([\w$.]+) = (.*)$")
+_ALLOCATE = re.compile(r"allocate ([\w$.]+)\[([^\s\]]+)((?: \* .*)?)\](.*)$")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop as Halide runs it at the chosen iterations of the loops around it."""
+
+    name: str
+    kind: str
+    lo: int
+    extent: int
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """An allocation: `elements` are the extents in memory, innermost first."""
+
+    name: str
+    type: str
+    extents: tuple[int, ...]
+    rest: str
+    path: tuple[str, ...]
+
+
+def run(
+    text: str, values: Mapping[str, Any], fraction: float
+) -> tuple[list[Loop], list[Allocated], list[str]]:
+    """The loops and allocations that are met, and the lines that could not be evaluated."""
+    lines = _POINTER.sub("", text).splitlines()
+    closing = _matching(lines)
+    loops: list[Loop] = []
+    allocations: list[Allocated] = []
+    failed: list[str] = []
+
+    def block(at: int, end: int, scope: Scope, path: tuple[str, ...]) -> None:
+        while at < end:
+            line = lines[at].strip()
+            match = _LET.match(line)
+            if match:
+                scope = scope.let(match[1], match[2])
+                at += 1
+                continue
+            match = _ALLOCATE.match(line)
+            if match:
+                try:
+                    sizes = [scope.evaluate(e) for e in _factors(match[3])]
+                    extents = tuple(sizes)
+                    allocations.append(Allocated(match[1], match[2], extents, match[4], path))
+                except Unreadable as why:
+                    failed.append(f"{line}: {why}")
+                at += 1
+                continue
+            if line.endswith("{"):
+                stop = closing[at]
+                inside(line, at, stop, scope, path)
+                at = stop
+                while lines[at].strip().startswith("} else"):
+                    at = closing[at]
+                at += 1
+                continue
+            at += 1
+
+    def inside(line: str, at: int, stop: int, scope: Scope, path: tuple[str, ...]) -> None:
+        match = _FOR.match(line)
+        if match:
+            name, low_text, extent_text = _arguments(match[3])
+            try:
+                low, extent = scope.evaluate(low_text), scope.evaluate(extent_text)
+            except Unreadable as why:
+                failed.append(f"{line}: {why}")
+                return
+            loops.append(Loop(name, match[1], low, extent, path))
+            if extent > 0:
+                index = low + int(fraction * (extent - 1) // 1)
+                block(at + 1, stop, scope.bind(name, index), (*path, name))
+            return
+        if line.startswith(("if (", "} else if (")):
+            condition = line[line.index("if (") + 3 : -1].strip()
+            try:
+                holds = bool(scope.evaluate(condition))
+            except Unreadable as why:
+                failed.append(f"{line}: {why}")
+                return
+            if holds:
+                block(at + 1, stop, scope, path)
+            elif lines[stop].strip().startswith("} else"):
+                inside(lines[stop].strip(), stop, closing[stop], scope, path)
+            return
+        block(at + 1, stop, scope, path)
+
+    block(0, len(lines), Scope(values), ())
+    return loops, allocations, failed
+
+
+def _matching(lines: list[str]) -> dict[int, int]:
+    """For each line that opens a block, the line that closes it."""
+    found: dict[int, int] = {}
+    stack: list[int] = []
+    for at, line in enumerate(lines):
+        text = line.strip()
+        if text.startswith("}") and stack:
+            found[stack.pop()] = at
+        if text.endswith("{"):
+            stack.append(at)
+    for at in stack:
+        found[at] = len(lines)
+    return found
+
+
+def _split(text: str, by: str) -> Iterator[str]:
+    """The parts of a text between separators outside brackets."""
+    depth, start, at = 0, 0, 0
+    while at < len(text):
+        if text[at] in "([":
+            depth += 1
+        elif text[at] in ")]":
+            depth -= 1
+        elif depth == 0 and text.startswith(by, at):
+            yield text[start:at]
+            start = at = at + len(by)
+            continue
+        at += 1
+    yield text[start:]
+
+
+def _arguments(text: str) -> tuple[str, str, str]:
+    parts = [part.strip() for part in _split(text, ", ")]
+    if len(parts) != 3:
+        raise Unreadable(text)
+    return parts[0], parts[1], parts[2]
+
+
+def _factors(text: str) -> list[str]:
+    return [part for part in _split(text, " * ") if part.strip()]

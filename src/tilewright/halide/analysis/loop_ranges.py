@@ -1,0 +1,176 @@
+"""Loop bounds and loop variables under splits and fusions, for arrays of split factors at once.
+
+Notation: a loop runs over ``[lo, hi]`` (both inclusive), its extent is ``hi - lo + 1``. A split of
+loop ``old`` by ``f`` gives ``outer`` over ``[0, ceil(extent / f) - 1]`` and ``inner`` over
+``[0, f - 1]``; then ``old = outer * f + lo + inner``. The tail strategy changes that formula at the
+end of the loop (Halide 21, ``ApplySplit.cpp``). Every number is a float64 scalar or an array of
+shape (N,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound, Interval
+from tilewright.halide.ir.nest import GUARDED
+from tilewright.halide.ir.schedule import Fuse, Split
+
+Ranges = dict[str, Interval]
+UNKNOWN = math.nan  # as an alignment: nothing is known of the extent
+
+
+def where(condition: Any, yes: Bound, no: Bound) -> Bound:
+    """`yes` where the condition holds, else `no`; a scalar if all three are."""
+    if isinstance(condition, bool | np.bool_):
+        return yes if condition else no
+    return np.where(condition, yes, no)
+
+
+def floor(value: Bound) -> Bound:
+    """The largest integer that is not above."""
+    return float(math.floor(value)) if isinstance(value, float) else np.floor(value)
+
+
+def smaller(a: Bound, b: Bound) -> Bound:
+    """The elementwise minimum; a scalar if both are."""
+    if isinstance(a, float) and isinstance(b, float):
+        return min(a, b)
+    return np.minimum(a, b)
+
+
+def larger(a: Bound, b: Bound) -> Bound:
+    """The elementwise maximum; a scalar if both are."""
+    if isinstance(a, float) and isinstance(b, float):
+        return max(a, b)
+    return np.maximum(a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedSplit:
+    """A split with its factor, and whether Halide knows it to divide the loop's extent."""
+
+    split: Split
+    factor: Bound
+    even: Any
+
+
+Change = SizedSplit | Fuse
+
+
+def sized(
+    splits: tuple[Split | Fuse, ...], factors: Mapping[int, Bound], known: Mapping[str, float]
+) -> tuple[Change, ...]:
+    """The splits with the factors given by place, else their own.
+
+    `known` has the extents that Halide knows when it compiles: bounds of dimensions, constant
+    reduction domains. A split of a loop whose extent is known to be a multiple of the factor
+    needs no tail.
+    """
+    aligned: dict[str, Bound] = dict(known)
+    result: list[Change] = []
+    for place, change in enumerate(splits):
+        if isinstance(change, Fuse):
+            both = aligned.get(change.inner, UNKNOWN), aligned.get(change.outer, UNKNOWN)
+            aligned[change.fused] = both[0] * both[1]
+            result.append(change)
+            continue
+        factor = factors.get(place, float(change.factor))
+        of = aligned.get(change.old, UNKNOWN)
+        even = _divides(factor, of)
+        aligned[change.inner] = factor
+        aligned[change.outer] = where(even, of / factor, UNKNOWN)
+        result.append(SizedSplit(change, factor, even | (factor == 1.0)))
+    return tuple(result)
+
+
+def _divides(factor: Bound, extent: Bound) -> Any:
+    if isinstance(factor, float) and isinstance(extent, float):
+        return not math.isnan(extent) and extent % factor == 0
+    return np.mod(extent, factor) == 0.0
+
+
+def ranges_after(changes: tuple[Change, ...], ranges: Mapping[str, Interval]) -> Ranges:
+    """The range of every loop, those that are split or fused away included.
+
+    `ranges` has the loops of the definition.
+    """
+    found = dict(ranges)
+    for change in changes:
+        if isinstance(change, Fuse):
+            extent = found[change.inner].extent * found[change.outer].extent
+            found[change.fused] = Interval(0.0, extent - 1.0)
+            continue
+        old, factor = found[change.split.old], change.factor
+        count = floor((old.hi - old.lo + factor) / factor)
+        found[change.split.outer] = Interval(0.0, count - 1.0)
+        found[change.split.inner] = Interval(0.0, factor - 1.0)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Ranges of the definition's loop variables, where the stage stores and where it loads.
+
+    They differ under ``predicate_loads`` and ``predicate_stores``, which guard one side only.
+    """
+
+    stores: Ranges
+    loads: Ranges
+
+
+def values(changes: tuple[Change, ...], ranges: Ranges, fixed: Mapping[str, Bound]) -> Values:
+    """What the definition's loop variables range over while the loops in `fixed` stand still.
+
+    `fixed` gives loops of the final nest their current value; all others run through their ranges.
+    """
+    now = {
+        name: Interval(fixed[name], fixed[name]) if name in fixed else part
+        for name, part in ranges.items()
+    }
+    loads: Ranges = {}
+    # Halide neither clamps nor wraps around the value of a loop that stands still.
+    still = set(fixed)
+    for change in reversed(changes):
+        if isinstance(change, Fuse):
+            _unfuse(change, now, ranges, change.fused in still)
+            if change.fused in still:
+                still |= {change.inner, change.outer}
+            continue
+        split, factor = change.split, change.factor
+        if split.outer in still and split.inner in still:
+            still.add(split.old)
+        outer, inner = now[split.outer], now[split.inner]
+        low, high = ranges[split.old]
+        first, last = outer.lo * factor + low, outer.hi * factor + low
+        if "shift" in split.tail:
+            latest = high + 1.0 - factor
+            first = where(change.even, first, smaller(first, latest))
+            last = where(change.even, last, smaller(last, latest))
+        whole = Interval(first + inner.lo, last + inner.hi)
+        now[split.old] = whole
+        if split.tail in GUARDED:
+            guarded = whole
+            if split.old not in still:
+                end = where(change.even, whole.hi, smaller(whole.hi, high))
+                guarded = Interval(whole.lo, end)
+            if split.tail != "predicate_loads":
+                now[split.old] = guarded
+            loads[split.old] = whole if split.tail == "predicate_stores" else guarded
+    return Values(now, {**now, **loads})
+
+
+def _unfuse(fuse: Fuse, now: Ranges, ranges: Ranges, still: bool) -> None:
+    fused, inner, outer = now[fuse.fused], ranges[fuse.inner], ranges[fuse.outer]
+    size = larger(inner.extent, 1.0)
+    first, last = floor(fused.lo / size), floor(fused.hi / size)
+    if still:
+        low = high = fused.lo - first * size
+    else:
+        low, high = 0.0, size - 1.0
+    now[fuse.inner] = Interval(low + inner.lo, high + inner.lo)
+    now[fuse.outer] = Interval(first + outer.lo, last + outer.lo)

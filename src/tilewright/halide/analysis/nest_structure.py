@@ -1,0 +1,323 @@
+"""Where every Func of a scheduled pipeline is produced and stored: the nest without its sizes.
+
+A `Body` is the inside of a loop, or the whole pipeline. It stores some Funcs and produces some;
+each `Production` has one `StageNest` per stage, whose loops have bodies in turn. A Func computed
+at a loop that several stages of its consumer have is produced in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.ir.algorithm import Const, Func, Stage, Variable
+from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
+from tilewright.halide.ir.schedule import (
+    ROOT,
+    FuncSchedule,
+    Fuse,
+    Level,
+    Mapping,
+    Schedule,
+    ScheduleError,
+    Split,
+)
+
+StageKey = tuple[int, int]  # a Func's place in realisation order, and the stage
+# A producer read by two stages of its consumer is produced in both; along a chain of such Funcs
+# the places multiply.
+_MOST_PLACES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class StageNest:
+    """One stage's loops, outermost first, and what is inside each of them.
+
+    `variables` maps canonical loop names (``v0``, ``r1``) to the variables of the definition.
+    `known` has the extents that Halide knows when it compiles, by canonical name. `bodies` holds
+    the loops, by their place in `loops`, in which anything is stored or produced directly.
+    """
+
+    key: StageKey
+    func: Func
+    stage: Stage
+    loops: tuple[tuple[str, Mapping], ...]
+    splits: tuple[Split | Fuse, ...]
+    entry: int
+    variables: dict[str, str]
+    known: dict[str, float]
+    reads: frozenset[int]
+    single_thread: bool = False
+    bodies: dict[int, Body] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Production:
+    """A Func computed at some place."""
+
+    func: int
+    stages: tuple[StageNest, ...]
+
+
+@dataclass(eq=False)
+class Body:
+    """The inside of a loop, or of the whole pipeline.
+
+    `defines` lists the stages whose required boxes are worked out anew here, consumers first, each
+    with the stages whose reads count. `inner` are the Funcs produced inside at any depth.
+    """
+
+    stored: list[int] = field(default_factory=list)
+    productions: list[Production] = field(default_factory=list)
+    defines: tuple[tuple[StageKey, tuple[StageKey, ...]], ...] = ()
+    inner: frozenset[int] = frozenset()
+
+
+class NestStructure:
+    """A schedule's nest for one algorithm; `view` has the schedule's clones and inlined Funcs.
+
+    `entries` has the schedule of every Func that is not inlined, by its place in realisation
+    order.
+
+    Raises `ScheduleError` where a level names a loop that is not around every use.
+    """
+
+    def __init__(self, view: View, schedule: Schedule) -> None:
+        self.view = view
+        self.schedule = schedule
+        algorithm = view.algorithm
+        given = {entry.func: (i, entry) for i, entry in enumerate(schedule.funcs)}
+        self.names = tuple(func.name for func in algorithm.funcs)
+        self.outputs = frozenset(algorithm.order[name] for name in algorithm.outputs)
+        self.entries: dict[int, FuncSchedule] = {}
+        self._places: dict[int, int] = {}
+        for i, func in enumerate(algorithm.funcs):
+            if func.name not in view.inlined:
+                self._places[i], self.entries[i] = given.get(i, (-1, FuncSchedule(i, ROOT, ROOT)))
+        self.consumers: dict[int, list[StageKey]] = {i: [] for i in self.entries}
+        self.stages: dict[StageKey, StageNest] = {}
+        for i in self.entries:
+            for nest in self._stages(i):
+                self.stages[nest.key] = nest
+                for read in sorted(nest.reads - {i}):
+                    self.consumers[read].append(nest.key)
+        self._sites = self._place()
+        self._made = 0
+        self.root = self._body(None, frozenset())
+        self._store(self.root, [])
+        self.root.defines = self._defines(self.root.inner, None, frozenset())
+
+    def productions(self) -> Iterator[tuple[Production, tuple[tuple[StageNest, int], ...]]]:
+        """Every production with the loops around it: the stage and the place of its loop."""
+
+        def walk(
+            body: Body, around: tuple[tuple[StageNest, int], ...]
+        ) -> Iterator[tuple[Production, tuple[tuple[StageNest, int], ...]]]:
+            for production in body.productions:
+                yield production, around
+                for stage in production.stages:
+                    for at, inside in sorted(stage.bodies.items()):
+                        outer = tuple((stage, place) for place in range(at + 1))
+                        yield from walk(inside, around + outer)
+
+        yield from walk(self.root, ())
+
+    # --- stages ---------------------------------------------------------------------------
+
+    def _stages(self, i: int) -> tuple[StageNest, ...]:
+        func = self.view.algorithm.funcs[i]
+        order = self.view.algorithm.order
+        if func.extern is not None:
+            reads = frozenset(order[n] for n in func.extern.reads if n in self.view.by_name)
+            stage = Stage(func.name, 0, (), (), (), (), ())
+            return (StageNest((i, 0), func, stage, (), (), -1, {}, {}, reads),)
+        found = []
+        rewritten = self.view.stages(func.name)
+        for stage, nest in stage_schedules(self.view.algorithm, self.entries[i]):
+            loops = scheduled_loops(func, stage, nest)
+            mapped = {loop.name: loop.mapping for loop in nest.loops}
+            originals = original_loops(func, stage)
+            names = {o.name: loop.name for o, loop in zip(originals, stage.loops, strict=True)}
+            body = rewritten[stage.index]
+            reads = {order[c.name] for c in body.calls if c.kind == "func"}
+            found.append(
+                StageNest(
+                    (i, stage.index),
+                    func,
+                    body,
+                    tuple((loop.name, mapped[loop.name]) for loop in reversed(loops)),
+                    nest.splits,
+                    self._places[i],
+                    names,
+                    _known(func, stage),
+                    frozenset(reads),
+                    nest.single_thread,
+                )
+            )
+        return tuple(found)
+
+    # --- places ---------------------------------------------------------------------------
+
+    def _place(self) -> dict[tuple[StageKey, int] | None, list[int]]:
+        """The Funcs computed directly in each loop (by stage and place), or at root (None)."""
+        sites: dict[tuple[StageKey, int] | None, list[int]] = {}
+        # What is read inside each loop of a stage, from its innermost point outwards.
+        inside: dict[StageKey, list[set[int]]] = {
+            key: [set(nest.reads) for _ in nest.loops] for key, nest in self.stages.items()
+        }
+        hosts: dict[int, list[tuple[StageKey, int] | None]] = {}
+
+        def note(func: int, read: frozenset[int] | set[int]) -> None:
+            """Whatever hosts `func` reads what it reads."""
+            for host in hosts[func]:
+                if host is not None:
+                    key, at = host
+                    for place in range(at + 1):
+                        inside[key][place] |= read
+                    note(key[0], read)
+
+        for i in sorted(self.entries, reverse=True):
+            level = self.entries[i].compute
+            hosts[i] = []
+            if level.kind == "at":
+                for key, nest in self.stages.items():
+                    at = _loop_at(nest, level)
+                    if key[0] == level.func and at is not None and i in inside[key][at]:
+                        hosts[i].append((key, at))
+                if not hosts[i]:
+                    raise ScheduleError(f"{self.names[i]} is computed where nothing reads it")
+            else:
+                hosts[i].append(None)
+            for host in hosts[i]:
+                sites.setdefault(host, []).insert(0, i)
+            stages = [nest for key, nest in self.stages.items() if key[0] == i]
+            note(i, frozenset().union(*(nest.reads for nest in stages)))
+        return sites
+
+    def _body(self, site: tuple[StageKey, int] | None, around: frozenset[int]) -> Body:
+        """The inside of a loop; `around` are the Funcs being produced there."""
+        body = Body()
+        for i in self._sites.get(site, ()):
+            self._made += 1
+            if self._made > _MOST_PLACES:
+                raise ScheduleError(f"{self.names[i]} is computed in too many places")
+            stages = []
+            for key, nest in self.stages.items():
+                if key[0] == i:
+                    stages.append(self._nested(nest, around | {i}))
+            body.productions.append(Production(i, tuple(stages)))
+        inner = {production.func for production in body.productions}
+        for production in body.productions:
+            for stage in production.stages:
+                for inside in stage.bodies.values():
+                    inner |= inside.inner
+        body.inner = frozenset(inner)
+        return body
+
+    def _nested(self, nest: StageNest, around: frozenset[int]) -> StageNest:
+        """A copy of a stage's nest with the bodies of its loops."""
+        bodies: dict[int, Body] = {}
+        inner: frozenset[int] = frozenset()
+        for at in reversed(range(len(nest.loops))):
+            site = (nest.key, at)
+            if site in self._sites or inner:
+                body = self._body(site, around)
+                inner |= body.inner
+                body.inner = inner
+                body.defines = self._defines(inner, nest.key, around)
+                bodies[at] = body
+        return StageNest(
+            nest.key,
+            nest.func,
+            nest.stage,
+            nest.loops,
+            nest.splits,
+            nest.entry,
+            nest.variables,
+            nest.known,
+            nest.reads,
+            nest.single_thread,
+            bodies,
+        )
+
+    def _store(self, body: Body, path: list[tuple[StageNest, int, Body]]) -> None:
+        """Enter every Func in the body it is stored in, given the loops around."""
+        for production in body.productions:
+            i = production.func
+            if i not in self.outputs:
+                place = _stored_in(self.entries[i].store, path, self.root)
+                if i not in place.stored:
+                    place.stored.append(i)
+            for stage in production.stages:
+                outer = list(path)
+                for at in range(len(stage.loops)):
+                    inside = stage.bodies.get(at)
+                    if inside is not None:
+                        outer = [*outer, (stage, at, inside)]
+                        self._store(inside, outer)
+
+    # --- what is required ---------------------------------------------------------------
+
+    def _defines(
+        self, inner: frozenset[int], producing: StageKey | None, around: frozenset[int]
+    ) -> tuple[tuple[StageKey, tuple[StageKey, ...]], ...]:
+        """The stages whose boxes a body works out, consumers first, with the readers that count.
+
+        These are what is produced inside, and what reads that, directly or not, except for what
+        is being produced all around (``BoundsInference.cpp``).
+        """
+        needed = set(inner)
+        found: list[tuple[StageKey, tuple[StageKey, ...]]] = []
+        for i in sorted(self.entries):
+            if i in around or i not in needed:
+                needed.discard(i)
+                continue
+            readers = self.consumers[i]
+            needed |= {key[0] for key in readers}
+            counted = [key for key in readers if key == producing or key[0] in inner]
+            own = [key for key in self.stages if key[0] == i]
+            for key in own:
+                later = [k for k in own if k[1] > key[1] and i in self.stages[k].reads]
+                found.append((key, (*counted, *(k for k in later if i in inner))))
+        return tuple(reversed(found))
+
+
+def _known(func: Func, stage: Stage) -> dict[str, float]:
+    """The extents that Halide knows for certain: bounds of dimensions and constant reductions."""
+    found = {
+        f"v{d}": float(func.bounds[arg].extent)
+        for d, arg in enumerate(func.args)
+        if arg in func.bounds
+    }
+    for r, rvar in enumerate(stage.rvars):
+        if isinstance(rvar.extent, Const) and isinstance(rvar.extent.value, int):
+            found[f"r{r}"] = float(rvar.extent.value)
+    return found
+
+
+def _loop_at(nest: StageNest, level: Level) -> int | None:
+    for at, (name, _) in enumerate(nest.loops):
+        if name == level.loop:
+            return at
+    return None
+
+
+def _stored_in(level: Level, path: list[tuple[StageNest, int, Body]], root: Body) -> Body:
+    if level.kind == "root":
+        return root
+    for stage, at, body in path:
+        if stage.key[0] == level.func and stage.loops[at][0] == level.loop:
+            return body
+    raise ScheduleError(f"storage at loop {level.loop!r} is not around the computation")
+
+
+def pure_everywhere(func: Func) -> tuple[bool, ...]:
+    """Whether each dimension is indexed by its own variable in every update (see `_defines`)."""
+    return tuple(
+        all(
+            isinstance(stage.args[d], Variable) and stage.args[d].name == arg  # type: ignore[union-attr]
+            for stage in func.stages[1:]
+        )
+        for d, arg in enumerate(func.args)
+    )
