@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 os.environ.setdefault("HL_DEBUG_CODEGEN", "2")
 
@@ -128,7 +128,7 @@ def _mod(a: Any, b: Any) -> Any:
 class Expression:
     """An expression of Halide's statement text, parsed once."""
 
-    _known: dict[str, Expression] = {}
+    _known: ClassVar[dict[str, Expression]] = {}
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -306,7 +306,8 @@ class Scope:
 
 _POINTER = re.compile(r"\((?:struct )?\w+ \*\)")
 _FOR = re.compile(
-    r"(for|parallel|vectorized|unrolled|gpu_\w+|extern)(?:<(\w+)>)?(?: \w+)*\s*\((.*)\) (?:\w+ )*\{$"
+    r"(for|parallel|vectorized|unrolled|gpu_\w+|extern)(?:<(\w+)>)?(?: \w+)*\s*"
+    r"\((.*)\) (?:\w+ )*\{$"
 )
 _LET = re.compile(r"let ([\w$.]+) = (.*)$")
 _ALLOCATE = re.compile(r"allocate ([\w$.]+)\[([^\s\]]+)((?: \* .*)?)\](.*)$")

@@ -123,10 +123,17 @@ class Values:
     loads: Ranges
 
 
-def values(changes: tuple[Change, ...], ranges: Ranges, fixed: Mapping[str, Bound]) -> Values:
+def values(
+    changes: tuple[Change, ...],
+    ranges: Ranges,
+    fixed: Mapping[str, Bound],
+    corners: frozenset[str] = frozenset(),
+) -> Values:
     """What the definition's loop variables range over while the loops in `fixed` stand still.
 
     `fixed` gives loops of the final nest their current value; all others run through their ranges.
+    Those in `corners` stand at an end of their range, on behalf of all their iterations: where a
+    guard skips that end, the last iteration that is run takes its place.
     """
     now = {
         name: Interval(fixed[name], fixed[name]) if name in fixed else part
@@ -134,16 +141,19 @@ def values(changes: tuple[Change, ...], ranges: Ranges, fixed: Mapping[str, Boun
     }
     loads: Ranges = {}
     # Halide neither clamps nor wraps around the value of a loop that stands still.
-    still = set(fixed)
+    still = fixed.keys() - corners
+    points = set(fixed)
     for change in reversed(changes):
         if isinstance(change, Fuse):
-            _unfuse(change, now, ranges, change.fused in still)
-            if change.fused in still:
-                still |= {change.inner, change.outer}
+            _unfuse(change, now, ranges, change.fused in points)
+            for known in (still, points):
+                if change.fused in known:
+                    known |= {change.inner, change.outer}
             continue
         split, factor = change.split, change.factor
-        if split.outer in still and split.inner in still:
-            still.add(split.old)
+        for known in (still, points):
+            if split.outer in known and split.inner in known:
+                known.add(split.old)
         outer, inner = now[split.outer], now[split.inner]
         low, high = ranges[split.old]
         first, last = outer.lo * factor + low, outer.hi * factor + low
@@ -157,7 +167,8 @@ def values(changes: tuple[Change, ...], ranges: Ranges, fixed: Mapping[str, Boun
             guarded = whole
             if split.old not in still:
                 end = where(change.even, whole.hi, smaller(whole.hi, high))
-                guarded = Interval(whole.lo, end)
+                point = split.old in points
+                guarded = Interval(end if point else whole.lo, end)
             if split.tail != "predicate_loads":
                 now[split.old] = guarded
             loads[split.old] = whole if split.tail == "predicate_stores" else guarded

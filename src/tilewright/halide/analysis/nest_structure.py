@@ -129,9 +129,9 @@ class NestStructure:
         func = self.view.algorithm.funcs[i]
         order = self.view.algorithm.order
         if func.extern is not None:
-            reads = frozenset(order[n] for n in func.extern.reads if n in self.view.by_name)
+            read = frozenset(order[n] for n in func.extern.reads if n in self.view.by_name)
             stage = Stage(func.name, 0, (), (), (), (), ())
-            return (StageNest((i, 0), func, stage, (), (), -1, {}, {}, reads),)
+            return (StageNest((i, 0), func, stage, (), (), -1, {}, {}, read),)
         found = []
         rewritten = self.view.stages(func.name)
         for stage, nest in stage_schedules(self.view.algorithm, self.entries[i]):
@@ -174,7 +174,7 @@ class NestStructure:
                 if host is not None:
                     key, at = host
                     for place in range(at + 1):
-                        inside[key][place] |= read
+                        inside[key][place].update(read)
                     note(key[0], read)
 
         for i in sorted(self.entries, reverse=True):

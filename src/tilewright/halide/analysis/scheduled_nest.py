@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,6 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.loop_ranges import (
-    Change,
     Ranges,
     Values,
     floor,
@@ -48,7 +47,7 @@ from tilewright.halide.analysis.nest_structure import (
     pure_everywhere,
 )
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Variable
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Mapping as LoopMapping
 from tilewright.halide.ir.schedule import Schedule
@@ -81,7 +80,9 @@ class Allocation:
     `box` is what is allocated, `extents` the sizes in memory, innermost first, after
     `align_storage`; `bytes` covers all values of a Tuple. `slides` says that the Func is stored
     outside a serial loop and computed inside it: Halide then computes only what is new in each
-    iteration, and may fold the storage.
+    iteration, and may fold the storage; the same is said of what such a Func reads. `loose` says
+    that Halide may allocate more than is touched, because a loop that touches the Func has another
+    extent in other iterations, and Halide takes the ends of an interval to be independent.
     """
 
     func: int
@@ -90,6 +91,7 @@ class Allocation:
     extents: tuple[Bound, ...]
     bytes: Bound
     slides: bool
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class ScheduledNest:
 
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
         """The boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
-        raise NotImplementedError
+        return _Touched(self, loop.context).found
 
     # --- required boxes -------------------------------------------------------------------
 
@@ -243,13 +245,25 @@ class ScheduledNest:
                 own[canonical] = required.rvars[variable]
         return ranges_after(self._changes[nest.key], own)
 
-    def values(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> Values:
+    def values(
+        self,
+        nest: StageNest,
+        ranges: Ranges,
+        fixed: Mapping[str, Bound],
+        corners: frozenset[str] = frozenset(),
+    ) -> Values:
         """What the variables of a stage's definition range over (see `loop_ranges.values`)."""
-        return values(self._changes[nest.key], ranges, fixed)
+        return values(self._changes[nest.key], ranges, fixed, corners)
 
-    def produced(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> Required:
+    def produced(
+        self,
+        nest: StageNest,
+        ranges: Ranges,
+        fixed: Mapping[str, Bound],
+        corners: frozenset[str] = frozenset(),
+    ) -> Required:
         """What a stage computes while the loops in `fixed` stand still."""
-        now = self.values(nest, ranges, fixed)
+        now = self.values(nest, ranges, fixed, corners)
         env = {name: now.stores[canonical] for canonical, name in nest.variables.items()}
         memo: dict[int, Interval] = {}
         if nest.stage.index == 0:
@@ -264,9 +278,7 @@ class ScheduledNest:
                 rvars[name] = Interval(larger(env[name].lo, low), smaller(env[name].hi, high))
         return Required(box, rvars)
 
-    def loaded(
-        self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]
-    ) -> dict[str, Box]:
+    def loaded(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> dict[str, Box]:
         """What a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
@@ -287,21 +299,22 @@ class _Walk:
         """What is stored and produced at a point."""
         assert here.body is not None
         if self.allocate and here.body.stored:
-            boxes = _Touched(self.nest, here).found
+            seen = _Touched(self.nest, here)
+            boxes = seen.found
             for i in here.body.stored:
                 name = self.nest.structure.names[i]
                 if name in boxes:
-                    self.allocations.append(self._allocation(i, path, boxes[name]))
+                    self.allocations.append(self._allocation(i, path, name, seen))
         for production in here.body.productions:
             self.produce(production, here.boxes, path)
 
     def _allocation(
-        self, i: int, path: tuple[tuple[StageKey, str], ...], box: Box
+        self, i: int, path: tuple[tuple[StageKey, str], ...], name: str, seen: _Touched
     ) -> Allocation:
         structure = self.nest.structure
         entry = structure.entries[i]
         func = self.nest.analysis.view.algorithm.funcs[i]
-        box = _bounded_storage(func.bounds, func.args, box)
+        box = _bounded_storage(func.bounds, func.args, seen.found[name])
         order = entry.storage_order or tuple(range(len(box)))
         extents = [box[d].extent for d in order]
         if entry.align_storage > 1:
@@ -310,8 +323,8 @@ class _Walk:
         size: Bound = float(func.bytes)
         for extent in extents:
             size = size * extent
-        slides = entry.store != entry.compute
-        return Allocation(i, path, box, tuple(extents), size, slides)
+        slides = entry.store != entry.compute or name in seen.sliding
+        return Allocation(i, path, box, tuple(extents), size, slides, name in seen.loose)
 
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
@@ -331,9 +344,7 @@ class _Walk:
                     inside = {**boxes, stage.key: self.nest.produced(stage, ranges, fixed)}
                     inside = self.nest.define(body, inside, stage.key)
                 here = Context(inside, body, stage, at, ranges, fixed)
-                self.loops.append(
-                    LoopSize(stage.key, name, mapping, low, extent, outer, here)
-                )
+                self.loops.append(LoopSize(stage.key, name, mapping, low, extent, outer, here))
                 outer = (*outer, (stage.key, name))
                 if body is not None:
                     self.body(here, outer)
@@ -351,17 +362,27 @@ class _Touched:
     def __init__(self, nest: ScheduledNest, here: Context) -> None:
         self.nest = nest
         self.found: dict[str, Box] = {}
-        assert here.body is not None
-        self._rows = _rows(nest, here)
+        self.loose: set[str] = set()
+        self.sliding: set[str] = set()
+        self._extents: dict[tuple[int, str], Bound] = {}
+        self._doubt = False
+        self._slid = False
         if here.stage is not None:
             self._stage(here.stage, here.ranges, here.fixed, here.boxes, here.depth)
-        for production in here.body.productions:
+        for production in here.body.productions if here.body else ():
             self._production(production, here.boxes)
 
     def _note(self, name: str, box: Box) -> None:
         self.found[name] = union_boxes(self.found.get(name), box)
 
     def _production(self, production: Production, boxes: Boxes) -> None:
+        outside = self._slid
+        entry = self.nest.structure.entries[production.func]
+        self._slid = outside or entry.store != entry.compute
+        self._stages_of(production, boxes)
+        self._slid = outside
+
+    def _stages_of(self, production: Production, boxes: Boxes) -> None:
         for stage in production.stages:
             if stage.func.extern is not None:
                 self._note(stage.func.name, boxes[stage.key].box)
@@ -380,27 +401,55 @@ class _Touched:
     ) -> None:
         """A stage's own loads and stores, and what is inside its loops within `depth`."""
         self._note(stage.func.name, self.nest.produced(stage, ranges, fixed).box)
-        for name, box in self.nest.loaded(stage, ranges, fixed).items():
+        loaded = self.nest.loaded(stage, ranges, fixed)
+        for name, box in loaded.items():
             self._note(name, box)
+        outside = self._doubt
+        self._doubt = outside or self._varies(stage, ranges)
+        if self._doubt:
+            self.loose |= {stage.func.name, *loaded}
+        if self._slid:
+            self.sliding |= {stage.func.name, *loaded}
+        self._deeper(stage, ranges, fixed, boxes, depth)
+        self._doubt = outside
+
+    def _deeper(
+        self,
+        stage: StageNest,
+        ranges: Ranges,
+        fixed: Mapping[str, Bound],
+        boxes: Boxes,
+        depth: int,
+    ) -> None:
+        """What is inside the loops of a stage within `depth`, at both their ends."""
         deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
         if not deeper:
             return
         for corner in self.corners:
             now = dict(fixed)
+            corners = frozenset(name for name, _ in stage.loops[depth + 1 :])
             for at in range(depth + 1, len(stage.loops)):
                 name = stage.loops[at][0]
                 low, high = ranges[name]
                 now[name] = low + floor(corner * larger(high - low, 0.0))
                 if at in deeper:
                     body = stage.bodies[at]
-                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, now)}
+                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, now, corners)}
                     inside = self.nest.define(body, inside, stage.key)
                     for production in body.productions:
                         self._production(production, inside)
 
+    def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
+        """Whether a loop's extent differs from one corner to another.
 
-def _rows(nest: ScheduledNest, here: Context) -> int:
-    return 1
+        Halide's interval arithmetic then treats both ends of the loop as if they were independent.
+        """
+        found = False
+        for name in stage.variables:
+            extent = ranges[name].extent
+            before = self._extents.setdefault((id(stage), name), extent)
+            found |= bool(np.any(before != extent))
+        return found
 
 
 def _own(factors: Factors, nest: StageNest) -> dict[int, Bound]:
