@@ -100,6 +100,7 @@ def test_arguments_arrive(schedule, pipe):
         "k": 3,
         "fusion": "overlapped",
         "verify": False,
+        "check": True,
         "keep_schedule": True,
         "discard_schedule": False,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},

@@ -46,6 +46,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="compile and check the schedule of oneshot"
     )
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="hand back the schedule of oneshot without having Halide lower it",
+    )
     arguments.add_scheduled(parser)
     arguments.add_budget(parser)
     parser.add_argument(
@@ -83,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
             mode=args.mode,
             fusion=args.fusion,
             verify=args.verify,
+            check=not args.no_check,
             keep_schedule=args.keep,
             discard_schedule=args.discard_schedule,
             on_progress=progress,

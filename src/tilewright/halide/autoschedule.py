@@ -17,6 +17,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import Fusion, device_limits, naive, plan
 from tilewright.halide.schedulers.task import Machine, Task, make_task
+from tilewright.halide.search.one_shot import plan_checked
 from tilewright.halide.search.top_k import (
     Outcome,
     Tried,
@@ -59,6 +60,7 @@ def schedule(
     evaluations: int = EVALUATIONS,
     fusion: Fusion = "nested",
     verify: bool = False,
+    check: bool = True,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
     estimates: Mapping[str, Any] | None = None,
@@ -87,8 +89,9 @@ def schedule(
         What to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU; by default
         what is in this computer.
     mode
-        ``oneshot``: the model's best, without compiling anything. ``top``: the best `k`
-        distinct schedules are built, verified and measured, and the fastest is the result.
+        ``oneshot``: the model's best that Halide can lower; no code is generated.
+        ``top``: the best `k` distinct schedules are built, verified and measured, and the
+        fastest is the result.
         ``tune``: as ``top``, then the tile sizes, vector widths and unrolls of the best
         structures are tuned on measured times (`tilewright.tuning`).
     k
@@ -102,6 +105,8 @@ def schedule(
         Section 4.3), ``overlapped`` or ``none``.
     verify
         Build the schedule of ``oneshot`` and compare its answers with an unscheduled run's.
+    check
+        In ``oneshot``, have Halide lower the schedule, and take the next where it refuses.
     keep_schedule
         Leave Funcs as they are that have been scheduled already; else they are refused.
     discard_schedule
@@ -166,7 +171,10 @@ def schedule(
     )
     watch.enter("searching")
     searching = time.process_time()
-    planned = plan(task, k=k or (1 if mode == "oneshot" else TOP_K), fusion=fusion)
+    if mode == "oneshot":
+        planned = plan_checked(task, k=k or 1, fusion=fusion, check=check)
+    else:
+        planned = plan(task, k=k or TOP_K, fusion=fusion)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     if mode == "oneshot" and not verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))

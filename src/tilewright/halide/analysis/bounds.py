@@ -47,6 +47,8 @@ Box = tuple[Interval, ...]
 Env = Mapping[str, Interval]
 
 EVERYTHING = Interval(-math.inf, math.inf)
+# What the names of operations begin with that Halide 21 makes of ``strict_float``.
+STRICT = "strict_"
 _TRANSPARENT = frozenset(
     [
         "likely",
@@ -240,6 +242,8 @@ class Bounder:
             key = f"{e.name}.{e.value_index}" if e.value_index else e.name
             return self.values.get(key, type_range(e.type))
         args = [self.bound(a, env, memo) for a in e.args]
+        if e.kind == "intrinsic" and e.name.startswith(STRICT):
+            return self._of_strict(e, args)
         if e.name in ("abs",) and len(args) == 1:
             a = args[0]
             both = _maximum(-a.lo, a.hi)
@@ -264,6 +268,23 @@ class Bounder:
         if e.name == "bitwise_and" and _is_point(args[1]) and float(np.min(args[1].lo)) >= 0:
             return Interval(0.0, args[1].hi)
         return type_range(e.type)
+
+    def _of_strict(self, e: Call, args: list[Interval]) -> Interval:
+        """A strict operation (``strict_mul``) has the bounds of its operator."""
+        name = e.name.removeprefix(STRICT)
+        if name == "fma" and len(args) == 3:
+            product = _rule_mul(e, args[:2])
+            result = Interval(product.lo + args[2].lo, product.hi + args[2].hi)
+        else:
+            rule = _RULES.get(name)
+            if rule is None:
+                return type_range(e.type)
+            result = rule(e, args)
+        if e.type.code == "float":
+            return _rounded(result) if e.type.bits == 32 else result
+        limits = type_range(e.type)
+        inside = np.all(result.lo >= limits.lo) and np.all(result.hi <= limits.hi)
+        return result if inside else limits
 
 
 def _rounded(a: Interval) -> Interval:
@@ -291,7 +312,7 @@ def _within(a: Interval, limits: Interval, e: Expr) -> Interval:
     return Interval(np.where(fits, a.lo, limits.lo), np.where(fits, a.hi, limits.hi))
 
 
-def _rule_mul(e: Op, args: list[Interval]) -> Interval:
+def _rule_mul(e: Op | Call, args: list[Interval]) -> Interval:
     a, b = args
     with np.errstate(invalid="ignore"):
         products = [a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi]
@@ -302,7 +323,7 @@ def _rule_mul(e: Op, args: list[Interval]) -> Interval:
     return Interval(_plain(low), _plain(high))
 
 
-def _rule_div(e: Op, args: list[Interval]) -> Interval:
+def _rule_div(e: Op | Call, args: list[Interval]) -> Interval:
     a, b = args
     if isinstance(b.lo, float) and b.lo == b.hi and b.lo > 0:
         if e.type.code == "float":
@@ -325,7 +346,7 @@ def _rule_div(e: Op, args: list[Interval]) -> Interval:
     return Interval(_plain(low), _plain(high))
 
 
-def _rule_mod(e: Op, args: list[Interval]) -> Interval:
+def _rule_mod(e: Op | Call, args: list[Interval]) -> Interval:
     a, b = args
     if e.type.code == "float":
         return EVERYTHING
@@ -340,14 +361,14 @@ def _rule_mod(e: Op, args: list[Interval]) -> Interval:
     return Interval(0.0, _maximum(0.0, _maximum(np.abs(b.lo), np.abs(b.hi)) - 1.0))
 
 
-def _rule_cast(e: Op, args: list[Interval]) -> Interval:
+def _rule_cast(e: Op | Call, args: list[Interval]) -> Interval:
     a = args[0]
     if e.type.code in ("int", "uint") and e.args[0].type.code == "float":
         return Interval(np.trunc(a.lo), np.trunc(a.hi))
     return a
 
 
-def _rule_select(e: Op, args: list[Interval]) -> Interval:
+def _rule_select(e: Op | Call, args: list[Interval]) -> Interval:
     return union(args[1], args[2])
 
 
@@ -361,7 +382,7 @@ def _plain(a: Bound) -> Bound:
     return float(a) if np.ndim(a) == 0 else a
 
 
-_RULES: dict[str, Callable[[Op, list[Interval]], Interval]] = {
+_RULES: dict[str, Callable[[Op | Call, list[Interval]], Interval]] = {
     "mul": _rule_mul,
     "div": _rule_div,
     "mod": _rule_mod,

@@ -59,6 +59,17 @@ def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
     return None
 
 
+def may_inline(algorithm: Algorithm, func: Func) -> bool:
+    """Whether a Func can be inlined at all: pure, no output, read by no extern stage.
+
+    A memoised Func counts as an extern one: its readers and what it reads stay at root.
+    """
+    if not func.pure or func.fixed or func.scheduled or func.name in algorithm.outputs:
+        return False
+    readers = (algorithm.by_name[name] for name in algorithm.consumers[func.name])
+    return all(not reader.fixed for reader in readers)
+
+
 class Rewriter:
     """Replaces variables and inlines calls, sharing all work between call sites.
 

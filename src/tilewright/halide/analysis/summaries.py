@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import (
     EVERYTHING,
+    STRICT,
     Access,
     Bound,
     Bounder,
@@ -186,7 +187,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slop
             continue
         right = node.args[-1] if node.args else None
         literal = isinstance(right, Const)
-        ops[(node.name, node.type, depends[id(node)][0], literal)] += 1
+        ops[(node.name.removeprefix(STRICT), node.type, depends[id(node)][0], literal)] += 1
     scatter = any(depends[id(a)][1] for a in stage.args)
     calls = list(stage.calls)
     return StageSummary(

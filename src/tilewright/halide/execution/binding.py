@@ -10,13 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.execution.contents import fill
-from tilewright.halide.execution.inputs import InputError, Inputs, ScalarInput
+from tilewright.halide.execution.inputs import (
+    BufferInput,
+    InputError,
+    Inputs,
+    OutputShape,
+    ScalarInput,
+    default_range,
+)
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.ir.types import numpy_type
 
 # Of a buffer's first element, in bytes: as Halide aligns its own.
 _ALIGNMENT = 128
 _HOST_OFFSET = 16  # of the host pointer in a halide_buffer_t
+# Of the pointer to its dimensions there; the size of one, and where its stride is in it
+# (HalideRuntime.h of Halide 21: halide_dimension_t is min, extent, stride, flags).
+_SHAPE_OFFSET = 40
+_DIMENSION_BYTES = 16
+_STRIDE_OFFSET = 8
 
 
 @dataclass
@@ -191,9 +203,22 @@ def _allocate(
         # Halide knows unsigned 64-bit elements by the code of C's long long only.
         shown = array.view(np.ulonglong) if dtype == np.uint64 else array
         buffer = hl.Buffer(shown, name, False)
+        _correct_strides(buffer, strides, tuple(span.extent for span in dims))
     if dims:
         buffer.set_min([span.min for span in dims])
     return buffer, array
+
+
+def _correct_strides(buffer: Any, strides: tuple[int, ...], extents: tuple[int, ...]) -> None:
+    """Set the strides of dimensions of one element, for which NumPy reports others."""
+    single = [d for d, extent in enumerate(extents) if extent == 1]
+    if not single:
+        return
+    raw = buffer._get_raw_halide_buffer_t()
+    shape = ctypes.c_uint64.from_address(raw + _SHAPE_OFFSET).value
+    for d in single:
+        place = shape + d * _DIMENSION_BYTES + _STRIDE_OFFSET
+        ctypes.c_int32.from_address(place).value = strides[d]
 
 
 def layout(
@@ -232,6 +257,20 @@ def _copy_bits(array: npt.NDArray[Any], buffer: Any) -> None:
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     dense = np.ascontiguousarray(array.transpose(order))
     ctypes.memmove(host, dense.ctypes.data, dense.nbytes)
+
+
+def fill_output(buffer: Any, shape: OutputShape, kind: Type, seed: int) -> None:
+    """Fill an output that the pipeline changes in place, as an input is filled."""
+    unpinned = (False,) * len(shape.dims)
+    low, high = default_range(kind)
+    like = BufferInput(shape.name, kind, shape.dims, shape.strides, unpinned, low, high)
+    if kind.code == "bfloat":
+        array = np.empty(tuple(span.extent for span in shape.dims), np.uint16)
+        fill(array, like, shape.dims, seed)
+        _copy_bits(array, buffer)
+    else:
+        fill(output_array(buffer, kind), like, shape.dims, seed)
+    buffer.set_host_dirty(True)
 
 
 def output_array(buffer: Any, kind: Type) -> npt.NDArray[Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.extents import metadata_used
-from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span, Type
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Parameter, Span, Type
 
 Scalar = int | float
 
@@ -55,12 +55,16 @@ class ScalarInput:
 
 @dataclass(frozen=True, slots=True)
 class OutputShape:
-    """One output: the types of its values and the box to compute."""
+    """One output: the types of its values and the box to compute.
+
+    `in_place` says that the pipeline reads or keeps what the buffer holds beforehand.
+    """
 
     name: str
     types: tuple[Type, ...]
     dims: tuple[Span, ...]
     strides: tuple[int | None, ...]
+    in_place: bool = field(default=False, repr=False)  # told apart in `Inputs.digest`
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Inputs:
                         tuple(Type(**t) for t in o["types"]),
                         tuple(Span(**s) for s in o["dims"]),
                         tuple(o["strides"]),
+                        bool(o.get("in_place", False)),
                     )
                     for o in data["outputs"]
                 ),
@@ -107,7 +112,10 @@ class Inputs:
         Names of outputs do not count: they may be automatic.
         """
         nameless = tuple(replace(output, name="") for output in self.outputs)
-        return hashlib.sha256(repr(replace(self, outputs=nameless)).encode()).hexdigest()
+        text = repr(replace(self, outputs=nameless))
+        if any(output.in_place for output in self.outputs):
+            text += "".join(f" {output.in_place}" for output in self.outputs)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _box(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,8 +169,15 @@ def describe_inputs(
         if any(arg not in func.estimates for arg in func.args):
             raise InputError(f"the output {name} has no estimates")
         dims = tuple(func.estimates[arg] for arg in func.args)
-        outputs.append(OutputShape(name, func.types, dims, func.strides))
+        outputs.append(OutputShape(name, func.types, dims, func.strides, in_place(func)))
     return Inputs(seed, tuple(buffers), tuple(scalars), tuple(outputs))
+
+
+def in_place(func: Func) -> bool:
+    """Whether a Func starts from what its memory holds: some value is undefined at first."""
+    return bool(func.stages) and any(
+        isinstance(value, Call) and value.name == "undef" for value in func.stages[0].values
+    )
 
 
 def _buffer(

@@ -11,7 +11,7 @@ import halide as hl
 import numpy as np
 
 from tilewright.halide.emit.apply import apply, halide_target
-from tilewright.halide.execution.binding import bind, deserialize, output_array
+from tilewright.halide.execution.binding import bind, deserialize, fill_output, output_array
 from tilewright.halide.execution.cuda_kernels import kernel_resources
 from tilewright.halide.execution.inputs import Inputs
 from tilewright.halide.execution.verification import Comparison, Tolerance, accepted, compare
@@ -22,6 +22,8 @@ from tilewright.halide.ir.json import from_json
 from tilewright.machines import load_opencl, opencl_failure
 from tilewright.measure import VerifyResult
 
+# Between the seeds of inputs, one for each, and those of outputs that are computed in place.
+_OUTPUT_SEED = 1 << 16
 _RECHECKED_SHARE = 0.01  # more wrong values than this are not due to rounding
 
 
@@ -75,9 +77,7 @@ class Runner:
 
     def answers(self) -> list[Any]:
         """Run once and give every output value as an array, axis d dimension d."""
-        for output, kind in zip(self._outputs, self._kinds, strict=True):
-            if kind.code != "bfloat":
-                _spoil(output_array(output, kind))
+        self._prepare_outputs()
         self.run()
         self.sync()
         for output in self._outputs:
@@ -86,6 +86,15 @@ class Runner:
             output_array(output, kind)
             for output, kind in zip(self._outputs, self._kinds, strict=True)
         ]
+
+    def _prepare_outputs(self) -> None:
+        """Fill outputs: with what is never right by chance, or in place with fixed contents."""
+        shapes = [shape for shape in self._inputs.outputs for _ in shape.types]
+        for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
+            if shapes[i].in_place:
+                fill_output(output, shapes[i], kind, self._inputs.seed + _OUTPUT_SEED + i)
+            elif kind.code != "bfloat":
+                _spoil(output_array(output, kind))
 
     def verify(self) -> VerifyResult:
         """Run and compare with the reference; right if there is none."""
@@ -178,6 +187,7 @@ class Reference(Runner):
 
     def run(self) -> None:
         """Compute the answers and save them as ``0.npy``, ``1.npy`` …"""
+        self._prepare_outputs()
         super().run()
         for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
             np.save(self._directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)

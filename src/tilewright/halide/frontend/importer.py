@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from tilewright.halide.frontend.digest import digest
 from tilewright.halide.frontend.serial.expressions import Expressions
 from tilewright.halide.frontend.serial.reader import MalformedError, Record, VersionError, read
-from tilewright.halide.frontend.serial.scheduled import defined, is_scheduled
+from tilewright.halide.frontend.serial.scheduled import defined, hosts, is_scheduled
 from tilewright.halide.frontend.serial.schema import (
     DIM_TYPES,
     EXTERN_ARGUMENTS,
@@ -58,6 +59,7 @@ def import_pipeline(serialized: bytes) -> Algorithm:
         record.name: _func(record, names, redirected[record.name], expressions, root)
         for record in root.funcs
     }
+    funcs = _hosts_kept(funcs, root)
     _check_calls(funcs)
     order = _realisation_order(funcs, root.output_names)
     expressions.start({}, frozenset())
@@ -125,6 +127,15 @@ def _func(
         scheduled=extern is None and not memoized and is_scheduled(record, output),
         strides=_strides(record, expressions, root) if output else (),
     )
+
+
+def _hosts_kept(funcs: dict[str, Func], root: Record) -> dict[str, Func]:
+    """Funcs in whose loops the user placed another are the user's too, or the loops would go."""
+    named = {name for record in root.funcs for name in hosts(record)}
+    return {
+        name: replace(func, scheduled=func.scheduled or (name in named and not func.fixed))
+        for name, func in funcs.items()
+    }
 
 
 def _strides(record: Record, expressions: Expressions, root: Record) -> tuple[int | None, ...]:

@@ -139,7 +139,7 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
             if reason:
                 yield Problem("specialize", func.name, index, reason)
     for kind, message in (
-        *_inline_problems(entry, func),
+        *_inline_problems(entry, func, algorithm),
         *_storage_problems(entry, func, target),
         *dimension_problems(entry, func),
         *(_output_problems(entry) if func.name in algorithm.outputs else ()),
@@ -157,8 +157,12 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
                 yield Problem(kind, func.name, stage.index, message)
 
 
-def _inline_problems(entry: FuncSchedule, func: Func) -> Found:
+def _inline_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> Found:
     if entry.compute.kind == "inline":
+        readers = [algorithm.by_name[name] for name in algorithm.consumers[func.name]]
+        extern = next((reader.name for reader in readers if reader.extern is not None), None)
+        if extern is not None:
+            yield "inline", f"the extern stage {extern} reads it, which needs it in memory"
         if not func.pure:
             yield "inline", "only a Func with a single pure definition can be inlined"
         if func.memoized:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Stage
 from tilewright.halide.ir.nest import original_loops
@@ -50,7 +50,7 @@ def naive_schedule(
             # In so many words: Halide crashes on kernels that read one which is at root by default.
             funcs.append(FuncSchedule(i, ROOT, ROOT))
             continue
-        if func.name in large or _is_alias(func, algorithm):
+        if (func.name in large or _is_alias(func)) and may_inline(algorithm, func):
             funcs.append(FuncSchedule(i, INLINE, INLINE))
             continue
         stages: tuple[StageSchedule, ...] = ()
@@ -69,9 +69,9 @@ def naive_schedule(
     return Schedule(algorithm.digest, target, tuple(funcs))
 
 
-def _is_alias(func: Func, algorithm: Algorithm) -> bool:
+def _is_alias(func: Func) -> bool:
     """Whether a Func is an input under another name."""
-    if not func.pure or func.name in algorithm.outputs or len(func.stages[0].values) != 1:
+    if not func.pure or len(func.stages[0].values) != 1:
         return False
     value = func.stages[0].values[0]
     if not isinstance(value, Call) or value.kind != "image":

@@ -14,6 +14,8 @@ from tilewright.halide.schedulers.task import Task
 from tilewright.machines import GpuMachine
 
 Fusion = Literal["nested", "overlapped", "none"]
+# How the note begins where the model does not understand a pipeline; it is a defect of ours.
+MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
 
 def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
@@ -26,7 +28,16 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
     legal, refused = [], []
-    for planned in _planned(task, k, fusion):
+    notes: tuple[str, ...] = ()
+    candidates: list[PlannedSchedule] = []
+    try:
+        candidates = _planned(task, k, fusion)
+    except TilewrightError:
+        raise
+    except Exception as error:
+        # Whatever the pipeline is like, its user gets a schedule.
+        notes = (f"{MODEL_FAILED}: {type(error).__name__}: {error}. Every Func is at root.",)
+    for planned in candidates:
         schedule = replace(planned.schedule, target=task.target)
         problems = check(schedule, task.algorithm, device_limits(task))
         if problems:
@@ -35,7 +46,8 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
             legal.append(replace(planned, schedule=schedule))
     if not legal:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
-        notes = (f"Every schedule of the model was refused: {refused[0]}",) if refused else ()
+        if refused:
+            notes = (f"Every schedule of the model was refused: {refused[0]}",)
         legal.append(PlannedSchedule(schedule, (), 0.0, notes))
     return legal
 

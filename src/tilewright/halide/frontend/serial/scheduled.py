@@ -60,6 +60,16 @@ def _stage_is_scheduled(func: Record, definition: Record, index: int, partial: b
     return order != default and not (partial and index > 0)
 
 
+def hosts(func: Record) -> frozenset[str]:
+    """The Funcs at whose loops `func` is computed or stored: they must keep these loops."""
+    schedule = func.func_schedule
+    levels = [schedule.compute_level, schedule.store_level, schedule.hoist_storage_level]
+    definitions = [each for each in (func.init_def, *func.updates) if each is not None]
+    levels += [each.stage_schedule.fuse_level.fuse_level for each in definitions]
+    names = {level.func_name for level in levels if level is not None}
+    return frozenset(name for name in names if name)
+
+
 def _level(level: Record | None) -> str:
     """The loop of a level: empty for inlined, ``__root`` for root."""
     return "" if level is None else level.var_name or level.func_name or ""

@@ -310,7 +310,7 @@ def group_schedules(
             level = (
                 Level("at", order[host], len(by_func[host]) - 1, host_nest.block_level)
                 if host_nest.block_level is not None
-                else levels[host][1]
+                else levels.get(host, (ROOT, ROOT))[1]
             )
             levels[name] = (level, level)
             block = costs.block(host, 0)

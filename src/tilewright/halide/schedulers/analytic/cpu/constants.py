@@ -223,6 +223,9 @@ class CpuSearch:
 
     # --- unknown sizes ------------------------------------------------------------------------
     unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
+    unknown_iterations: float = constant(
+        16.0, "iterations", "chosen: a window or a vector of taps, rather than an image"
+    )
     unknown_bytes: int = constant(4, "bytes per element", "chosen: a float")
 
     # --- register blocks ----------------------------------------------------------------------

@@ -405,7 +405,7 @@ class CpuCosts:
         func = analysis.view.by_name[name]
         for stage in analysis.view.stages(name):
             env = stage_env(func, stage, box, analysis.bounder)
-            extents = {loop.name: env[loop.name].extent for loop in stage.loops}
+            extents = {loop.name: _iterations(env[loop.name].extent) for loop in stage.loops}
             total = total + self.stage_cycles(name, stage.index, extents, members)
         return total
 
@@ -485,6 +485,15 @@ class CpuCosts:
             if buffer.name == name:
                 return buffer.type.bytes
         return SEARCH.unknown_bytes
+
+
+def _iterations(extent: Bound) -> Bound:
+    """Iterations of a loop; a guess where nothing bounds it."""
+    if isinstance(extent, float):
+        return extent if math.isfinite(extent) else SEARCH.unknown_iterations
+    if np.isfinite(extent).all():
+        return extent
+    return np.where(np.isfinite(extent), extent, SEARCH.unknown_iterations)
 
 
 def _finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:

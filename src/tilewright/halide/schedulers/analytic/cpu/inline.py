@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.inlining import TooLarge, may_inline
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
@@ -39,16 +39,10 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
 
     current = costs_with(inlined)
     for func in algorithm.funcs:
-        if (
-            not func.pure
-            or func.fixed
-            or func.scheduled
-            or func.name in algorithm.outputs
-            or func.name not in regions
-        ):
+        if func.name not in regions or not may_inline(algorithm, func):
             continue
         readers = current.analysis.view.consumers[func.name]
-        if not readers or any(algorithm.by_name[r].fixed for r in readers):
+        if not readers:
             continue
         if hopeless(current, func.name, readers):
             continue

@@ -31,6 +31,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
             len(stages) < 2
             or not all(accumulates(s) for s in stages[1:])
             or len(host.stages) != 1
+            or not host.args
             or host.fixed
             or host.scheduled
             or any(nest.host == host.name for nest in hosts.values())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
-from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clones_of, with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
@@ -159,12 +159,7 @@ class Search:
                 continue
             for name in group.members:
                 func = algorithm.by_name[name]
-                if (
-                    func.pure
-                    and not func.fixed
-                    and not func.scheduled
-                    and name not in algorithm.outputs
-                ):
+                if may_inline(algorithm, func):
                     worth[name] = plan.cost / (1 if name == group.output else SEARCH.member_worth)
                 for producer in algorithm.producers[name]:
                     if producer in inlined:
@@ -201,6 +196,9 @@ def schedule_with(
         func = view.by_name[group.output]
         if func.fixed or func.scheduled:
             continue
+        if unplanned(func, plan):
+            funcs += [FuncSchedule(algorithm.order[name], ROOT, ROOT) for name in group.members]
+            continue
         funcs += group_schedules(costs, group, plan.tiling, machine.cores)
     funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
     placed = {entry.func for entry in funcs}
@@ -213,6 +211,11 @@ def schedule_with(
     funcs.sort(key=lambda f: f.func)
     clones = clones_of(algorithm)
     return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones), grouping, costs
+
+
+def unplanned(func: Func, plan: CpuPlan) -> bool:
+    """Whether no tiling of a Func could be costed: it is then left at root as it is."""
+    return len(plan.tiling.sizes) < len(func.args)
 
 
 POLICIES = (
@@ -291,6 +294,10 @@ def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
             why = "an extern stage" if func.extern is not None else "memoised"
             note = f"{why}, left as it is" if func.fixed else "kept as it was scheduled"
             reports.append(GroupReport(group.members, group.output, notes=(note,), seconds=0.0))
+            continue
+        if unplanned(func, plan):
+            note = "not understood by the cost model: computed at root, its loops as they are"
+            reports.append(GroupReport(group.members, group.output, notes=(note,)))
             continue
         block = costs.block(group.output, len(func.stages) - 1)
         reports.append(

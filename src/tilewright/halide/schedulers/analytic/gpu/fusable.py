@@ -11,7 +11,7 @@ from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variabl
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 
 _PLAIN = frozenset("add sub mul div min max select cast eq ne lt le gt ge and or not".split())
-_TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "strict_float")
+_TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "strict_")
 
 
 def nothing_to_do(stage: Stage) -> bool:

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Box, stage_env
-from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
 # An operation that picks or converts costs less than one that computes.
@@ -48,14 +48,6 @@ def choose_inlined(
     inliner.trivial()
     inliner.greedy()
     return frozenset(inliner.inlined)
-
-
-def may_inline(algorithm: Algorithm, func: Func) -> bool:
-    """Whether a Func can be inlined at all: pure, no output, read by no extern stage."""
-    if not func.pure or func.fixed or func.scheduled or func.name in algorithm.outputs:
-        return False
-    readers = (algorithm.by_name[name] for name in algorithm.consumers[func.name])
-    return all(not r.extern and not r.memoized and not r.scheduled for r in readers)
 
 
 class _Inliner:

@@ -110,9 +110,16 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     reductions = _reductions(
         kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
     )
+    whole = {names[loop.loop.name] for loop in kernel.loops}
     while len(blocks) > SEARCH.block_dimensions:
         outer = blocks.pop()
         inner = blocks.pop()
+        if plan.nested and {inner, outer} <= whole:
+            # Halide 21 finds no constant size for what is kept in registers inside a fusion of
+            # two loops neither of which was split.
+            splits.append(Split(outer, f"{outer}_b", f"{outer}_o", 1, "guard_with_if"))
+            serial.append(f"{outer}_o")
+            outer = f"{outer}_b"
         splits.append(Fuse(inner, outer, f"{inner}_f"))
         blocks.append(f"{inner}_f")
     loops = (

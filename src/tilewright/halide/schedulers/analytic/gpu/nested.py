@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
+from tilewright.halide.ir.algorithm import Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, sizes
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
@@ -55,11 +56,30 @@ def optimize_granularity(kernel: Kernel) -> dict[str, str]:
             continue
         if max_order_reuse(kernel, anchor, member, nested) is not None:
             continue
+        if _runs_over_unknown(kernel, member):
+            continue
         if _size_is_plain(kernel, anchor, member, nested) and _same_size_everywhere(
             kernel, anchor, member, nested
         ):
             nested[member] = anchor
     return nested
+
+
+def _runs_over_unknown(kernel: Kernel, member: str) -> bool:
+    """Whether `member` is read or written along a reduction as long as a parameter says.
+
+    A thread then needs as much of it as is only known at run time, which is no register.
+    """
+    view = kernel.analysis.view
+    for name in (member, *view.consumers[member]):
+        for stage in view.stages(name):
+            unknown = {r.name for r in stage.rvars if Linearizer({})(r.extent).terms}
+            calls = [c.args for c in stage.calls if c.kind == "func" and c.name == member]
+            places = [*calls, stage.args] if name == member else calls
+            used = (node for args in places for node in walk(*args) if isinstance(node, Variable))
+            if any(node.name in unknown for node in used):
+                return True
+    return False
 
 
 def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]) -> bool:

@@ -1,0 +1,37 @@
+"""Whether Halide lowers a schedule, found out without generating code for the host.
+
+A fraction of the time of compiling, as most of that is LLVM's (for CUDA the kernels become PTX).
+"""
+
+from __future__ import annotations
+
+from tilewright.halide.execution.inputs import InputError
+from tilewright.halide.execution.session import make_inputs
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Schedule
+
+
+def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
+    """What Halide says against a schedule for its target; empty where it lowers.
+
+    A pipeline whose parameters cannot be rebuilt here (see `describe_inputs`) counts as lowered:
+    nothing can be said against it.
+    """
+    import halide as hl
+
+    from tilewright.halide.emit.apply import apply, halide_target
+    from tilewright.halide.execution.binding import deserialize
+
+    try:
+        live = deserialize(algorithm.serialized, make_inputs(algorithm))
+    except InputError:
+        return ""
+    try:
+        apply(schedule, algorithm, live.pipeline, same_bytes=True)
+        target = halide_target(schedule.target)
+        arguments = live.pipeline.infer_arguments()
+        live.pipeline.compile_to_module(arguments, "tilewright_check", target)
+    except (hl.HalideError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        return text.removeprefix("Error: ") or type(error).__name__
+    return ""

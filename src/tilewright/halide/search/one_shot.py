@@ -1,0 +1,54 @@
+"""The model's best schedule that Halide takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.halide.execution.lowering import refusal
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.registry import Fusion, naive, plan
+from tilewright.halide.schedulers.task import Task
+
+# Schedules that are planned in addition where Halide refuses all that were asked for.
+ALTERNATIVES = 5
+
+
+def plan_checked(
+    task: Task, *, k: int = 1, fusion: Fusion = "nested", check: bool = True
+) -> list[PlannedSchedule]:
+    """As `plan`, but Halide has lowered the first; those that it refused before are left out.
+
+    Where it refuses all of the model's, the naive schedule is the first. The first one's notes
+    say what was refused, and why. With `check` false, nothing is lowered.
+    """
+    planned = plan(task, k=k, fusion=fusion)
+    if not check:
+        return planned
+    refusals: list[str] = []
+    found = _first_lowered(task, planned, refusals)
+    if not found:
+        more = plan(task, k=k + ALTERNATIVES, fusion=fusion)
+        known = {each.schedule for each in planned}
+        found = _first_lowered(task, [p for p in more if p.schedule not in known], refusals)[:k]
+    if not found:
+        fallback = PlannedSchedule(naive(task), (), 0.0)
+        # Where Halide refuses even that, the pipeline is at fault: the model's is as good.
+        found = [fallback] if not refusal(fallback.schedule, task.algorithm) else planned[:1]
+    if refusals:
+        count = "the model's best schedule" if len(refusals) == 1 else f"{len(refusals)} schedules"
+        note = f"Halide refused {count}: {refusals[0]}"
+        found[0] = replace(found[0], notes=(*found[0].notes, note))
+    return found
+
+
+def _first_lowered(
+    task: Task, planned: Sequence[PlannedSchedule], refusals: list[str]
+) -> list[PlannedSchedule]:
+    """From the first schedule that lowers on; what Halide says of the others is added."""
+    for i, each in enumerate(planned):
+        reason = refusal(each.schedule, task.algorithm)
+        if not reason:
+            return list(planned[i:])
+        refusals.append(reason)
+    return []
