@@ -1,7 +1,9 @@
 """Array programs from a handful of patterns, after Lift and RISE.
 
 The way through the room: `build` (how programs are written), `nodes` (what they are), `check`
-(types and sizes), `interpreter` (what they mean), `printing` and `json_form` (how they are kept).
+(types and sizes), `interpreter` (what they mean), `printing` and `json_form` (how they are
+kept), `rewriting` (other programs that mean the same), `codegen` (loops and indices, and their
+source), `compiling` (from Python to a running kernel).
 """
 
 from tilewright.arith import sizes
@@ -53,7 +55,15 @@ from tilewright.patterns.build import (
     zip2,
 )
 from tilewright.patterns.check import type_of
-from tilewright.patterns.errors import PatternError, PatternTypeError, SizeError
+from tilewright.patterns.compiling import Kernel, compile
+from tilewright.patterns.errors import (
+    CompileError,
+    MappingError,
+    PatternError,
+    PatternTypeError,
+    RewriteError,
+    SizeError,
+)
 from tilewright.patterns.interpreter import interpret
 from tilewright.patterns.json_form import from_json, to_json
 from tilewright.patterns.nodes import Pattern
@@ -73,9 +83,13 @@ from tilewright.patterns.scalar import (
 from tilewright.patterns.types import boolean, f32, f64, i32, i64
 
 __all__ = [
+    "CompileError",
+    "Kernel",
+    "MappingError",
     "Pattern",
     "PatternError",
     "PatternTypeError",
+    "RewriteError",
     "SizeError",
     "absolute",
     "add",
@@ -83,6 +97,7 @@ __all__ = [
     "at",
     "boolean",
     "clamp",
+    "compile",
     "copy",
     "cos",
     "definitions",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from keyword import iskeyword
 
 from tilewright.arith import Poly, poly
 from tilewright.patterns.errors import PatternError
@@ -58,6 +59,14 @@ from tilewright.patterns.types import ScalarType, Type
 Number = bool | int | float
 Length = Poly | int
 
+RESERVED_PREFIXES = ("_", "f_", "index_")  # of names in generated code
+C_WORDS = frozenset(
+    "auto bool break case char const constant continue default do double else enum extern failed "
+    "float for free global goto half if inline int kernel local long main malloc private register "
+    "restrict return short signed sizeof static struct switch threads typedef uchar uint ulong "
+    "union unsigned ushort void volatile while".split()
+)
+
 clamp, wrap, mirror = "clamp", "wrap", "mirror"
 
 identity: Pattern = IDENTITY
@@ -89,8 +98,9 @@ def array(name: str, type: Type) -> Pattern:
     Raises:
         PatternError: the name cannot be an identifier in C and Python, or no type is given.
     """
-    if not name.isidentifier() or not name.isascii() or name.startswith("_"):
-        raise PatternError(f"input {name!r}: give a name of letters and digits, as in 'A'")
+    plain = name.isidentifier() and name.isascii() and not name.startswith(RESERVED_PREFIXES)
+    if not plain or iskeyword(name) or name in C_WORDS:
+        raise PatternError(f"input {name!r}: give a name that C and Python can use, as in 'A'")
     if not isinstance(type, Type):
         raise PatternError(f"input {name}: {type!r} is not a type; give one as in f32[N, M]")
     return noted(Input(name, type))

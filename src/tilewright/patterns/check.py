@@ -388,7 +388,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
 def child_inputs(p: n.Pattern, given: Type) -> tuple[Type, ...]:
     """The types of the inputs of `nodes.children`, for the type of the pattern's input."""
     if isinstance(p, n.Pipe):
-        kinds = [given]
+        kinds = [given] if p.stages else []
         for stage in p.stages[:-1]:
             kinds.append(infer(stage, kinds[-1])[0])
         return tuple(kinds)

@@ -278,6 +278,13 @@ def _check_operands(
                 raise PatternTypeError(f"{text(e)} combines {result} with the fraction {x.value}")
 
 
+def parts(e: Expr) -> tuple[Expr, ...]:
+    """The expressions inside an expression."""
+    if isinstance(e, Op):
+        return e.args
+    return (e.x,) if isinstance(e, Cast) else ()
+
+
 def flops(e: Expr) -> int:
     """Operations of an expression; one that occurs twice is counted once."""
     seen: set[Expr] = set()
@@ -286,9 +293,8 @@ def flops(e: Expr) -> int:
         if x in seen:
             return 0
         seen.add(x)
-        if isinstance(x, Op):
-            return OPERATIONS[x.name].flops + sum(map(count, x.args))
-        return count(x.x) if isinstance(x, Cast) else 0
+        own = OPERATIONS[x.name].flops if isinstance(x, Op) else 0
+        return own + sum(map(count, parts(x)))
 
     return count(e)
 
@@ -297,9 +303,7 @@ def uses(e: Expr, index: int) -> int:
     """How often a parameter occurs."""
     if isinstance(e, Arg):
         return int(e.index == index)
-    if isinstance(e, Op):
-        return sum(uses(x, index) for x in e.args)
-    return uses(e.x, index) if isinstance(e, Cast) else 0
+    return sum(uses(x, index) for x in parts(e))
 
 
 def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:

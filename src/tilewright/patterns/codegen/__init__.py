@@ -1,0 +1,1 @@
+"""Code from patterns: `views` and `generate` make loops, `printing` writes them down."""

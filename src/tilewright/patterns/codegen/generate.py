@@ -1,0 +1,360 @@
+"""From patterns to code: layout becomes views, maps and reductions become loops.
+
+A pattern is *read* (its result is wanted as a view) or *written* (its result goes to memory).
+A map that is read and has no level is computed where its elements are used; one that is written
+becomes a loop. ``to_local`` and its kin allocate memory and are written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tilewright.arith import Loop as LoopAtom
+from tilewright.arith import Poly, Size
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import infer, requirements, scalars, type_of
+from tilewright.patterns.codegen.code import (
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Call,
+    Code,
+    Declare,
+    IndexValue,
+    Load,
+    Loop,
+    Name,
+    Number,
+    Statement,
+    Store,
+    Value,
+)
+from tilewright.patterns.codegen.tidy import inlined
+from tilewright.patterns.codegen.views import (
+    Lazy,
+    Memory,
+    Scalar,
+    Several,
+    View,
+    component,
+    element,
+    read_layout,
+    scalar_value,
+    scalar_values,
+    written_layout,
+)
+from tilewright.patterns.codegen.views import Store as Buffers
+from tilewright.patterns.errors import MappingError
+from tilewright.patterns.types import (
+    UNIT,
+    ArrayType,
+    ScalarType,
+    TupleType,
+    Type,
+    dimensions,
+    i32,
+)
+
+MOST_UNROLLED = 1024  # iterations written out; beyond it, code outgrows instruction caches
+NOTHING = Several(UNIT, ())
+Body = Callable[[Poly], None]
+
+
+def generate(program: n.Pattern, name: str = "kernel") -> Code:
+    """The code of a program.
+
+    Args:
+        program: a pattern that starts at its inputs.
+        name: of the function.
+
+    Raises:
+        PatternTypeError: it is not well typed.
+        MappingError: a result would need memory that it does not say, or cannot be written.
+    """
+    kind = type_of(program)
+    maker = _Generator(program)
+    outputs = maker.buffers("out", "output", kind)
+    maker.write(program, NOTHING, Memory(kind, outputs, Poly.constant(0)))
+    flat = tuple(_flat(outputs))
+    body = inlined(maker.block)
+    return Code(name, tuple(maker.inputs.values()), flat, tuple(sorted(size_names(program))), body)
+
+
+def size_names(program: n.Pattern) -> set[str]:
+    """The names of the sizes that a program depends on."""
+    lengths = [length for kind in _types(program) for length in _lengths(kind)]
+    lengths += [requirement.value for requirement in requirements(program)]
+    return {a.name for length in lengths for a in _sizes(length)}
+
+
+def _lengths(kind: Type) -> list[Poly]:
+    if isinstance(kind, TupleType):
+        return [length for item in kind.items for length in _lengths(item)]
+    return [kind.length, *_lengths(kind.item)] if isinstance(kind, ArrayType) else []
+
+
+def _types(program: n.Pattern) -> list[Type]:
+    return [p.type for p in n.inputs(program)] + [type_of(program)]
+
+
+def _sizes(p: Poly) -> list[Size]:
+    return [a for a in p.all_atoms() if isinstance(a, Size)]
+
+
+def _flat(store: Buffers) -> list[Buffer]:
+    return [store] if isinstance(store, Buffer) else [b for part in store for b in _flat(part)]
+
+
+class _Generator:
+    """Walks a program once; statements go to the block that is open."""
+
+    def __init__(self, program: n.Pattern) -> None:
+        self.block: Block = []
+        self.count: dict[str, int] = {}
+        self.inputs: dict[n.Input, Buffer | Name] = {}
+        self.tables: dict[n.Table, Buffer] = {}
+        self.reserved = {p.name for p in n.inputs(program)} | size_names(program)
+        for p in n.inputs(program):
+            lengths, item = dimensions(p.type)
+            if not isinstance(item, ScalarType):
+                raise MappingError(f"input {p.name} is an array of {item}; zip arrays instead")
+            size = Poly.constant(1)
+            for length in lengths:
+                size = size * length
+            array = Buffer(p.name, "input", item, size)
+            self.inputs[p] = array if lengths else Name(p.name, item)
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has."""
+        while True:
+            number = self.count.get(stem, 0)
+            self.count[stem] = number + 1
+            name = f"{stem}{number}"
+            if name not in self.reserved:
+                return name
+
+    def buffers(self, stem: str, space: str, kind: Type, size: Poly | None = None) -> Buffers:
+        """Memory for a value, a buffer for each component."""
+        size = Poly.constant(1) if size is None else size
+        if isinstance(kind, ArrayType):
+            return self.buffers(stem, space, kind.item, size * kind.length)
+        if isinstance(kind, TupleType):
+            return tuple(self.buffers(stem, space, item, size) for item in kind.items)
+        assert isinstance(kind, ScalarType)
+        return Buffer(self.fresh(stem), space, kind, size)
+
+    def emit(self, statement: Statement) -> None:
+        self.block.append(statement)
+
+    # Reading
+
+    def read(self, p: n.Pattern, view: View) -> View:
+        """The result of a pattern as a view; statements that it needs are emitted."""
+        if isinstance(p, n.Pipe):
+            for stage in p.stages:
+                view = self.read(stage, view)
+            return view
+        if isinstance(p, n.Map):
+            return self._read_map(p, view)
+        if isinstance(p, n.Reduce):
+            return self._reduce(p, view)
+        if isinstance(p, n.UserFun):
+            return self._call(p, view)
+        if isinstance(p, n.To):
+            return self._stored(p, view)
+        if isinstance(p, n.Iterate):
+            for _ in range(p.count):
+                view = self.read(_kept(p.f), view)
+            return view
+        if isinstance(p, n.Fork | n.Par):
+            kind = infer(p, view.type)[0]
+            shared = isinstance(p, n.Fork)
+            parts = [view if shared else component(view, k) for k in range(len(p.items))]
+            made = [self.read(item, part) for item, part in zip(p.items, parts, strict=True)]
+            return Several(kind, tuple(made))
+        return self._source(p, view)
+
+    def _read_map(self, p: n.Map, view: View) -> View:
+        if p.level is not None and n.computes(p.f):
+            raise MappingError(
+                f"the result of {p} is read by another pattern: say where it is stored, "
+                "with to_global, to_local or to_private"
+            )
+        kind = infer(p, view.type)[0]
+        return Lazy(kind, lambda i: self.read(p.f, element(view, i)))
+
+    def _source(self, p: n.Pattern, view: View) -> View:
+        """A pattern that is a value by itself, or mere layout."""
+        kind = infer(p, view.type)[0]
+        if isinstance(p, n.Input):
+            found = self.inputs[p]
+            if isinstance(found, Name):
+                return Scalar(kind, found)
+            return Memory(kind, found, Poly.constant(0))
+        if isinstance(p, n.Literal):
+            assert p.type is not None
+            return Scalar(kind, Number(p.value, p.type))
+        if isinstance(p, n.Indices):
+            return Lazy(kind, lambda i: Scalar(i32, IndexValue(i)))
+        if isinstance(p, n.Table):
+            return Lazy(kind, lambda i: self._table(p, i))
+        found_view = read_layout(p, view)
+        assert found_view is not None, p
+        return found_view
+
+    def _table(self, p: n.Table, i: Poly) -> View:
+        if isinstance(i.value, int):
+            return Scalar(p.type, Number(p.values[i.value], p.type))
+        if p not in self.tables:
+            size = Poly.constant(len(p.values))
+            self.tables[p] = Buffer(self.fresh("table"), "table", p.type, size, p.values)
+        return Scalar(p.type, Load(self.tables[p], i))
+
+    def _call(self, p: n.UserFun, view: View) -> View:
+        kind = infer(p, view.type)[0]
+        types = scalars(view.type)
+        assert isinstance(kind, ScalarType)
+        assert types is not None
+        name = self.fresh("v")
+        value = Call(p, tuple(scalar_values(view)), types, kind)
+        self.emit(Declare(name, kind, value))
+        return Scalar(kind, Name(name, kind))
+
+    def _reduce(self, p: n.Reduce, view: View) -> View:
+        kind = infer(p, view.type)[0]
+        types = scalars(kind)
+        if types is None:
+            raise MappingError(f"{p} has an accumulator of type {kind}: reduce scalars")
+        if isinstance(p.init, n.Literal) and isinstance(kind, ScalarType):
+            start: list[Value] = [Number(p.init.value, kind)]
+        else:
+            start = scalar_values(self.read(p.init, NOTHING))
+        names = [Name(self.fresh("acc"), t) for t in types]
+        for name, value in zip(names, start, strict=True):
+            self.emit(Declare(name.name, name.type, value, changes=True))
+        acc = _regrouped(kind, iter(names))
+
+        def step(i: Poly) -> None:
+            pair = TupleType((kind, _item(view.type)))
+            new = self.read(p.f, Several(pair, (acc, element(view, i))))
+            self._assign(names, scalar_values(new))
+
+        assert isinstance(view.type, ArrayType)
+        self._loop(view.type.length, p.level or n.SEQ, step)
+        return acc
+
+    def _assign(self, names: list[Name], values: list[Value]) -> None:
+        """All accumulators at once: values are computed before the first changes."""
+        if len(names) > 1:
+            kept = [Name(self.fresh("new"), name.type) for name in names]
+            for name, value in zip(kept, values, strict=True):
+                self.emit(Declare(name.name, name.type, value))
+            values = list(kept)
+        for name, value in zip(names, values, strict=True):
+            self.emit(Assign(name.name, value))
+
+    def _stored(self, p: n.To, view: View) -> View:
+        kind = infer(p.f, view.type)[0]
+        stem = {"global": "g", "local": "l", "private": "p"}[p.space]
+        store = self.buffers(stem, p.space, kind)
+        for buffer in _flat(store):
+            self.emit(Allocate(buffer))
+        memory = Memory(kind, store, Poly.constant(0))
+        self.write(p.f, view, memory)
+        return memory
+
+    # Writing
+
+    def write(self, p: n.Pattern, view: View, out: View) -> None:
+        """Emit the statements that put the result of a pattern into ``out``."""
+        stages = n.stages(p)
+        last = max((k for k, s in enumerate(stages) if n.computes(s)), default=None)
+        if last is None:
+            self._copy(self.read(p, view), out)
+            return
+        before, after = n.pipe(*stages[:last]), n.pipe(*stages[last + 1 :])
+        given = infer(before, view.type)[0]
+        target = written_layout(after, out, infer(stages[last], given)[0])
+        if target is None:
+            self._copy(self.read(p, view), out)
+            return
+        self._write_stage(stages[last], self.read(before, view), target)
+
+    def _write_stage(self, p: n.Pattern, view: View, out: View) -> None:
+        if isinstance(p, n.Map):
+            self._loop(
+                _length(view.type),
+                p.level,
+                lambda i: self.write(p.f, element(view, i), element(out, i)),
+            )
+        elif isinstance(p, n.Fork | n.Par):
+            for k, item in enumerate(p.items):
+                part = view if isinstance(p, n.Fork) else component(view, k)
+                self.write(item, part, component(out, k))
+        elif isinstance(p, n.To) and p.space == "global":
+            self.write(p.f, view, out)
+        elif isinstance(p, n.Iterate) and p.count:
+            for _ in range(p.count - 1):
+                view = self.read(_kept(p.f), view)
+            self.write(p.f, view, out)
+        else:
+            self._copy(self.read(p, view), out)
+
+    def _copy(self, view: View, out: View) -> None:
+        """Element by element."""
+        if isinstance(view.type, ArrayType):
+            length = view.type.length
+            self._loop(length, None, lambda i: self._copy(element(view, i), element(out, i)))
+        elif isinstance(view.type, TupleType):
+            for k in range(len(view.type.items)):
+                self._copy(component(view, k), component(out, k))
+        else:
+            value = scalar_value(view)
+            assert isinstance(out, Memory)
+            assert isinstance(out.store, Buffer)
+            self.emit(Store(out.store, out.offset, value))
+
+    def _loop(self, extent: Poly, level: n.Level | None, body: Body) -> None:
+        if extent == 1:
+            body(Poly.constant(0))
+            return
+        if level == n.UNROLL:
+            if not isinstance(extent.value, int) or extent.value > MOST_UNROLLED:
+                raise MappingError(
+                    f"a loop of {extent} iterations cannot be unrolled: "
+                    f"give a number up to {MOST_UNROLLED}"
+                )
+            for i in range(extent.value):
+                body(Poly.constant(i))
+            return
+        loop = Loop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
+        outer, self.block = self.block, loop.body
+        body(Poly.of(loop.variable))
+        self.block = outer
+        self.emit(loop)
+
+
+UNDECIDED = n.Level("undecided")
+
+
+def _kept(f: n.Pattern) -> n.Pattern:
+    """A pattern whose result is stored, so that repeating it does not repeat its past."""
+    return n.To("global", f) if n.computes(f) and not isinstance(f, n.To) else f
+
+
+def _item(kind: Type) -> Type:
+    assert isinstance(kind, ArrayType)
+    return kind.item
+
+
+def _length(kind: Type) -> Poly:
+    assert isinstance(kind, ArrayType)
+    return kind.length
+
+
+def _regrouped(kind: Type, names: Iterator[Name]) -> View:
+    """Scalars as the nested tuples of a type."""
+    if isinstance(kind, TupleType):
+        return Several(kind, tuple(_regrouped(item, names) for item in kind.items))
+    return Scalar(kind, next(names))

@@ -1,0 +1,237 @@
+"""Views: arrays described by how an element is found, read or written (Lift's views).
+
+Layout patterns make views of views and no code. Indices that reach memory are polynomials in
+normal form (`tilewright.arith`), so that nested layouts cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.arith import Poly, boundary
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import at_index, child_inputs, infer
+from tilewright.patterns.codegen.code import Buffer, Inside, Load, Number, Value
+from tilewright.patterns.errors import MappingError
+from tilewright.patterns.types import ArrayType, ScalarType, TupleType, Type
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """A value of some type that exists or can be computed."""
+
+    type: Type
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lazy(View):
+    """An array whose elements are made on demand."""
+
+    at: Callable[[Poly], View]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Several(View):
+    """A tuple."""
+
+    items: tuple[View, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scalar(View):
+    """A scalar value."""
+
+    value: Value
+
+
+Store: TypeAlias = "Buffer | tuple[Store, ...]"
+"""Buffers for the components of a type."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory(View):
+    """What is stored row by row; tuples have a buffer for each component."""
+
+    store: Store
+    offset: Poly
+
+
+def element(view: View, i: Poly) -> View:
+    """The element of an array with an index."""
+    if isinstance(view, Lazy):
+        return view.at(i)
+    assert isinstance(view, Memory)
+    assert isinstance(view.type, ArrayType)
+    return Memory(view.type.item, view.store, view.offset * view.type.length + i)
+
+
+def component(view: View, k: int) -> View:
+    """The component of a tuple with a number."""
+    if isinstance(view, Several):
+        return view.items[k]
+    assert isinstance(view, Memory)
+    assert isinstance(view.type, TupleType)
+    assert isinstance(view.store, tuple)
+    return Memory(view.type.items[k], view.store[k], view.offset)
+
+
+def scalar_value(view: View) -> Value:
+    """The value of a scalar."""
+    if isinstance(view, Scalar):
+        return view.value
+    assert isinstance(view, Memory)
+    assert isinstance(view.store, Buffer)
+    return Load(view.store, view.offset)
+
+
+def scalar_values(view: View) -> list[Value]:
+    """The values of a scalar or of nested tuples of scalars."""
+    if isinstance(view.type, TupleType):
+        items = [component(view, k) for k in range(len(view.type.items))]
+        return [value for item in items for value in scalar_values(item)]
+    return [scalar_value(view)]
+
+
+def array(type: Type, at: Callable[[Poly], View]) -> Lazy:
+    """A lazy array of a type."""
+    return Lazy(type, at)
+
+
+def _item(type: Type) -> Type:
+    assert isinstance(type, ArrayType)
+    return type.item
+
+
+def _length(type: Type) -> Poly:
+    assert isinstance(type, ArrayType)
+    return type.length
+
+
+def guarded(view: View, index: Poly, length: Poly, value: bool | int | float) -> View:
+    """A view whose scalars are a number where the index is out of range."""
+    kind = view.type
+    if isinstance(kind, ArrayType):
+        return Lazy(kind, lambda i: guarded(element(view, i), index, length, value))
+    if isinstance(kind, TupleType):
+        items = [component(view, k) for k in range(len(kind.items))]
+        return Several(kind, tuple(guarded(item, index, length, value) for item in items))
+    assert isinstance(kind, ScalarType)
+    return Scalar(kind, Inside(index, length, scalar_value(view), Number(value, kind)))
+
+
+def read_layout(p: n.Pattern, view: View) -> View | None:
+    """What a layout pattern makes of a view to read; None if it is no such pattern."""
+    made = infer(p, view.type)[0]
+    if isinstance(p, n.Split):
+        k = p.length
+        row = _item(made)
+        return array(made, lambda c: array(row, lambda e: element(view, c * k + e)))
+    if isinstance(p, n.Join):
+        m = _length(_item(view.type))
+        return array(made, lambda i: element(element(view, i // m), i % m))
+    if isinstance(p, n.Slide):
+        step, window = p.step, _item(made)
+        return array(made, lambda w: array(window, lambda e: element(view, w * step + e)))
+    if isinstance(p, n.Pad):
+        length, left, kind = _length(view.type), p.left, p.boundary
+        return array(made, lambda i: element(view, boundary(kind, i - left, length)))
+    if isinstance(p, n.PadValue):
+        return _pad_value(p, view, made)
+    if isinstance(p, n.Transpose):
+        column = _item(made)
+        return array(made, lambda i: array(column, lambda j: element(element(view, j), i)))
+    if isinstance(p, n.Gather):
+        length, index = _length(view.type), p.index
+        return array(made, lambda i: element(view, at_index(index, i, length)))
+    if isinstance(p, n.Scatter):
+        raise MappingError(
+            f"{p} is read by another pattern: use gather with the inverse index, or put it last"
+        )
+    if isinstance(p, n.Zip):
+        return array(made, lambda i: _zipped(view, i, _item(made)))
+    if isinstance(p, n.Unzip):
+        return _unzipped(view, made)
+    if isinstance(p, n.At):
+        return element(view, p.index)
+    if isinstance(p, n.Get):
+        return component(view, p.index)
+    return array(made, lambda i: view) if isinstance(p, n.Repeat) else None
+
+
+def _pad_value(p: n.PadValue, view: View, made: Type) -> View:
+    length, left, value = _length(view.type), p.left, p.value
+
+    def at(i: Poly) -> View:
+        inner = boundary("clamp", i - left, length)
+        found = element(view, inner)
+        return found if inner == i - left else guarded(found, i - left, length, value)
+
+    return array(made, at)
+
+
+def _zipped(view: View, i: Poly, kind: Type) -> View:
+    assert isinstance(kind, TupleType)
+    return Several(kind, tuple(element(component(view, k), i) for k in range(len(kind.items))))
+
+
+def _unzipped(view: View, made: Type) -> View:
+    assert isinstance(made, TupleType)
+
+    def part(k: int) -> View:
+        return array(made.items[k], lambda i: component(element(view, i), k))
+
+    return Several(made, tuple(part(k) for k in range(len(made.items))))
+
+
+def written_layout(p: n.Pattern, out: View, given: Type) -> View | None:
+    """Where to write a layout pattern's input, of type ``given``, so that its output is ``out``.
+
+    None if elements of the input would be written twice, or not at all, or it computes.
+    """
+    if isinstance(p, n.Pipe):
+        kinds = child_inputs(p, given)
+        view: View | None = out
+        for stage, kind in reversed(list(zip(p.stages, kinds, strict=True))):
+            view = None if view is None else written_layout(stage, view, kind)
+        return view
+    if isinstance(p, n.Join):
+        k, row = _length(_item(given)), _item(given)
+        return array(given, lambda c: array(row, lambda e: element(out, c * k + e)))
+    if isinstance(p, n.Split):
+        m = p.length
+        return array(given, lambda i: element(element(out, i // m), i % m))
+    if isinstance(p, n.Transpose):
+        column = _item(given)
+        return array(given, lambda i: array(column, lambda j: element(element(out, j), i)))
+    if isinstance(p, n.Scatter):
+        length, index = _length(given), p.index
+        return array(given, lambda i: element(out, at_index(index, i, length)))
+    if isinstance(p, n.Zip):
+        return _unzipped(out, given)
+    if isinstance(p, n.Unzip):
+        return array(given, lambda i: _zipped(out, i, _item(given)))
+    if isinstance(p, n.Map):
+        return _written_map(p, out, given)
+    return None
+
+
+def _written_map(p: n.Map, out: View, given: Type) -> View | None:
+    if n.computes(p.f) or written_layout(p.f, _dummy(p.f, _item(given)), _item(given)) is None:
+        return None
+
+    def at(i: Poly) -> View:
+        found = written_layout(p.f, element(out, i), _item(given))
+        assert found is not None
+        return found
+
+    return array(given, at)
+
+
+def _dummy(p: n.Pattern, given: Type) -> View:
+    """A view of a pattern's result that is only asked whether it can be written through."""
+    kind = infer(p, given)[0]
+    if isinstance(kind, TupleType):
+        return Several(kind, tuple(View(item) for item in kind.items))
+    return View(kind)
