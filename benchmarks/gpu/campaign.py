@@ -38,6 +38,7 @@ from gpu.pieces import Piece, Setting, all_pieces, all_results
 from gpu.state import State
 from support import recording_cuda
 from tilewright.errors import TilewrightError
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.machines import GpuMachine, detect_cuda
 from tilewright.machines import gpu as known_gpu
 
@@ -207,7 +208,10 @@ def child(args: argparse.Namespace, setting: Setting, pieces: list[Piece]) -> No
     (piece,) = named(pieces, [args.child])
     kept = os.dup(1)
     os.dup2(2, 1)  # what anything else prints is no result
-    result = piece.run(replace(setting, deadline=time.monotonic() + args.seconds))
+    fitted = (State(setting.out).done().get("device") or {}).get("constants")
+    constants = GpuConstants(**fitted) if fitted and not args.dry_run else None
+    deadline = time.monotonic() + args.seconds
+    result = piece.run(replace(setting, deadline=deadline, constants=constants))
     sys.stdout.flush()
     with os.fdopen(kept, "w") as file:
         file.write(json.dumps(result) + "\n")

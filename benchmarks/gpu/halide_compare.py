@@ -38,7 +38,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     """One program's row. Raises `RuntimeError` where no schedule ran, ours or another's."""
     module = common.example(name)
     task = task_of(name, setting)
-    planned = plan(task, k=K)
+    planned = plan(task, k=K, constants=setting.constants)
     searched = schedules(task, setting)
     with (
         Records(setting.out / "records.sqlite", wait=10.0) as records,

@@ -65,7 +65,9 @@ def _one(name: str, number: int, setting: Setting, deadline: float) -> dict[str,
 
     def variants() -> Any:
         wanted = min(PER_ROUND, setting.samples - number * PER_ROUND)
-        for sample in sample_gpu(task.algorithm, setting.machine, wanted, seed=number):
+        for sample in sample_gpu(
+            task.algorithm, setting.machine, wanted, seed=number, constants=setting.constants
+        ):
             if time.monotonic() > deadline:
                 return
             label = f"sample {number}.{sample.index}"

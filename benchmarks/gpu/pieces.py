@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.machines import GpuMachine
 
 # Modules of this package, in the order of their pieces.
@@ -30,7 +31,8 @@ class Setting:
     an autoscheduler, `samples` the random schedules of a program, and `rounds_seconds` the time
     for interleaved rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
     `references` is the folder of the answers that schedules are verified against, None for
-    ``references`` in `out`.
+    ``references`` in `out`. `constants` are the GPU model's as the device piece fitted them,
+    None before it ran.
     """
 
     out: Path
@@ -43,6 +45,7 @@ class Setting:
     rounds_seconds: float
     deadline: float = float("inf")
     references: Path | None = None
+    constants: GpuConstants | None = None
 
     @property
     def reference_folder(self) -> Path:

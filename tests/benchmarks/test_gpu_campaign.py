@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -200,6 +201,80 @@ def test_a_comparison_without_any_time_is_no_result(tmp_path, monkeypatch):
     assert given.machine == gpu("a100")
     with pytest.raises(RuntimeError, match="no schedule of blur ran"):
         halide_compare.compare("blur", given)
+
+
+def test_constants_follow_from_the_times_of_probes(tmp_path):
+    from gpu import device, probes
+    from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+    from tilewright.machines import gpu
+
+    machine = gpu("a100")
+    chosen = device.all_probes(machine, small=False)
+    clock, launch, memory = machine.clock_hz, 4e-6, 1.5e12
+    steps = device.STEPS
+    l2 = chosen["second_cache"].arguments
+    seconds = {
+        "copy": launch + 8 * chosen["copy"].arguments["size"] / memory,
+        "chain": 1e-3,
+        "launches": device.LAUNCHES * launch,
+        "dependent": launch + 4.0 * steps / clock,
+        "chase": launch + 500.0 * steps / clock,
+        "shared_chase": launch + 25.0 * steps / clock,
+        "shared_reads": launch
+        + 4.0 * probes.TABLE * chosen["shared_reads"].arguments["size"] / 100 / machine.sms / clock,
+        "additions": launch + chosen["additions"].arguments["size"] / 12 / clock,
+        "second_cache": launch + 4.0 * l2["size"] * l2["passes"] / (2.5 * memory),
+    }
+    found = device.fit(seconds, chosen, machine)
+    assert found == pytest.approx(
+        {
+            "launch_seconds": 4e-6,
+            "launch_cost": 4e6,
+            "arithmetic_latency": 2.0,
+            "memory_latency": 500.0,
+            "global_cost": 250.0,
+            "store_cost": 25.0,
+            "alone_cost": 250.0,
+            "shared_latency": 25.0,
+            "cache_bytes_per_cycle": 100.0,
+            "atomics_per_cycle": 12.0,
+            "l2_factor": 2.5,
+        },
+        rel=0.02,
+    )
+    GpuConstants(**found)
+    del seconds["launches"], seconds["chase"]
+    assert not {"launch_seconds", "global_cost"} & set(device.fit(seconds, chosen, machine))
+
+
+def test_links_visit_every_place():
+    from gpu import device
+
+    links, place, seen = device.cycle(64), 0, set()
+    for _ in range(64):
+        place = int(links[place])
+        seen.add(place)
+    assert (len(seen), place) == (64, 0)
+
+
+def test_every_probe_is_the_kernels_that_it_says():
+    import halide as hl
+
+    from gpu import device, probes
+    from tilewright.halide.execution.cuda_kernels import device_code, entries, launches
+    from tilewright.machines import gpu
+
+    machine = gpu("a100")
+    target = hl.Target(machine.halide_target)
+    chosen = device.all_probes(machine, small=True)
+    assert set(device.NEEDED) <= set(chosen)
+    for name, probe in chosen.items():
+        pipeline = getattr(probes, f"{name}_by_hand")(target, **probe.arguments)
+        ptx, statement = device_code(pipeline, target)
+        assert len(entries(ptx)) == {"launches": device.LAUNCHES, "additions": 2}.get(name, 1)
+        table = 4 * probes.TABLE if name.startswith("shared") else 0
+        assert {k.shared_bytes for k in launches(statement)} == {table}, name
+        assert bool(re.search(r"\b(atom|red)\.", ptx)) == (name == "additions")
 
 
 def row(top, best, mismatches=0, failure=""):

@@ -9,6 +9,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import GpuMachine
@@ -18,10 +19,13 @@ Fusion = Literal["nested", "overlapped", "none"]
 MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
 
-def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
+def plan(
+    task: Task, *, k: int = 1, fusion: Fusion = "nested", constants: GpuConstants | None = None
+) -> list[PlannedSchedule]:
     """Up to `k` distinct legal schedules, the one the model likes best first.
 
-    `fusion` is how Funcs may be computed inside others' tiles on a GPU. A schedule that is
+    `fusion` is how Funcs may be computed inside others' tiles on a GPU, `constants` are those of
+    the GPU's cost model where they were measured. A schedule that is
     found illegal is left out and the next in line told so in its notes; should none be left,
     the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion`.
     """
@@ -31,7 +35,7 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
     notes: tuple[str, ...] = ()
     candidates: list[PlannedSchedule] = []
     try:
-        candidates = _planned(task, k, fusion)
+        candidates = _planned(task, k, fusion, constants)
     except TilewrightError:
         raise
     except Exception as error:
@@ -52,12 +56,16 @@ def plan(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSc
     return legal
 
 
-def _planned(task: Task, k: int, fusion: Fusion) -> list[PlannedSchedule]:
+def _planned(
+    task: Task, k: int, fusion: Fusion, constants: GpuConstants | None
+) -> list[PlannedSchedule]:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 
         scalars = task.algorithm.symbols
-        return schedule_gpu(task.algorithm, task.machine, scalars=scalars, mode=fusion, k=k)
+        return schedule_gpu(
+            task.algorithm, task.machine, scalars=scalars, mode=fusion, k=k, constants=constants
+        )
     from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 
     return schedule_cpu(task.algorithm, task.machine, k=k)

@@ -21,6 +21,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import Costs
 from tilewright.halide.schedulers.analytic.gpu.features import features
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
@@ -112,10 +113,11 @@ def sample_gpu(
     seed: int = 0,
     boxes: Mapping[str, Box] | None = None,
     scalars: Mapping[str, float] | None = None,
+    constants: GpuConstants | None = None,
 ) -> Iterator[Sample]:
     """Up to `count` distinct legal schedules, the same for the same seed.
 
-    `boxes` and `scalars` are as of `schedule_gpu`.
+    `boxes`, `scalars` and `constants` are as of `schedule_gpu`.
     """
     boxes = estimated_boxes(View(algorithm)) if boxes is None else boxes
     scalars = algorithm.symbols if scalars is None else scalars
@@ -136,7 +138,9 @@ def sample_gpu(
                     load_weight=weight,
                     cache_bytes=machine.l2_bytes,
                 )
-                searches[weight] = RandomSearch(algorithm, machine, boxes, scalars, inlined)
+                searches[weight] = RandomSearch(
+                    algorithm, machine, boxes, scalars, inlined, constants
+                )
             search = searches[weight]
             temperature = float(random.choice(TEMPERATURES))
             spread = float(random.choice(SPREADS))

@@ -52,13 +52,14 @@ def schedule_gpu(
     mode: Mode = "nested",
     k: int = 1,
     any_size: bool = False,
+    constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
     """Up to `k` distinct schedules for a GPU, the one the model likes best first.
 
     `boxes` is the region wanted of each output (the pipeline's estimates by default) and
     `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
     `any_size` no schedule needs an output to be at least as large as a tile, at some cost
-    before each launch.
+    before each launch. `constants` are the model's, by default `GpuConstants()`.
 
     Raises `TilewrightError` where an output's extent is not known.
     """
@@ -68,7 +69,9 @@ def schedule_gpu(
         scalars = algorithm.symbols
     # Regions without bound make infinities, which may meet in a subtraction.
     with np.errstate(invalid="ignore", over="ignore"):
-        return _schedules(algorithm, machine, boxes, scalars, Options(mode, any_size=any_size), k)
+        first = Options(mode, any_size=any_size)
+        model = constants or GpuConstants()
+        return _schedules(algorithm, machine, boxes, scalars, first, k, model)
 
 
 def _schedules(
@@ -78,6 +81,7 @@ def _schedules(
     scalars: Mapping[str, float],
     first: Options,
     k: int,
+    constants: GpuConstants,
 ) -> list[PlannedSchedule]:
     searches: dict[bool, Search] = {}
     found: list[PlannedSchedule] = []
@@ -88,10 +92,11 @@ def _schedules(
                 algorithm,
                 boxes,
                 scalars,
-                load_weight=1.0 if options.inline else GpuConstants().cautious_load,
+                load_weight=1.0 if options.inline else constants.cautious_load,
                 cache_bytes=machine.l2_bytes,
+                constants=constants,
             )
-            search = Search(algorithm, machine, boxes, scalars, inlined)
+            search = Search(algorithm, machine, boxes, scalars, inlined, constants)
             searches[options.inline] = search
         planned = search.plan(options)
         if all(planned.schedule.funcs != other.schedule.funcs for other in found):
@@ -147,12 +152,13 @@ class Search:
         boxes: Mapping[str, Box],
         scalars: Mapping[str, float],
         inlined: frozenset[str],
+        constants: GpuConstants | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
         self.view = View(algorithm, inlined)
         self.analysis = Analysis(self.view, boxes, scalars, specialize=True)
-        self.model = CostModel(residency(machine))
+        self.model = CostModel(residency(machine), constants)
         self.halve = machine.max_threads_per_block <= SEARCH.small_group
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
         self._why_host: dict[tuple[str, int], str | None] = {}
