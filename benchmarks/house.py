@@ -45,8 +45,8 @@ ORDER = (
 INSIDE = {
     "halide": (
         ("ir",),
-        ("frontend",),
         ("analysis",),
+        ("frontend",),
         ("legality",),
         ("emit",),
         ("execution",),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.ir.clones import clone_problems, with_clones
 from tilewright.halide.ir.nest import scheduled_loops, split_loops
 from tilewright.halide.ir.schedule import (
@@ -19,7 +20,6 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 from tilewright.halide.ir.targets import is_gpu
-from tilewright.halide.legality.paths import find_paths
 from tilewright.halide.legality.stages import is_associative
 
 EXACT = ("guard_with_if", "predicate")

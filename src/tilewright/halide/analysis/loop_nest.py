@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 
 from tilewright.halide.analysis.bounds import Box, Interval, union_boxes
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func, Span, Stage
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import loop_names, readable, titled
 from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops
 from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Level, Schedule, StageSchedule
-from tilewright.halide.legality.check import is_gpu
-from tilewright.halide.legality.paths import inlined
+from tilewright.halide.ir.targets import is_gpu
 from tilewright.report import NestLine
 
 Place = tuple[str, int, str]  # a level's kind, Func and loop

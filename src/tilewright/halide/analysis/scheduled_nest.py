@@ -46,12 +46,12 @@ from tilewright.halide.analysis.nest_structure import (
     StageNest,
     pure_everywhere,
 )
+from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Mapping as LoopMapping
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.legality.paths import inlined
 
 Factors = Mapping[tuple[int, int, int], Bound]
 MIDDLE = 0.5

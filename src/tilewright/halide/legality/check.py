@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Schedule, ScheduleError
@@ -20,7 +21,6 @@ from tilewright.halide.legality.levels import (
     path_problems,
     single_thread_problems,
 )
-from tilewright.halide.legality.paths import find_paths
 from tilewright.halide.legality.stages import stage_problems
 
 Found = Iterator[tuple[str, str]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.halide.analysis.paths import Paths, position
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.names import algorithm_names
 from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
 from tilewright.halide.ir.schedule import ComputeWith, FuncSchedule, Schedule, StageSchedule
-from tilewright.halide.legality.paths import Paths, position
 
 Found = Iterator[tuple[str, str]]
 

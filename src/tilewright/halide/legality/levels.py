@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.halide.analysis.paths import Path, Paths, position
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.nest import original_loops, scheduled_loops
 from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule, Split
 from tilewright.halide.ir.targets import is_gpu
-from tilewright.halide.legality.paths import Path, Paths, position
 from tilewright.halide.legality.stages import GPU, HALVES, PARALLEL
 
 Found = Iterator[tuple[str, str]]

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tilewright.halide.analysis.loop_nest import loop_nest
+from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.legality.paths import inlined
 from tilewright.report import Attempt, Bar, Dag, GroupRow, Node, ScheduleReport
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.inputs import Inputs
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.legality.check import is_gpu
+from tilewright.halide.ir.targets import is_gpu
 from tilewright.machines import CpuMachine, GpuMachine, detect_cpu
 from tilewright.measure import (
     Candidate,

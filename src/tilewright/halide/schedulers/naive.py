@@ -23,7 +23,7 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.legality.check import is_gpu
+from tilewright.halide.ir.targets import is_gpu
 from tilewright.halide.schedulers.analytic.gpu.capability import host_only
 from tilewright.machines import CpuMachine, GpuMachine
 

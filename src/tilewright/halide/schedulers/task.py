@@ -15,7 +15,7 @@ from tilewright.halide.emit.apply import halide_target
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.names import readable
-from tilewright.halide.legality.check import is_gpu
+from tilewright.halide.ir.targets import is_gpu
 from tilewright.machines import (
     CpuMachine,
     GpuMachine,
