@@ -9,11 +9,13 @@ beforehand. All are built first; then they are timed in interleaved rounds, one 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import common
 from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
@@ -30,12 +32,29 @@ def measure(name: str, args: argparse.Namespace, peers: common.Pieces) -> dict[s
     """One program's row."""
     module = common.example(name)
     task = make_task(getattr(module, name)(), name=name)
-    planned = plan(task, k=K)
+    hand = None
+    if common.hand_written(module, "cpu"):
+        hand = Variant(handwritten=source_of(module.hand), name=HAND)
+    return {"program": name, **timed(task, plan(task, k=K), args, peers, hand)}
+
+
+def timed(
+    task: Task,
+    planned: Sequence[PlannedSchedule],
+    args: argparse.Namespace,
+    peers: common.Pieces,
+    hand: Variant | None,
+    *,
+    contents: Mapping[str, Any] | None = None,
+    records: str = "halide_host.sqlite",
+) -> dict[str, Any]:
+    """The schedules planned, the peers' and the one by hand, timed in interleaved rounds."""
     with (
-        Records(args.work / "halide_host.sqlite") as records,
+        Records(args.work / records) as store,
         Session(
             task.algorithm,
-            records=records,
+            contents=contents,
+            records=store,
             limits=limits(args.candidate_time),
             timing=timing(),
             remeasure=args.fresh,
@@ -45,8 +64,8 @@ def measure(name: str, args: argparse.Namespace, peers: common.Pieces) -> dict[s
         outcome = measure_top(session, planned, target=task.target, watch=Watch(None))
         best = outcome.best
         variants = [peer_variant(s, task.target) for s in searched.values() if s.serialized]
-        if common.hand_written(module, "cpu"):
-            variants.append(Variant(handwritten=source_of(module.hand), name=HAND))
+        if hand is not None:
+            variants.append(hand)
         variants.append(Variant(planned[0].schedule, name=ONESHOT))
         if best is not None and best.rank > 0:
             variants.append(Variant(best.planned.schedule, name=TOP))
@@ -71,7 +90,6 @@ def measure(name: str, args: argparse.Namespace, peers: common.Pieces) -> dict[s
     if TOP not in entries:
         entries[TOP] = entries[ONESHOT]
     return {
-        "program": name,
         "entries": entries,
         "tried": [
             {
