@@ -27,6 +27,11 @@ GOALS = {
         "vs_anderson2021": "<= 0.1",
         "tilings_per_second": ">= 200000",
     },
+    "halide_scaling": {
+        "failures": "<= 0",
+        "exponent_max": "<= 1.15",
+        "seconds_at_300_max": "<= 5",
+    },
     "halide_cuda_static": {
         "failures": "<= 0",
         "launch_mismatches": "<= 0",

@@ -117,8 +117,42 @@ def _twice(coarse: hl.Func, x: hl.Var, y: hl.Var, tag: str) -> hl.Expr:
     return (rows[x, y // 2] + rows[x, (y + 1) // 2]) * 0.5
 
 
+def stencil_chain(least: int) -> hl.Func:
+    """Stencils in both directions one after the other, each too costly to compute again."""
+    x, y = hl.vars("x y")
+    image = _weights("image", WIDTH + 4 * least, HEIGHT + 4 * least)
+    last = hl.Func("first")
+    last[x, y] = image[x, y]
+    for i in range(1, least):
+        func = hl.Func(f"stencil_{i}")
+        total = sum((last[x + dx, y + dy] for dx in range(3) for dy in range(3)), hl.f32(0.0))
+        func[x, y] = hl.sqrt(hl.abs(total)) * hl.f32(1.0 / i)
+        last = func
+    last.set_estimates([(0, WIDTH), (0, HEIGHT)])
+    return last
+
+
+def branches(least: int) -> hl.Func:
+    """One Func read by many, each of which feeds the sum that is the output."""
+    x, y = hl.vars("x y")
+    image = _weights("image", WIDTH + least, HEIGHT)
+    source, output = hl.Func("source"), hl.Func("output")
+    source[x, y] = hl.exp(-hl.abs(image[x, y]))
+    total = hl.f32(0.0)
+    for i in range((least - 2) // 2):
+        across, root = hl.Func(f"across_{i}"), hl.Func(f"root_{i}")
+        across[x, y] = source[x, y] * hl.f32(i) + hl.sqrt(source[x + i + 1, y])
+        root[x, y] = hl.exp(across[x, y] - across[x + 1, y]) * hl.f32(0.5)
+        total = total + root[x, y] * root[x + 1, y]
+    output[x, y] = total
+    output.set_estimates([(0, WIDTH), (0, HEIGHT)])
+    return output
+
+
 KINDS: dict[str, Callable[[int], hl.Func]] = {
     "residual_network": residual_network,
     "elementwise_chain": elementwise_chain,
     "pyramids": pyramids,
+    "stencil_chain": stencil_chain,
+    "branches": branches,
 }

@@ -153,14 +153,55 @@ class View:
         shared: Shared | None = None,
     ) -> None:
         for name in inlined:
-            if not algorithm.by_name[name].pure or name in algorithm.outputs:
-                raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
+            self._refuse(algorithm, name)
         self.algorithm = algorithm
         self.inlined = inlined
         self.limit = limit
-        self.funcs = tuple(f for f in algorithm.funcs if f.name not in inlined)
         self.shared = Shared() if shared is None else shared
         self._absorbed: dict[str, frozenset[str]] = {}
+        # The view that this one was derived from, and the Funcs that differ.
+        self._origin: View | None = None
+        self._changed: frozenset[str] = frozenset()
+
+    @staticmethod
+    def _refuse(algorithm: Algorithm, name: str) -> None:
+        if not algorithm.by_name[name].pure or name in algorithm.outputs:
+            raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
+
+    def toggled(self, name: str) -> View:
+        """The view in which `name` is inlined if it is not here, and the other way round.
+
+        What is known of the Funcs that this does not concern is taken over.
+        """
+        self._refuse(self.algorithm, name)
+        other = View(self.algorithm, frozenset(), self.limit, self.shared)
+        other.inlined = self.inlined ^ {name}
+        other._changed = frozenset((name, *self.reached(name)))
+        other._absorbed = {**self._absorbed}
+        for changed in other._changed:
+            other._absorbed.pop(changed, None)
+        # A view holds on to what another knows, not to the other's own origin.
+        if "consumers" in self.__dict__:
+            other._origin = self
+            self._origin = None
+        return other
+
+    def reached(self, name: str) -> frozenset[str]:
+        """The Funcs, inlined ones among them, into which inlining `name` puts its definition."""
+        found: set[str] = set()
+        pending = list(self.algorithm.consumers[name])
+        while pending:
+            reader = pending.pop()
+            if reader not in found:
+                found.add(reader)
+                if reader in self.inlined:
+                    pending += self.algorithm.consumers[reader]
+        return frozenset(found)
+
+    @cached_property
+    def funcs(self) -> tuple[Func, ...]:
+        """The Funcs that remain, in realisation order."""
+        return tuple(f for f in self.algorithm.funcs if f.name not in self.inlined)
 
     @cached_property
     def by_name(self) -> dict[str, Func]:
@@ -233,21 +274,53 @@ class View:
     @cached_property
     def producers(self) -> dict[str, tuple[str, ...]]:
         """For each remaining Func, the other remaining Funcs it reads, in order."""
-        order = self.algorithm.order
-        result = {}
-        for func in self.funcs:
-            read = {c.name for s in self.stages(func.name) for c in s.calls if c.kind == "func"}
-            if func.extern is not None:
-                read.update(n for n in func.extern.reads if n in self.by_name)
-            read.discard(func.name)
-            result[func.name] = tuple(sorted(read, key=order.__getitem__))
+        if self._origin is None:
+            return {func.name: self._read_by(func) for func in self.funcs}
+        result = {**self._origin.producers}
+        for name in self._changed:
+            if name in self.inlined:
+                result.pop(name, None)
+            else:
+                result[name] = self._read_by(self.algorithm.by_name[name])
         return result
+
+    def _read_by(self, func: Func) -> tuple[str, ...]:
+        read = {c.name for s in self.stages(func.name) for c in s.calls if c.kind == "func"}
+        if func.extern is not None:
+            known = self.algorithm.by_name
+            read.update(n for n in func.extern.reads if n in known and n not in self.inlined)
+        read.discard(func.name)
+        return tuple(sorted(read, key=self.algorithm.order.__getitem__))
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
         """For each remaining Func, the other remaining Funcs that read it, in order."""
+        if self._origin is not None:
+            return self._changed_consumers(self._origin)
         result: dict[str, list[str]] = {f.name: [] for f in self.funcs}
         for func in self.funcs:
             for producer in self.producers[func.name]:
                 result[producer].append(func.name)
         return {name: tuple(readers) for name, readers in result.items()}
+
+    def _changed_consumers(self, origin: View) -> dict[str, tuple[str, ...]]:
+        """The consumers, from those of the view that this one was derived from."""
+        producers = self.producers
+        result = {**origin.consumers}
+        readers: dict[str, set[str]] = {}
+        for name in self._changed:
+            before = set(origin.producers.get(name, ()))
+            after = set(producers.get(name, ()))
+            for producer in before ^ after:
+                known = readers.setdefault(producer, set(result.get(producer, ())))
+                (known.add if producer in after else known.discard)(name)
+        order = self.algorithm.order
+        for producer, names in readers.items():
+            result[producer] = tuple(sorted(names, key=order.__getitem__))
+        for name in self._changed:
+            if name in self.inlined:
+                result.pop(name, None)
+            else:
+                result.setdefault(name, ())
+        self._origin = None
+        return result

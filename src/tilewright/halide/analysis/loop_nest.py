@@ -144,8 +144,9 @@ class _Nest:
             )
             depth += 1
             level = Level("at", i, stage.index, loop.name)
-            inner = self._tile(func, stage, loops[:at], box)
-            yield from self.at(level, depth, inner, (i, stage.index), gpu_level)
+            if _place(level) in self.stored or _place(level) in self.computed:
+                inner = self._tile(func, stage, loops[:at], box)
+                yield from self.at(level, depth, inner, (i, stage.index), gpu_level)
         note = "" if stage.index == 0 else f"update {stage.index}"
         yield self._line(depth, "compute", func, mapping=note)
 

@@ -105,6 +105,14 @@ class StageSummary:
         """Operations per iteration, each weighted 1 (a transcendental 8, a division 4)."""
         return sum(op.count * op_weight(op) for op in self.ops)
 
+    @cached_property
+    def scans(self) -> bool:
+        """Whether the stage writes along a reduction variable, rather than reduces over it."""
+        reductions = {loop.name for loop in self.loops if loop.kind != "pure"}
+        return any(
+            isinstance(node, Variable) and node.name in reductions for node in walk(*self.args)
+        )
+
     def reads(self, callee: str) -> tuple[Access, ...]:
         """The accesses to one Func or image."""
         return tuple(a for a in self.accesses if a.callee == callee)
@@ -270,9 +278,19 @@ class Analysis:
 
         Regions are kept: inlining does not change what of a Func is needed.
         """
+        return self._with_view(
+            View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
+        )
+
+    def toggled(self, name: str) -> Analysis:
+        """As `with_inlined`, with `name` inlined if it is not here, and the other way round."""
+        return self._with_view(self.view.toggled(name))
+
+    def _with_view(self, view: View) -> Analysis:
+        # Computed here, they are there in the copy: none depends on what is inlined.
+        _ = self.regions, self.contiguous, self.element_bytes
         other = copy.copy(self)
-        other.view = View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
-        other.__dict__["regions"] = self.regions
+        other.view = view
         return other
 
     @cached_property
@@ -284,6 +302,14 @@ class Analysis:
             for known in self.known.values()
             if known.field == "stride"
         }
+
+    @cached_property
+    def element_bytes(self) -> dict[str, int]:
+        """Bytes of an element of every Func (all Tuple values counted), input and buffer."""
+        algorithm = self.view.algorithm
+        sizes = {buffer.name: buffer.type.bytes for buffer in algorithm.buffers}
+        sizes |= {parameter.name: parameter.type.bytes for parameter in algorithm.parameters}
+        return sizes | {func.name: func.bytes for func in algorithm.funcs}
 
     @cached_property
     def parameter_names(self) -> frozenset[str]:

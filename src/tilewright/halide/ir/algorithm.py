@@ -323,6 +323,23 @@ class Algorithm:
         return {func.name: i for i, func in enumerate(self.funcs)}
 
     @cached_property
+    def halide_order(self) -> dict[str, int]:
+        """Each Func's place in Halide's own realisation order, which goes by names."""
+        order: dict[str, int] = {}
+        entered: set[str] = set()
+        stack = [(name, False) for name in reversed(self.outputs)]
+        while stack:
+            name, done = stack.pop()
+            if done:
+                order[name] = len(order)
+            elif name not in entered:
+                entered.add(name)
+                stack.append((name, True))
+                callees = sorted(self.producers[name], reverse=True)
+                stack.extend((callee, False) for callee in callees)
+        return order
+
+    @cached_property
     def producers(self) -> dict[str, tuple[str, ...]]:
         """For each Func, the other Funcs it reads, in realisation order."""
         result: dict[str, tuple[str, ...]] = {}

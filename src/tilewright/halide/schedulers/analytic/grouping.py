@@ -42,6 +42,9 @@ P = TypeVar("P", bound=Plan)
 # Once so many Funcs have been planned in trials, a merge whose reader has grown since is looked
 # at anew only when its turn would come: what merging gains seldom grows with the group.
 EXACT_EFFORT = 2500
+# A group has at most so many members, and none is merged into a Func that reads more others:
+# costing a merge takes time in proportion to both. The largest group of the examples has 42.
+MOST_MEMBERS = 64
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def greedy_grouping(
     Only a group all of whose readers lie in one other group can be merged into it, for a
     Func is computed at one place. Fixed Funcs (extern, memoised), Funcs the user scheduled
     and outputs of the pipeline stay outputs of groups of their own. In large pipelines not
-    every merge is tried again after every other (`EXACT_EFFORT`).
+    every merge is tried again after every other (`EXACT_EFFORT`), and groups have a largest
+    size (`MOST_MEMBERS`).
     """
     merger = _Merger(view, plan, may_merge, producers_first)
     start = [Group((f.name,)) for f in view.funcs] if initial is None else initial
@@ -176,6 +180,11 @@ class _Merger(Generic[P]):
         consumer = self.group_of[readers.pop()]
         target = self.view.by_name[consumer.output]
         if consumer is producer or target.fixed or target.scheduled:
+            return None
+        if (
+            len(producer.members) + len(consumer.members) > MOST_MEMBERS
+            or len(self.view.producers[consumer.output]) > MOST_MEMBERS
+        ):
             return None
         return consumer if self.may_merge(producer, consumer) else None
 

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env, union_boxes
-from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
@@ -56,6 +57,18 @@ class Nest(NamedTuple):
     whole: int | None = None
 
 
+@dataclass(frozen=True)
+class KnownBlocks:
+    """Innermost blocks and what they cost, found under some set of inlined Funcs.
+
+    Neither depends on what is inlined elsewhere. Shared by the `CpuCosts` of one model and one
+    order of storage at the same sizes.
+    """
+
+    blocks: dict[tuple[StageSummary, int, int | None], Block] = field(default_factory=dict)
+    cycles: dict[tuple[StageSummary, Block], float] = field(default_factory=dict)
+
+
 class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
@@ -72,7 +85,10 @@ class CpuCosts:
         nested: Mapping[str, Nest],
         block_rank: int = 0,
         transposed: bool = False,
+        known: KnownBlocks | None = None,
     ) -> None:
+        # Which dimension of a Func is contiguous may depend on what is nested.
+        self._known = KnownBlocks() if known is None or transposed else known
         self.block_rank = block_rank
         self.transposed = transposed
         self.analysis = analysis
@@ -80,7 +96,6 @@ class CpuCosts:
         self.nested = nested
         self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
-        self._cycles: dict[tuple[str, int], float] = {}
         self._bytes: dict[str, float] = {}
 
     # --- stages ---------------------------------------------------------------------------
@@ -132,34 +147,39 @@ class CpuCosts:
             elif name in self.nested and index < len(self.analysis.view.stages(name)) - 1:
                 known = self.block(name, len(self.analysis.view.stages(name)) - 1)
             else:
-                region = self.analysis.regions[name]
-                extents = {d: _finite(i.extent) for d, i in enumerate(region)}
-                known = best_block(
-                    self.analysis.summaries(name)[index],
-                    self.pure_loops(name, index),
-                    extents,
-                    self.model,
-                    self.innermost,
-                    self.block_rank,
-                    self.nested[name].whole if name in self.nested else None,
-                )
+                known = self._best_block(name, index)
             self._blocks[key] = known
+        return known
+
+    def _best_block(self, name: str, index: int) -> Block:
+        summary = self.analysis.summaries(name)[index]
+        whole = self.nested[name].whole if name in self.nested else None
+        key = (summary, self.block_rank, whole)
+        known = self._known.blocks.get(key)
+        if known is None:
+            region = self.analysis.regions[name]
+            known = best_block(
+                summary,
+                self.pure_loops(name, index),
+                {d: _finite(i.extent) for d, i in enumerate(region)},
+                self.model,
+                self.innermost,
+                self.block_rank,
+                whole,
+            )
+            self._known.blocks[key] = known
         return known
 
     def block_cycles(self, name: str, index: int) -> float:
         """Cycles of a stage's block per iteration of its reduction loops."""
-        key = (name, index)
-        known = self._cycles.get(key)
+        summary = self.analysis.summaries(name)[index]
+        block = self.block(name, index)
+        known = self._known.cycles.get((summary, block))
         if known is None:
-            summary = self.analysis.summaries(name)[index]
             known = block_cycles(
-                summary,
-                self.pure_loops(name, index),
-                self.block(name, index),
-                self.model,
-                self.innermost,
+                summary, self.pure_loops(name, index), block, self.model, self.innermost
             )
-            self._cycles[key] = known
+            self._known.cycles[summary, block] = known
         return known
 
     @property
@@ -475,16 +495,7 @@ class CpuCosts:
         return size
 
     def _element_bytes(self, name: str) -> int:
-        func = self.analysis.view.algorithm.by_name.get(name)
-        if func is not None:
-            return value_bytes(func.types)
-        for parameter in self.analysis.view.algorithm.parameters:
-            if parameter.name == name:
-                return parameter.type.bytes
-        for buffer in self.analysis.view.algorithm.buffers:
-            if buffer.name == name:
-                return buffer.type.bytes
-        return SEARCH.unknown_bytes
+        return self.analysis.element_bytes.get(name, SEARCH.unknown_bytes)
 
 
 def _iterations(extent: Bound) -> Bound:

@@ -10,34 +10,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, may_inline
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
 
 
-def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[str]:
+def inline_trivial(
+    base: Analysis, model: CpuModel, bias: float, known: KnownBlocks | None = None
+) -> Analysis:
     """Funcs that cost less recomputed at every use than stored and loaded.
 
     Each Func's uses are costed with its definition substituted and common subexpressions
     shared, against computing it once and moving it through the second-level cache. A `bias`
-    above 1 inlines more.
+    above 1 inlines more. Returns the analysis with those Funcs inlined; `known` has blocks
+    that are known already.
     """
     algorithm = base.view.algorithm
     regions = base.regions
-    inlined: set[str] = set()
+    known = KnownBlocks() if known is None else known
+    cycles: dict[tuple[str, frozenset[str]], float] = {}
 
-    def costs_with(names: set[str]) -> CpuCosts:
-        return CpuCosts(base.with_inlined(frozenset(names)), model, {})
+    def root_cycles(costs: CpuCosts, name: str) -> float:
+        key = (name, costs.analysis.view.absorbed(name))
+        if key not in cycles:
+            cycles[key] = float(np.max(costs.func_cycles(name, regions[name])))
+        return cycles[key]
 
-    current = costs_with(inlined)
+    current = CpuCosts(base, model, {}, known=known)
     for func in algorithm.funcs:
         if func.name not in regions or not may_inline(algorithm, func):
             continue
@@ -46,9 +52,9 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
             continue
         if hopeless(current, func.name, readers):
             continue
-        proposal = costs_with(inlined | {func.name})
+        proposal = CpuCosts(current.analysis.toggled(func.name), model, {}, known=known)
         try:
-            together = sum(_root_cycles(proposal, r, regions) for r in readers)
+            together = sum(root_cycles(proposal, r) for r in readers)
             size = max(
                 sum(op.count for op in s.ops) + len(s.loads)
                 for r in readers
@@ -58,16 +64,15 @@ def inline_trivial(base: Analysis, model: CpuModel, bias: float) -> frozenset[st
             continue
         if size > SEARCH.largest_expression:
             continue
-        apart = _root_cycles(current, func.name, regions)
-        apart += sum(_root_cycles(current, r, regions) for r in readers)
+        apart = root_cycles(current, func.name)
+        apart += sum(root_cycles(current, r) for r in readers)
         moved = value_bytes(func.types) * math.prod(
             float(np.max(i.extent)) for i in regions[func.name]
         )
         apart += model.constants.round_trips * moved / model.l2_rate
         if together <= apart * bias:
-            inlined.add(func.name)
             current = proposal
-    return frozenset(inlined)
+    return current.analysis
 
 
 def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
@@ -78,7 +83,3 @@ def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
         for reader in readers
         for summary in costs.analysis.summaries(reader)
     )
-
-
-def _root_cycles(costs: CpuCosts, name: str, regions: Mapping[str, Box]) -> float:
-    return float(np.max(costs.func_cycles(name, regions[name])))

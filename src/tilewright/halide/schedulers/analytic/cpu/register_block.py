@@ -27,7 +27,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.summaries import TRANSCENDENTAL, Load, OpCount, StageSummary
-from tilewright.halide.ir.algorithm import Type, Variable, walk
+from tilewright.halide.ir.algorithm import Type
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 
@@ -279,10 +279,7 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
 
 def scans(summary: StageSummary) -> bool:
     """Whether the stage writes along a reduction variable (a scan), rather than reduces."""
-    reductions = {loop.name for loop in summary.loops if loop.kind != "pure"}
-    return any(
-        isinstance(node, Variable) and node.name in reductions for node in walk(*summary.args)
-    )
+    return summary.scans
 
 
 def accumulates(summary: StageSummary) -> bool:

@@ -13,7 +13,7 @@ from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.inline import (
     hopeless,
     inline_trivial,
@@ -37,6 +37,7 @@ class Search:
         scalars: Mapping[str, float],
         policy: Policy,
         base: Analysis | None = None,
+        known: KnownBlocks | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
@@ -45,17 +46,18 @@ class Search:
         self.base = base or Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.orders: tuple[bool, ...] = (False, True)
         self._known: dict[object, CpuPlan] = {}
+        self._blocks = KnownBlocks() if known is None else known
         self.spent = 0
 
-    def costs(self, inlined: frozenset[str]) -> CpuCosts:
-        """The costs of the pipeline with some Funcs inlined."""
-        analysis = self.base.with_inlined(inlined)
+    def costs(self, analysis: Analysis) -> CpuCosts:
+        """The costs of the pipeline with the Funcs inlined that an analysis has inlined."""
         return CpuCosts(
             analysis,
             self.model,
             nest_reductions(analysis),
             self.policy.block,
             self.policy.transposed,
+            self._blocks,
         )
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
@@ -115,16 +117,20 @@ class Search:
         members of groups have been costed, a count rather than a time so that the same
         pipeline always gets the same schedule.
         """
-        inlined = inline_trivial(self.base, self.model, self.policy.inline_bias)
-        costs = self.costs(inlined)
+        trivial = inline_trivial(self.base, self.model, self.policy.inline_bias, self._blocks)
+        inlined = trivial.view.inlined
+        costs = self.costs(trivial)
         grouping = self.group(costs)
         best = self.total(costs, grouping)
-        tried: set[frozenset[str]] = {inlined}
+        # Sets of inlined Funcs, each as the bits of a number.
+        place = self.algorithm.order
+        now = sum(1 << place[name] for name in inlined)
+        tried = {now}
         improved = True
         while improved and self.spent < effort:
             improved = False
             for name in self._revisions(grouping, inlined):
-                proposal = inlined ^ {name}
+                proposal = now ^ 1 << place[name]
                 if proposal in tried or self.spent >= effort:
                     continue
                 tried.add(proposal)
@@ -132,14 +138,15 @@ class Search:
                 if name not in inlined and hopeless(costs, name, readers):
                     continue
                 try:
-                    new_costs = self.costs(proposal)
+                    new_costs = self.costs(costs.analysis.toggled(name))
                     new = self.group(new_costs)
                 except TooLarge:
                     continue
                 if self.total(new_costs, new) < SEARCH.least_gain * best and not self._too_large(
                     new_costs, name
                 ):
-                    inlined, costs, grouping = proposal, new_costs, new
+                    now, costs, grouping = proposal, new_costs, new
+                    inlined = costs.analysis.view.inlined
                     best = self.total(costs, grouping)
                     improved = True
                     break
@@ -171,11 +178,13 @@ class Search:
     @staticmethod
     def _too_large(costs: CpuCosts, name: str) -> bool:
         analysis = costs.analysis
-        readers = [f for f in analysis.view.funcs if name in analysis.view.absorbed(f.name)]
+        if name not in analysis.view.inlined:
+            return False
         return any(
             sum(op.count for op in s.ops) + len(s.loads) > SEARCH.largest_expression
-            for f in readers
-            for s in analysis.summaries(f.name)
+            for reader in analysis.view.reached(name)
+            if reader not in analysis.view.inlined
+            for s in analysis.summaries(reader)
         )
 
 
@@ -187,9 +196,11 @@ def schedule_with(
     policy: Policy,
     effort: int = SEARCH.effort,
     base: Analysis | None = None,
+    known: KnownBlocks | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy; `base` is the analysis with nothing inlined, if known."""
-    costs, grouping = Search(algorithm, machine, boxes, scalars, policy, base).run(effort)
+    search = Search(algorithm, machine, boxes, scalars, policy, base, known)
+    costs, grouping = search.run(effort)
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -255,6 +266,7 @@ def schedule_cpu(
     chosen = algorithm
 
     bases: dict[tuple[Clone, ...], Analysis] = {}
+    known: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = {}
 
     def search(policy: Policy) -> CpuCosts:
         # What a stage computes and touches does not depend on the policy.
@@ -264,7 +276,14 @@ def schedule_cpu(
             bases[clones_of(chosen)] = base
         effort = SEARCH.transposed_effort if policy.transposed else SEARCH.effort
         schedule, grouping, costs = schedule_with(
-            chosen, machine, boxes, scalars, policy, effort, base
+            chosen,
+            machine,
+            boxes,
+            scalars,
+            policy,
+            effort,
+            base,
+            known.setdefault((clones_of(chosen), policy.memory_weight), KnownBlocks()),
         )
         if schedule not in found:
             found[schedule] = _planned(schedule, grouping, costs)

@@ -14,6 +14,7 @@ down (Mullapudi 2016, Section 4), counted on the expressions that inlining reall
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping
 
@@ -65,14 +66,9 @@ class _Inliner:
         self.algorithm = algorithm
         self.load_cost = load_cost
         self.inlined: set[str] = set()
-        self.base = Analysis(View(algorithm), boxes, scalars, specialize=True)
-        self.analysis = self.base
+        self.analysis = Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.regions = self.analysis.regions
         self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
-
-    def _analysis(self, more: str | None = None) -> Analysis:
-        names = frozenset(self.inlined if more is None else self.inlined | {more})
-        return self.base.with_inlined(names)
 
     def trivial(self) -> None:
         """Inline what is consumed pointwise or costs next to nothing, producers first.
@@ -87,7 +83,7 @@ class _Inliner:
                 summary = self.analysis.summaries(name)[0]
                 if not (_next_to_nothing(summary, self.constants) or self._pointwise(name)):
                     continue
-                trial = self._analysis(name)
+                trial = self.analysis.toggled(name)
                 for reader in self.analysis.view.consumers[name]:
                     self._cost(trial, reader)
                 if self._narrows(name, trial):
@@ -124,13 +120,21 @@ class _Inliner:
 
     def greedy(self) -> None:
         """Inline the Func that gains most, again and again."""
+        order = self.algorithm.order
+        waiting = {n for n in self.allowed if n not in self.inlined and n in self.regions}
+        # A heap of (-gain, place); entries of which the gain is out of date are skipped.
         gains: dict[str, float] = {}
-        waiting = [n for n in self.allowed if n not in self.inlined and n in self.regions]
+        heap: list[tuple[float, int]] = []
         stale = set(waiting)
         while waiting:
-            for name in stale & set(waiting):
+            for name in stale & waiting:
                 gains[name] = self._gain(name)
-            best = max(waiting, key=lambda n: (gains[n], -self.algorithm.order[n]))
+                heapq.heappush(heap, (-gains[name], order[name]))
+            best = self.algorithm.funcs[heap[0][1]].name
+            if best not in waiting or heap[0][0] != -gains[best]:
+                heapq.heappop(heap)
+                stale = set()
+                continue
             if gains[best] <= 0.0:
                 return
             view = self.analysis.view
@@ -138,7 +142,7 @@ class _Inliner:
             for reader in view.consumers[best]:
                 near.update(view.producers[reader])
             self.inlined.add(best)
-            self.analysis = self._analysis()
+            self.analysis = self.analysis.toggled(best)
             waiting.remove(best)
             stale = near
 
@@ -146,7 +150,7 @@ class _Inliner:
         readers = self.analysis.view.consumers[name]
         if self._hopeless(name, readers):
             return -np.inf
-        after = self._analysis(name)
+        after = self.analysis.toggled(name)
         before = self._cost(self.analysis, name) + self._store_cost(name)
         try:
             if self._narrows(name, after):

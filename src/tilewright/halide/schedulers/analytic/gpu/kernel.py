@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Loop, Stage, Variable, walk
+from tilewright.halide.ir.algorithm import Loop, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.fusable import nothing_to_do
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
@@ -244,7 +244,7 @@ class Kernel:
     @cached_property
     def in_halide_order(self) -> tuple[str, ...]:
         """The members in the order in which Halide computes them inside the block."""
-        order = halide_order(self.analysis.view.algorithm)
+        order = self.analysis.view.algorithm.halide_order
         return tuple(sorted(self.members, key=order.__getitem__))
 
     def read_steps(self, reader: str, nested: Mapping[str, str]) -> dict[str, list[int]]:
@@ -313,23 +313,6 @@ class Work:
 
     arithmetic: float
     loads: tuple[LoadGroup, ...]
-
-
-def halide_order(algorithm: Algorithm) -> dict[str, int]:
-    """Each Func's place in Halide's own realisation order, which goes by names."""
-    order: dict[str, int] = {}
-    entered: set[str] = set()
-    stack = [(name, False) for name in reversed(algorithm.outputs)]
-    while stack:
-        name, done = stack.pop()
-        if done:
-            order[name] = len(order)
-        elif name not in entered:
-            entered.add(name)
-            stack.append((name, True))
-            callees = sorted(algorithm.producers[name], reverse=True)
-            stack.extend((callee, False) for callee in callees)
-    return order
 
 
 def _count(interval: Interval) -> int:

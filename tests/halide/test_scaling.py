@@ -1,0 +1,73 @@
+"""The work to schedule a pipeline grows no faster than its number of Funcs, by a logarithm."""
+
+from __future__ import annotations
+
+import cProfile
+import math
+import pstats
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from large_pipelines import KINDS
+
+from tilewright.halide.result import Result
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import make_task
+from tilewright.machines import CpuMachine
+from tilewright.machines.cpu import Cache
+
+MACHINE = CpuMachine(
+    "test",
+    "x86-64",
+    4,
+    ("avx2",),
+    256,
+    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
+)
+SMALL, LARGE = 30, 120
+
+
+def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
+    """Calls of functions in every phase, and the number of Funcs.
+
+    Unlike seconds, calls are the same each time.
+    """
+    output = KINDS[kind](least)
+    calls: dict[str, int] = {}
+
+    def counted(phase: str, done: Callable[[], Any]) -> Any:
+        profile = cProfile.Profile()
+        profile.enable()
+        result = done()
+        profile.disable()
+        calls[phase] = pstats.Stats(profile).total_calls
+        return result
+
+    machine = "a100" if target == "cuda" else MACHINE
+    task = counted("import", lambda: make_task(output, target=target, machine=machine))
+    planned = counted("search", lambda: plan(task)[0])
+    result = Result(task, planned, "oneshot")
+    counted("print", lambda: (result.to_cpp(), result.to_json()))
+    counted("explain", result.explain)
+    return calls, len(task.algorithm.funcs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("residual_network", "host"),
+        ("residual_network", "cuda"),
+        ("elementwise_chain", "host"),
+        ("elementwise_chain", "cuda"),
+        ("pyramids", "cuda"),
+    ],
+)
+def test_work_grows_with_the_number_of_funcs(kind: str, target: str) -> None:
+    work(kind, 2, target)  # what is done once in a process
+    small, few = work(kind, SMALL, target)
+    large, many = work(kind, LARGE, target)
+    # A phase that goes over all Funcs for every Func exceeds this by far.
+    allowed = many * math.log(many) / (few * math.log(few))
+    growth = {phase: large[phase] / small[phase] for phase in small}
+    assert {phase: factor for phase, factor in growth.items() if factor > allowed} == {}
