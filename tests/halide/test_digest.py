@@ -48,7 +48,7 @@ def test_another_process_finds_the_same_digests():
         cwd=Path(__file__).parent,
         env={"PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     assert json.loads(child.stdout) == here

@@ -133,6 +133,8 @@ class Fork(Sleep):
             time.sleep(0.1)
 
     def leave_children(self):
+        open(self.log, "a").close()
+        already = self.logged()
         for _ in range(3):
             if os.fork() == 0:
                 os.setsid()
@@ -141,7 +143,12 @@ class Fork(Sleep):
                         log.write(f"{os.getpid()}\n")
                     time.sleep(1000)
                 os._exit(0)
-        time.sleep(0.2)
+        while self.logged() < already + 3:
+            time.sleep(0.01)
+
+    def logged(self):
+        with open(self.log) as log:
+            return len(log.readlines())
 
 
 class ForkAndReturn(Fork):
@@ -223,5 +230,5 @@ class Recheck(Sleep):
         return VerifyResult(False, "looks wrong", 2.0)
 
     def recheck(self):
-        time.sleep(1.2)  # longer than a verification may take
+        time.sleep(2.2)  # longer than a verification may take
         return VerifyResult(self.really, "looked again", 2.0)

@@ -255,7 +255,7 @@ def test_without_learning_nothing_is_timed(models, clock):
 
 def test_many_threads_make_one_decision_each_signature():
     asked = []
-    start = threading.Barrier(8, timeout=20)
+    start = threading.Barrier(8, timeout=300)
 
     def forecast(a):
         asked.append(len(a))
@@ -329,7 +329,7 @@ def test_threads_that_call_clear_and_look_all_get_right_answers():
 
     routes = {"a": np.sum, "b": np.add.reduce, "c": lambda a: pytest.fail("never predicted")}
     call = Dispatcher(routes, forecast, learn=True, size=7)
-    start, wrong = threading.Barrier(8, timeout=20), []
+    start, wrong = threading.Barrier(8, timeout=300), []
 
     def work(number):
         start.wait()

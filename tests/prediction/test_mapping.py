@@ -303,7 +303,7 @@ def test_a_plan_runs_and_gives_the_functions_result(workers):
 
 def test_workers_are_pinned_and_devices_overlap():
     cores = sorted(os.sched_getaffinity(0))[:2]
-    meet = threading.Barrier(len(cores), timeout=20)
+    meet = threading.Barrier(len(cores), timeout=300)
     graph = Graph(tuple(Task(f"t{c}", {f"core {c}": 1.0}) for c in cores))
 
     def work():

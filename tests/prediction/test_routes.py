@@ -233,7 +233,7 @@ def test_threads_of_numpy_s_blas_are_restored_by_calls_that_overlap():
 
     before = [library.get_num_threads() for library in _libraries()]
     variant, a = kernel("matmul").variant("numpy"), np.ones((60, 60))
-    start = threading.Barrier(4, timeout=20)
+    start = threading.Barrier(4, timeout=300)
 
     def work(threads):
         start.wait()

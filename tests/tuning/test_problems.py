@@ -102,7 +102,7 @@ def test_a_halide_template_is_built_verified_and_timed_elsewhere(make):
     found = problem(problem.space.default())
     assert (found.status, found.message) == ("ok", "")
     assert found.verified
-    assert 0 < found.median < 1
+    assert found.median > 0
     assert found.max_error < 1e-4
 
 
@@ -117,6 +117,7 @@ def test_what_halide_refuses_is_a_failed_build():
     assert (result.trials[0].status, result.best) == ("build_failed", None)
 
 
+@pytest.mark.opencl
 def test_the_opencl_kernel_runs_and_its_driver_refuses():
     problem = opencl_matmul(64)
     tuned = problem(problem.space.default())
@@ -130,9 +131,9 @@ def test_the_opencl_kernel_runs_and_its_driver_refuses():
 
 def test_c_programs_compile_run_and_fail():
     nest = c_loop_nest()
-    assert 0 < nest(nest.space.default()) < 5
+    assert nest(nest.space.default()) > 0
     flags = cc_flags()
-    assert 0 < flags(flags.space.default()) < 5
+    assert flags(flags.space.default()) > 0
     absent = cc_flags(compiler="no-such-compiler")
     with pytest.raises(FailedError) as raised:
         absent(absent.space.default())

@@ -102,7 +102,7 @@ def changed(**more):
 def test_a_client_of_baco_runs_unchanged(folder):
     line = [sys.executable, "client.py", sys.executable, "-m", "tilewright.cli", "tune"]
     line += ["scenario.json", "--records", "records.sqlite"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=True)
     asked = done.stdout.splitlines()
     assert len(asked) == len(set(asked)) == 12
     assert asked[0] == "16,1,(0, 1, 2, 3),8"  # the defaults first
@@ -228,7 +228,7 @@ def test_a_python_function_in_the_clients_place(folder):
 def test_replies_that_cannot_be_read_are_named(folder, reply, named):
     line = [sys.executable, "-m", "tilewright.cli", "tune", "scenario.json"]
     line += ["--records", "records.sqlite"]
-    done = subprocess.run(line, input=reply, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, input=reply, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -65,17 +65,19 @@ def test_several_are_evaluated_at_once_on_any_executor(kind):
 def test_jobs_alone_take_threads_and_overlap():
     running, most = [], []
     lock = threading.Lock()
+    pair = threading.Barrier(2, timeout=300)
 
     def objective(c):
         with lock:
             running.append(1)
             most.append(len(running))
-        time.sleep(0.02)
+        pair.wait()  # passes only while another runs too
         with lock:
             running.pop()
         return cost(c)
 
-    tune(objective, SPACE, budget=16, jobs=4)
+    found = tune(objective, SPACE, budget=16, jobs=4)
+    assert all(trial.ok for trial in found.trials)
     assert 2 <= max(most) <= 4
 
 

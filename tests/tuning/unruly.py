@@ -10,7 +10,7 @@ def objective(c):
     if x == 0:
         os._exit(9)
     if x == 1:
-        time.sleep(60)
+        time.sleep(900)
     if x == 2:
         hoard = []
         while True:
