@@ -4,7 +4,7 @@ import re
 
 from tilewright.patterns.codegen.c import print_c
 from tilewright.patterns.codegen.generate import generate
-from tilewright.patterns.compiling import Kernel, built
+from tilewright.patterns.compiling import CKernel, built
 
 OWN = re.compile(r"\b(f_\w+|index_\w+|table\d+)\b")
 
@@ -16,4 +16,4 @@ def kernels(programs):
     parts = [OWN.sub(rf"p{i}_\1", source) for i, source in enumerate(sources)]
     library = built("\n".join(parts), ("-O0",))
     found = zip(programs, codes, sources, strict=True)
-    return [Kernel(p, code, source, library) for p, code, source in found]
+    return [CKernel(p, code, source, library) for p, code, source in found]

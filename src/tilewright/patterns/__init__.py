@@ -55,7 +55,8 @@ from tilewright.patterns.build import (
     zip2,
 )
 from tilewright.patterns.check import type_of
-from tilewright.patterns.compiling import Kernel, compile
+from tilewright.patterns.codegen.grid import Launch
+from tilewright.patterns.compiling import compile, source
 from tilewright.patterns.errors import (
     CompileError,
     MappingError,
@@ -66,6 +67,7 @@ from tilewright.patterns.errors import (
 )
 from tilewright.patterns.interpreter import interpret
 from tilewright.patterns.json_form import from_json, to_json
+from tilewright.patterns.kernel import Kernel
 from tilewright.patterns.nodes import Pattern
 from tilewright.patterns.printing import definitions
 from tilewright.patterns.scalar import (
@@ -85,6 +87,7 @@ from tilewright.patterns.types import boolean, f32, f64, i32, i64
 __all__ = [
     "CompileError",
     "Kernel",
+    "Launch",
     "MappingError",
     "Pattern",
     "PatternError",
@@ -143,6 +146,7 @@ __all__ = [
     "sizes",
     "slide",
     "slide2",
+    "source",
     "split",
     "sqrt",
     "table",

@@ -8,46 +8,34 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
-from tilewright.patterns.binding import bind, conforming
-from tilewright.patterns.check import requirements, type_of
-from tilewright.patterns.codegen.c import print_c, scratch
+from tilewright.patterns.codegen.c import print_c
 from tilewright.patterns.codegen.code import Buffer, Code, Name
 from tilewright.patterns.codegen.generate import generate
-from tilewright.patterns.errors import CompileError, PatternError, SizeError
-from tilewright.patterns.types import ArrayType, TupleType, Type, dimensions
+from tilewright.patterns.codegen.gpu import print_grid
+from tilewright.patterns.codegen.grid import GridKernel, Launch, grid_kernels
+from tilewright.patterns.errors import CompileError, PatternError
+from tilewright.patterns.kernel import Array, Kernel
+from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
 FAST = ("-O3", "-march=native")
 COMPILE_SECONDS = 120
-TARGETS = ("c",)
-
-Array = np.ndarray[Any, Any]
+TARGETS = ("c", "opencl", "cuda")
 
 
-class Kernel:
-    """A program compiled for this machine's CPU.
-
-    Calling it with arrays, in the order of the program's inputs, returns the result.
-
-    Attributes:
-        program: the patterns.
-        source: the C source.
-        code: what the source was printed from.
-    """
+class CKernel(Kernel):
+    """A program compiled for this machine's CPU."""
 
     def __init__(self, program: n.Pattern, code: Code, source: str, library: Path) -> None:
-        self.program, self.type, self.code, self.source = program, type_of(program), code, source
-        self.inputs = n.inputs(program)
-        self.requirements = requirements(program)
+        super().__init__(program, code, source)
         self._function = getattr(ctypes.CDLL(str(library)), code.name)
 
     def __call__(
@@ -64,46 +52,73 @@ class Kernel:
             SizeError: arrays or sizes do not fit the program.
             PatternError: arrays of another type, or an impossible number of threads.
         """
-        given = conforming(self.inputs, arrays)
-        known = bind(self.inputs, given, sizes or {})
-        for requirement in self.requirements:
-            requirement.check(known)
-        missing = [name for name in self.code.sizes if name not in known]
-        if missing:
-            raise SizeError(
-                f"no input's shape gives {missing[0]}: pass sizes={{'{missing[0]}': ...}}"
-            )
-        outputs = [_empty(buffer, known) for buffer in self.code.outputs]
-        held = [_empty(buffer, known) for buffer in scratch(self.code)]
+        cores = ctypes.c_int(_threads(threads))
+        given, known = self.prepare(arrays, sizes)
+        made = self.memory(known)
         arguments: list[Any] = [_argument(p, given[p.name]) for p in self.code.inputs]
-        arguments += [a.ctypes.data_as(ctypes.c_void_p) for a in [*outputs, *held]]
+        arguments += [a.ctypes.data_as(ctypes.c_void_p) for a in made.values()]
         arguments += [ctypes.c_long(known[name]) for name in self.code.sizes]
-        if self._function(*arguments, ctypes.c_int(_threads(threads))):
+        if self._function(*arguments, cores):
             raise MemoryError(f"{self.code.name}: no memory for an intermediate array")
-        return _shaped(self.type, iter(outputs), known, ())
+        return self.result(made, known)
 
 
-def compile(program: n.Pattern, target: str = "c", name: str = "kernel") -> Kernel:
-    """Compile a program.
+def compile(
+    program: n.Pattern, target: str = "c", name: str = "kernel", launch: Launch | None = None
+) -> Any:
+    """Compile a program to a callable `Kernel`.
 
     Args:
-        program: patterns that start at their inputs. Maps that no rule decided on run in loops,
-            the outermost one on all cores.
-        target: ``c``: C with OpenMP.
+        program: patterns that start at their inputs. In C, maps that no rule decided on run in
+            loops, the outermost one on all cores. For a grid of threads, a program without
+            any decision is run by all threads, one for each element of its outer dimensions.
+        target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device.
         name: of the function.
+        launch: threads of a grid, in place of the default (`codegen.grid`).
 
     Raises:
         PatternTypeError: the program is not well typed.
-        MappingError: a result needs memory that the program does not name.
-        CompileError: there is no C compiler, or it refuses the source.
+        MappingError: the target cannot run it as it is mapped; says what to change.
+        CompileError: there is no compiler or device, or it refuses the source.
     """
+    if target == "c":
+        code = generate(program, _name(name))
+        text = print_c(code)
+        return CKernel(program, code, text, built(text))
+    if target == "opencl":
+        from tilewright.patterns.opencl import OpenCLKernel
+
+        code, kernels = grid_code(program, name, launch)
+        return OpenCLKernel(program, code, print_grid(kernels, target, code.reserved), kernels)
+    if target == "cuda":
+        raise PatternError("CUDA kernels are not run from here: use source(program, 'cuda')")
+    raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")
+
+
+def source(
+    program: n.Pattern, target: str = "c", name: str = "kernel", launch: Launch | None = None
+) -> str:
+    """The source of a program, for any of `TARGETS`; as `compile`, without compiling it."""
     if target not in TARGETS:
         raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")
+    if target == "c":
+        return print_c(generate(program, _name(name)))
+    code, kernels = grid_code(program, name, launch)
+    return print_grid(kernels, target, code.reserved)
+
+
+def grid_code(
+    program: n.Pattern, name: str, launch: Launch | None
+) -> tuple[Code, tuple[GridKernel, ...]]:
+    """The code of a program for a grid of threads, and its kernels; raises as `compile`."""
+    code = generate(default_grid(program), _name(name))
+    return code, grid_kernels(code, launch)
+
+
+def _name(name: str) -> str:
     if not name.isidentifier() or not name.isascii():
         raise PatternError(f"name {name!r}; give one of letters and digits")
-    code = generate(program, name)
-    source = print_c(code)
-    return Kernel(program, code, source, built(source))
+    return name
 
 
 @cache
@@ -163,19 +178,3 @@ def _argument(p: Buffer | Name, array: Array) -> Any:
     if isinstance(p, Buffer):
         return array.ctypes.data_as(ctypes.c_void_p)
     return np.ctypeslib.as_ctypes_type(p.type.dtype)(array[()].item())
-
-
-def _empty(buffer: Buffer, known: Mapping[str, int]) -> Array:
-    return np.empty(buffer.size.evaluate(known), buffer.type.dtype)
-
-
-def _shaped(
-    kind: Type, flat: Iterator[Array], known: Mapping[str, int], outer: tuple[Poly, ...]
-) -> Any:
-    """Flat arrays in the shapes of a type, tuples as tuples of arrays."""
-    lengths, item = dimensions(kind)
-    if isinstance(item, TupleType):
-        return tuple(_shaped(part, flat, known, (*outer, *lengths)) for part in item.items)
-    assert not isinstance(item, ArrayType)
-    shape = [length.evaluate(known) for length in (*outer, *lengths)]
-    return next(flat).reshape(shape)

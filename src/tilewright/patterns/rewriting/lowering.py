@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.build import copy
-from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.errors import RewriteError
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, apply
 from tilewright.patterns.types import ArrayType, ScalarType, TupleType, Type, dimensions
 
 STEUWER = "Steuwer et al. 2015 (lowering to OpenCL)"
@@ -188,3 +189,18 @@ def coarsen(length: Poly | int) -> Rule:
 
     after = f"split({k}) >> map_glb(map_seq(f)) >> join"
     return Rule(f"coarsen({k})", "map_glb(f)", after, "Magni et al. 2014 (thread coarsening)", at)
+
+
+def default_grid(program: n.Pattern) -> n.Pattern:
+    """A program for a grid of threads: itself, if it says who runs any of its maps.
+
+    Else its outermost maps, two where there are two, are run by all threads.
+    """
+    if any(isinstance(p, n.Map) and p.level is not None for p in n.walk(program)):
+        return program
+    for levels in ((n.Level("glb", 1), n.Level("glb", 0)), (n.Level("glb", 0),)):
+        try:
+            return apply(lower_nest(*levels), program)
+        except RewriteError:
+            continue
+    return program

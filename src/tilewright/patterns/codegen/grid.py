@@ -1,0 +1,289 @@
+"""Code for a grid of threads: kernels, launch sizes, and what a grid cannot run.
+
+Every outermost loop is a kernel of its own, because only the end of a kernel makes all threads
+wait; what is outside of loops is run by one thread. By default a kernel is launched with as many
+work-groups as its loops over groups have iterations, and as many threads in a group as the last
+loop over its threads has. Any other launch is right, too: loops stride by the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilewright.arith import Poly, poly
+from tilewright.patterns.codegen.barriers import with_barriers
+from tilewright.patterns.codegen.code import (
+    Allocate,
+    Block,
+    Buffer,
+    Code,
+    Declare,
+    Loop,
+    Name,
+    Store,
+    all_values,
+    loads,
+    statements,
+    stores,
+    values_of,
+)
+from tilewright.patterns.errors import MappingError
+from tilewright.patterns.nodes import GRID_KINDS, Level
+
+MOST_THREADS = 1024  # threads in a work-group: CUDA's limit, and most OpenCL devices'
+DEFAULT_GROUP = {1: (128,), 2: (32, 4), 3: (32, 4, 1)}  # threads, for maps over all threads
+DIMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How many threads run a kernel, by dimension.
+
+    Args:
+        groups: work-groups; None: as many as there are iterations.
+        threads: threads in a work-group.
+    """
+
+    groups: tuple[Poly, Poly, Poly] | None
+    threads: tuple[int, int, int]
+
+    def __post_init__(self) -> None:
+        count = self.threads[0] * self.threads[1] * self.threads[2]
+        if min(self.threads) < 1 or count > MOST_THREADS:
+            raise MappingError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
+
+
+@dataclass(frozen=True, slots=True)
+class GridKernel:
+    """One kernel.
+
+    Args:
+        reads: arrays and scalar inputs that it reads, without the arrays that it writes.
+        writes: arrays that it writes.
+        extents: iterations of its loops over groups, or over all threads, by dimension.
+        body: with barriers.
+    """
+
+    name: str
+    reads: tuple[Buffer | Name, ...]
+    writes: tuple[Buffer, ...]
+    sizes: tuple[str, ...]
+    body: Block
+    extents: tuple[Poly, Poly, Poly]
+    launch: Launch
+
+    def grid(self, known: Mapping[str, int]) -> tuple[int, int, int]:
+        """Work-groups to launch, by dimension, for known sizes."""
+        if self.launch.groups is not None:
+            x, y, z = (int(g.evaluate(known)) for g in self.launch.groups)
+            return x, y, z
+        counts = [int(e.evaluate(known)) for e in self.extents]
+        if any(s.level.kind == "glb" for s in loops(self.body)):
+            counts = [-(-c // t) for c, t in zip(counts, self.launch.threads, strict=True)]
+        x, y, z = counts
+        return x, y, z
+
+
+def loops(block: Block) -> Iterator[Loop]:
+    """All loops of a block, outer before inner."""
+    return (s for s in statements(block) if isinstance(s, Loop))
+
+
+def grid_kernels(code: Code, launch: Launch | None = None) -> tuple[GridKernel, ...]:
+    """The kernels of some code, in the order in which they run.
+
+    Args:
+        code: the code; it is changed: barriers are put in.
+        launch: for kernels with parallel loops, in place of the default.
+
+    Raises:
+        MappingError: a loop that no thread is given to, memory that a grid has not, or stores
+            that several threads would do.
+    """
+    made = []
+    for number, part in enumerate(_parts(code.body)):
+        check_grid(part)
+        chosen = _launch(part, launch)
+        body = with_barriers(part, chosen.groups is None)
+        made.append(_kernel(f"{code.name}_{number}", body, code, chosen))
+    return tuple(made)
+
+
+def _parts(body: Block) -> list[Block]:
+    """Statements kernel by kernel."""
+    parts: list[Block] = []
+    sequential: Block = []
+    for s in body:
+        if isinstance(s, Allocate):
+            continue
+        if isinstance(s, Loop) and any(x.level.kind in GRID_KINDS for x in loops([s])):
+            if sequential:
+                parts.append(sequential)
+                sequential = []
+            parts.append([s])
+        else:
+            sequential.append(s)
+    return [*parts, sequential] if sequential else parts
+
+
+def _kernel(name: str, body: Block, code: Code, launch: Launch) -> GridKernel:
+    writes = list(dict.fromkeys(s.buffer for s in stores(body) if s.buffer.memory == "global"))
+    read = [v.buffer for v in loads(body) if v.buffer.memory == "global"]
+    arrays: list[Buffer | Name] = [b for b in dict.fromkeys(read) if b not in writes]
+    names = _free_names(body)
+    scalars = [item for item in code.inputs if isinstance(item, Name) and item.name in names]
+    missing = names - {item.name for item in scalars}
+    if missing:
+        raise MappingError(
+            "a value that one thread computes is used by others: store it with to_global"
+        )
+    extents = _extents(body)
+    reads = (*arrays, *scalars)
+    return GridKernel(name, reads, tuple(writes), code.sizes, body, extents, launch)
+
+
+def _free_names(body: Block) -> set[str]:
+    declared = {s.name for s in statements(body) if isinstance(s, Declare)}
+    used = {
+        part.name
+        for s in statements(body)
+        for v in values_of(s)
+        for part in all_values(v)
+        if isinstance(part, Name)
+    }
+    return used - declared
+
+
+def _extents(body: Block) -> tuple[Poly, Poly, Poly]:
+    """Iterations over groups, or over all threads, by dimension: the last loop of each."""
+    found = [poly(1)] * DIMS
+    for loop in loops(body):
+        if loop.level.kind in ("wrg", "glb"):
+            found[loop.level.dim] = loop.variable.extent
+    x, y, z = found
+    return x, y, z
+
+
+def _launch(body: Block, given: Launch | None) -> Launch:
+    levels = {loop.level for loop in loops(body) if loop.level.kind in GRID_KINDS}
+    if not levels:
+        return Launch(None, (1, 1, 1))
+    if given is not None:
+        return _fitted(given, levels)
+    if any(level.kind == "glb" for level in levels):
+        dims = sorted(level.dim for level in levels)
+        sizes = [1] * DIMS
+        for dim, size in zip(dims, DEFAULT_GROUP[len(dims)], strict=True):
+            sizes[dim] = size
+    else:
+        sizes = _group(body)
+    x, y, z = sizes
+    return Launch(None, (x, y, z))
+
+
+def _fitted(given: Launch, levels: set[Level]) -> Launch:
+    """A launch with one thread in the dimensions that a kernel does not use.
+
+    More of them would all do the same, and store the same elements.
+    """
+    groups = {v.dim for v in levels if v.kind in ("wrg", "glb")}
+    threads = {v.dim for v in levels if v.kind in ("lcl", "glb")}
+    x, y, z = (t if d in threads else 1 for d, t in enumerate(given.threads))
+    if given.groups is None:
+        return Launch(None, (x, y, z))
+    i, j, k = (g if d in groups else poly(1) for d, g in enumerate(given.groups))
+    return Launch((i, j, k), (x, y, z))
+
+
+def _group(body: Block) -> list[int]:
+    """Threads in a group: iterations of the last loop over them, as far as a group may be."""
+    sizes = [1] * DIMS
+    for loop in loops(body):
+        if loop.level.kind == "lcl":
+            value = loop.variable.extent.value
+            sizes[loop.level.dim] = value if isinstance(value, int) else DEFAULT_GROUP[1][0]
+    while sizes[0] * sizes[1] * sizes[2] > MOST_THREADS:
+        largest = max(reversed(range(DIMS)), key=lambda d: sizes[d])
+        sizes[largest] = -(-sizes[largest] // 2)
+    return sizes
+
+
+def check_grid(body: Block) -> None:
+    """Whether a grid can run it.
+
+    Raises:
+        MappingError: it cannot; says why.
+    """
+    levels = [loop.level for loop in loops(body)]
+    kinds = {level.kind for level in levels}
+    if kinds & {"par", "simd"}:
+        raise MappingError("map_par and map_simd are for CPUs: use map_glb, map_wrg and map_lcl")
+    if "glb" in kinds and kinds & {"wrg", "lcl"}:
+        raise MappingError("map_glb beside map_wrg or map_lcl: choose one for the whole nest")
+    needed = {level for level in levels if level.kind in GRID_KINDS}
+    _check(body, (), needed, {})
+
+
+def _check(
+    block: Block, outer: tuple[Level, ...], needed: set[Level], made: dict[Buffer, int]
+) -> None:
+    for s in block:
+        if isinstance(s, Allocate):
+            _check_memory(s.buffer, outer)
+            made[s.buffer] = len([v for v in outer if v.kind in GRID_KINDS])
+        elif isinstance(s, Store):
+            _check_store(s, outer, needed, made)
+        elif isinstance(s, Loop):
+            _check_loop(s, outer)
+            _check(s.body, (*outer, s.level), needed, made)
+
+
+def _check_loop(loop: Loop, outer: tuple[Level, ...]) -> None:
+    level = loop.level
+    if level.kind == "undecided" and not any(v.kind in ("glb", "lcl") for v in outer):
+        extent = loop.variable.extent
+        raise MappingError(
+            f"no thread is given to a loop of {extent} iterations: use map_glb, map_wrg and "
+            "map_lcl, or rewriting.lower_nest"
+        )
+    if level.kind in GRID_KINDS and level in outer:
+        raise MappingError(f"map_{level.kind} of dimension {level.dim} inside another")
+    if level.kind == "lcl" and Level("wrg", level.dim) not in outer:
+        raise MappingError(f"map_lcl of dimension {level.dim} outside of map_wrg(..., {level.dim})")
+    if level.kind == "wrg" and any(v.kind in ("lcl", "seq") for v in outer):
+        raise MappingError("map_wrg inside a loop of threads")
+
+
+def _check_memory(buffer: Buffer, outer: tuple[Level, ...]) -> None:
+    kinds = {level.kind for level in outer}
+    if buffer.space == "global" and kinds & set(GRID_KINDS):
+        raise MappingError("to_global inside of a kernel: use to_local or to_private")
+    if buffer.space == "local" and ("wrg" not in kinds or "lcl" in kinds):
+        raise MappingError("to_local outside of map_wrg, or inside of map_lcl: use to_private")
+    if not isinstance(buffer.size.value, int):
+        raise MappingError(f"{buffer.size} elements of {buffer.space} memory: give a number")
+
+
+def _check_store(
+    s: Store, outer: tuple[Level, ...], needed: set[Level], made: dict[Buffer, int]
+) -> None:
+    parallel = [v for v in outer if v.kind in GRID_KINDS]
+    if s.buffer.space == "private":
+        if made.get(s.buffer, 0) != len(parallel):
+            raise MappingError("to_private of a map that many threads run: use to_local")
+        return
+    missing = needed - set(parallel)
+    if missing:
+        level = min(missing, key=lambda v: (v.kind, v.dim))
+        raise MappingError(
+            f"a result is stored outside of map_{level.kind}(..., {level.dim}), which other parts "
+            "of the kernel use: all those threads would store it"
+        )
+
+
+def local_bytes(kernel: GridKernel) -> int:
+    """Bytes of local memory of a work-group."""
+    found = [s.buffer for s in statements(kernel.body) if isinstance(s, Allocate)]
+    local = [b for b in found if b.space == "local"]
+    return sum(int(b.size.value or 0) * b.type.size for b in local)

@@ -1,0 +1,99 @@
+"""What the printers of all targets share: blocks, assignments, definitions of indices."""
+
+from __future__ import annotations
+
+from tilewright.patterns.codegen.code import (
+    Allocate,
+    Assign,
+    Barrier,
+    Block,
+    Buffer,
+    Code,
+    Declare,
+    Loop,
+    Name,
+    Statement,
+    Store,
+    loads,
+)
+from tilewright.patterns.codegen.tidy import IndexNames
+from tilewright.patterns.codegen.words import Words
+
+
+def scratch(code: Code) -> list[Buffer]:
+    """Intermediate arrays outside of all loops, which the caller provides."""
+    return [s.buffer for s in code.body if isinstance(s, Allocate) and s.buffer.space == "global"]
+
+
+def tables(block: Block) -> list[Buffer]:
+    """Arrays of fixed numbers, in the order of their first use."""
+    found = (v.buffer for v in loads(block) if v.buffer.space == "table")
+    return list(dict.fromkeys(found))
+
+
+class Printer:
+    """Prints blocks; a target says how loops, memory and barriers look."""
+
+    def __init__(self, words: Words, indices: IndexNames) -> None:
+        self.words, self.indices = words, indices
+        words.named = indices.names
+
+    def loop(self, loop: Loop, depth: int, spread: bool) -> list[str]:
+        """The lines of a loop."""
+        raise NotImplementedError
+
+    def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
+        """The lines that make memory; what must be freed is added to ``freed``."""
+        raise NotImplementedError
+
+    def barrier(self) -> str:
+        """A barrier, or nothing."""
+        return ""
+
+    def block(self, block: Block, depth: int, spread: bool) -> list[str]:
+        """The lines of a block, at a depth of indentation, inside a parallel loop or not."""
+        pad = "  " * depth
+        lines = [
+            f"{pad}const {self.words.dialect.index} {self.indices.names[atom]} = "
+            f"{self.words.define(atom)};"
+            for atom in self.indices.at[id(block)]
+        ]
+        freed: list[str] = []
+        for s in block:
+            if isinstance(s, Allocate):
+                lines += self.allocate(s.buffer, depth, freed)
+            elif isinstance(s, Loop):
+                lines += self.loop(s, depth, spread)
+            elif isinstance(s, Barrier):
+                lines.append(pad + self.barrier())
+            else:
+                lines.append(pad + self.simple(s))
+        return lines + [f"{pad}free({name});" for name in freed]
+
+    def simple(self, s: Statement) -> str:
+        """A statement of one line."""
+        if isinstance(s, Declare):
+            const = "" if s.changes else "const "
+            return f"{const}{self.words.type(s.type)} {s.name} = {self.words.value(s.value)};"
+        if isinstance(s, Assign):
+            return f"{s.name} = {self.words.value(s.value)};"
+        assert isinstance(s, Store)
+        return f"{s.buffer.name}[{self.words.index(s.index)}] = {self.words.value(s.value)};"
+
+    def table(self, buffer: Buffer, qualifier: str) -> str:
+        """The definition of an array of fixed numbers."""
+        values = ", ".join(self.words.number(v, buffer.type) for v in buffer.values)
+        kind = self.words.type(buffer.type)
+        return f"{qualifier} {kind} {buffer.name}[{len(buffer.values)}] = {{{values}}};"
+
+    def parameters(
+        self, inputs: list[Buffer | Name], written: list[Buffer], sizes: tuple[str, ...], space: str
+    ) -> list[str]:
+        """The parameters of a function; ``space`` qualifies pointers."""
+        found = []
+        for item in inputs:
+            kind = self.words.type(item.type)
+            pointer = f"{space}const {kind} *restrict {item.name}"
+            found.append(pointer if isinstance(item, Buffer) else f"const {kind} {item.name}")
+        found += [f"{space}{self.words.type(b.type)} *restrict {b.name}" for b in written]
+        return found + [f"const {self.words.dialect.index} {name}" for name in sizes]

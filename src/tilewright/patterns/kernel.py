@@ -1,0 +1,74 @@
+"""What compiled programs of all targets share: arguments checked, results shaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith import Poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.binding import bind, conforming
+from tilewright.patterns.check import requirements, type_of
+from tilewright.patterns.codegen.code import Buffer, Code
+from tilewright.patterns.codegen.printer import scratch
+from tilewright.patterns.errors import SizeError
+from tilewright.patterns.types import ArrayType, TupleType, Type, dimensions
+
+Array = np.ndarray[Any, Any]
+
+
+class Kernel:
+    """A compiled program. Calling it with arrays, one for each input, returns the result.
+
+    Attributes:
+        program: the patterns.
+        source: its source in the target's language.
+        code: what the source was printed from.
+    """
+
+    def __init__(self, program: n.Pattern, code: Code, source: str) -> None:
+        self.program, self.type, self.code, self.source = program, type_of(program), code, source
+        self.inputs = n.inputs(program)
+        self.requirements = requirements(program)
+
+    def prepare(
+        self, arrays: tuple[Any, ...], sizes: Mapping[str, int] | None
+    ) -> tuple[dict[str, Array], dict[str, int]]:
+        """The inputs by name, in their types, and the value of every size.
+
+        Raises:
+            SizeError: arrays or sizes do not fit the program.
+            PatternError: arrays of another type.
+        """
+        given = conforming(self.inputs, arrays)
+        known = bind(self.inputs, given, sizes or {})
+        for requirement in self.requirements:
+            requirement.check(known)
+        missing = [name for name in self.code.sizes if name not in known]
+        if missing:
+            raise SizeError(
+                f"no input's shape gives {missing[0]}: pass sizes={{'{missing[0]}': ...}}"
+            )
+        return given, known
+
+    def memory(self, known: Mapping[str, int]) -> dict[Buffer, Array]:
+        """Arrays for the results, and for intermediate results of the whole program."""
+        buffers = [*self.code.outputs, *scratch(self.code)]
+        return {b: np.empty(int(b.size.evaluate(known)), b.type.dtype) for b in buffers}
+
+    def result(self, made: Mapping[Buffer, Array], known: Mapping[str, int]) -> Any:
+        """The results in the shape of the program's type; tuples as tuples of arrays."""
+        return _shaped(self.type, iter([made[b] for b in self.code.outputs]), known, ())
+
+
+def _shaped(
+    kind: Type, flat: Iterator[Array], known: Mapping[str, int], outer: tuple[Poly, ...]
+) -> Any:
+    lengths, item = dimensions(kind)
+    if isinstance(item, TupleType):
+        return tuple(_shaped(part, flat, known, (*outer, *lengths)) for part in item.items)
+    assert not isinstance(item, ArrayType)
+    shape = [int(length.evaluate(known)) for length in (*outer, *lengths)]
+    return next(flat).reshape(shape)

@@ -1,0 +1,98 @@
+"""Programs run through pyopencl, on the first OpenCL device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from tilewright.patterns import nodes as n
+from tilewright.patterns.codegen.code import Code
+from tilewright.patterns.codegen.grid import GridKernel
+from tilewright.patterns.errors import CompileError, SizeError
+from tilewright.patterns.kernel import Array, Kernel
+
+MOST_ELEMENTS = 2**30  # of one array: indices are 32-bit numbers, and sums of two are made
+
+
+@cache
+def context() -> Any:
+    """The OpenCL context of the first device.
+
+    Raises:
+        CompileError: pyopencl is not installed, or there is no device.
+    """
+    try:
+        import pyopencl as cl
+    except ImportError:
+        raise CompileError("OpenCL needs pyopencl: pip install 'tilewright[opencl]'") from None
+    try:
+        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise CompileError(f"there is no OpenCL platform: {error}") from None
+    if not devices:
+        raise CompileError("there is no OpenCL device")
+    return cl.Context(devices[:1])
+
+
+class OpenCLKernel(Kernel):
+    """A program compiled for an OpenCL device: one or more kernels, run in order."""
+
+    def __init__(
+        self, program: n.Pattern, code: Code, source: str, kernels: tuple[GridKernel, ...]
+    ) -> None:
+        super().__init__(program, code, source)
+        import pyopencl as cl
+
+        self.kernels = kernels
+        try:
+            built = cl.Program(context(), source).build()
+        except cl.RuntimeError as error:
+            lines = [line for line in str(error).splitlines() if "error" in line]
+            raise CompileError(f"OpenCL refuses the generated code: {lines[:1]}") from None
+        self._functions = [cl.Kernel(built, kernel.name) for kernel in kernels]
+
+    def __call__(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Any:
+        """Run it.
+
+        Args:
+            arrays: one for each input.
+            sizes: sizes that no input's shape determines.
+
+        Raises:
+            SizeError: arrays or sizes do not fit the program, or 32-bit indices.
+            PatternError: arrays of another type.
+        """
+        import numpy as np
+        import pyopencl as cl
+
+        given, known = self.prepare(arrays, sizes)
+        made = self.memory(known)
+        _check_sizes([*given.values(), *made.values()])
+        queue, flags = cl.CommandQueue(context()), cl.mem_flags
+        held: dict[str, Any] = {}
+        for item in self.code.inputs:
+            array = given[item.name]
+            held[item.name] = (
+                item.type.dtype.type(array[()])
+                if array.ndim == 0
+                else cl.Buffer(context(), flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=array)
+            )
+        for buffer, array in made.items():
+            held[buffer.name] = cl.Buffer(context(), flags.READ_WRITE, array.nbytes)
+        for kernel, function in zip(self.kernels, self._functions, strict=True):
+            arguments = [held[item.name] for item in (*kernel.reads, *kernel.writes)]
+            arguments += [np.int32(known[name]) for name in kernel.sizes]
+            threads = kernel.launch.threads
+            total = tuple(g * t for g, t in zip(kernel.grid(known), threads, strict=True))
+            function(queue, total, threads, *arguments)
+        for buffer in self.code.outputs:
+            cl.enqueue_copy(queue, made[buffer], held[buffer.name])
+        queue.finish()
+        return self.result(made, known)
+
+
+def _check_sizes(arrays: list[Array]) -> None:
+    most = max((a.size for a in arrays), default=0)
+    if most > MOST_ELEMENTS:
+        raise SizeError(f"an array of {most} elements; 32-bit indices reach {MOST_ELEMENTS}")
