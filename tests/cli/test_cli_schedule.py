@@ -103,6 +103,7 @@ def test_arguments_arrive(schedule, pipe):
         "check": True,
         "keep_schedule": True,
         "discard_schedule": False,
+        "calibration": True,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},
         "inputs": None,
         "seed": 7,

@@ -103,6 +103,12 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
         "written by tilewright machine --json (default: this one)",
     )
     parser.add_argument(
+        "--no-calibration",
+        action="store_true",
+        help="cost a CPU with the defaults of its family, not with what machine --calibrate "
+        "measured of it",
+    )
+    parser.add_argument(
         "--estimate",
         dest="estimates",
         type=estimate,
@@ -202,6 +208,7 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
         "candidate_memory": args.candidate_memory,
         "records": args.records,
         "remeasure": args.remeasure,
+        "calibration": not args.no_calibration,
     }
 
 

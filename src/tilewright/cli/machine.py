@@ -6,7 +6,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright.machines import CpuMachine, GpuMachine
+    from tilewright.machines import Calibration, CpuMachine, GpuMachine
+
+# Of what was measured, but differently every time.
+DOUBTFUL = "did not settle, not used"
 
 
 def add_parser(commands: Any) -> None:
@@ -22,6 +25,12 @@ def add_parser(commands: Any) -> None:
         "--bandwidth",
         action="store_true",
         help="measure the CPU's memory bandwidth (half a second)",
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure what the cost model wants of this CPU (up to 20 seconds) and keep it for "
+        "schedule and compare",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -49,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(machine_to_dict(machine), indent=2) if args.json else gpu_text(machine))
         return 0
     cpu = detect_cpu()
+    if args.calibrate:
+        return calibrate(cpu, args.json)
     if args.bandwidth:
         from tilewright.machines import with_bandwidth
 
@@ -62,6 +73,50 @@ def run(args: argparse.Namespace) -> int:
     if not gpus:
         print(f"\nNo CUDA GPU found, and {opencl_failure()}.")
     return 0
+
+
+def calibrate(cpu: CpuMachine, as_json: bool) -> int:
+    """Measure the CPU, keep the result and print it."""
+    from tilewright.halide.calibration import calibrate as measured
+    from tilewright.machines import calibration_to_json, processor_key, write_calibration
+    from tilewright.records import calibration_path
+
+    found = measured(cpu)
+    path = calibration_path(processor_key(cpu))
+    write_calibration(path, found)
+    if as_json:
+        print(calibration_to_json(found), end="")
+        return 0
+    print(calibration_text(found))
+    print(f"\nwritten to {path}; schedule and compare use it from now on")
+    return 0
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """A calibration as lines of text."""
+    names = {
+        "clock": ("clock", 1e9, "GHz"),
+        "l2_core": ("L2, one core", 1e9, "GB/s"),
+        "l2_all": ("L2, all cores", 1e9, "GB/s"),
+        "l3_core": ("L3, one core", 1e9, "GB/s"),
+        "l3_all": ("L3, all cores", 1e9, "GB/s"),
+        "memory_core": ("memory, one core", 1e9, "GB/s"),
+        "memory_all": ("memory, all cores", 1e9, "GB/s"),
+        "l2_latency": ("L2 latency", 1e-9, "ns"),
+        "l3_latency": ("L3 latency", 1e-9, "ns"),
+        "memory_latency": ("memory latency", 1e-9, "ns"),
+        "gather": ("gathered value", 1e-9, "ns"),
+        "fault": ("fresh page of 4 KiB", 1e-6 / 4096, "µs"),
+        "task": ("parallel task", 1e-9, "ns"),
+        "launch": ("parallel loop", 1e-6, "µs"),
+    }
+    facts = []
+    for name, (label, unit, symbol) in names.items():
+        quantity = calibration.quantities.get(name)
+        if quantity is not None:
+            text = f"{quantity.value / unit:.3g} {symbol}" if quantity.settled else DOUBTFUL
+            facts.append((label, text))
+    return _facts(f"CPU  {calibration.processor['name']}, measured", facts)
 
 
 def cpu_text(cpu: CpuMachine) -> str:

@@ -15,7 +15,7 @@ from tilewright.halide.execution.profiling import group_seconds, profile
 from tilewright.halide.execution.session import Session, Variant, machine_key
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.result import Result
-from tilewright.halide.schedulers.registry import Fusion, device_limits, naive, plan
+from tilewright.halide.schedulers.registry import Fusion, device_limits, model_facts, naive, plan
 from tilewright.halide.schedulers.task import Machine, Task, make_task
 from tilewright.halide.search.one_shot import plan_checked
 from tilewright.halide.search.top_k import (
@@ -63,6 +63,7 @@ def schedule(
     check: bool = True,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
+    calibration: bool = True,
     estimates: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -112,6 +113,8 @@ def schedule(
     discard_schedule
         Drop the schedules that Funcs have already; estimates and bounds stay. `Result.apply`
         wants the pipeline without them.
+    calibration
+        Cost CPUs with what ``tilewright machine --calibrate`` measured of them, if it did.
     estimates
         Sizes and values that the pipeline does not say, by name:
         ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``.
@@ -167,6 +170,7 @@ def schedule(
         estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
+        calibration=calibration,
         name=name,
     )
     watch.enter("searching")
@@ -176,6 +180,7 @@ def schedule(
     else:
         planned = plan(task, k=k or TOP_K, fusion=fusion)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
+    facts |= model_facts(task)
     if mode == "oneshot" and not verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))
         return Result(task, planned[0], mode, tried=tried, facts=facts)

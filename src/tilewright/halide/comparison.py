@@ -106,6 +106,7 @@ def compare(
     peer_memory: int = MEMORY_BYTES,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
+    calibration: bool = True,
     estimates: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -138,6 +139,7 @@ def compare(
         estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
+        calibration=calibration,
         name=name,
     )
     task.must_run("comparing")

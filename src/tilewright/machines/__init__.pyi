@@ -1,3 +1,13 @@
+from .calibration import (
+    Calibration as Calibration,
+    Quantity as Quantity,
+    calibration_from_json as calibration_from_json,
+    calibration_to_json as calibration_to_json,
+    processor_key as processor_key,
+    processor_of as processor_of,
+    read_calibration as read_calibration,
+    write_calibration as write_calibration,
+)
 from .compute_capability import (
     Limits as Limits,
     limits as limits,

@@ -23,8 +23,9 @@ class CpuMachine:
     considered). `isa` holds the vector extensions that matter here (``sse4.1``, ``avx``,
     ``avx2``, ``fma``, ``f16c``, ``avx512``, ``neon``, ``sve``), `vector_bits` the width of the
     widest registers among them. `caches` are ordered by level. `clock_hz` and `memory_bandwidth`
-    (bytes a second, read and written together) are None where unknown. `assumed` names the
-    fields that could not be found out and hold a common value instead.
+    (bytes a second, read and written together) are None where unknown. `vendor`, `family` and
+    `model` are the processor's own words (on Arm the implementer and the part). `assumed` names
+    the fields that could not be found out and hold a common value instead.
     """
 
     name: str
@@ -38,6 +39,9 @@ class CpuMachine:
     memory_bandwidth: float | None = None
     halide_target: str = "host"
     assumed: tuple[str, ...] = ()
+    vendor: str = ""
+    family: int | None = None
+    model: int | None = None
 
     def cache(self, level: int) -> Cache | None:
         """The data or unified cache of that level, or None."""

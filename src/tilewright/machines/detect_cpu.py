@@ -60,6 +60,9 @@ def detect_cpu(root: Path = Path("/")) -> CpuMachine:
         memory_bytes=_memory_bytes(root),
         clock_hz=_clock(root, info),
         assumed=tuple(assumed),
+        vendor=_field(info, "vendor_id", "CPU implementer") or "",
+        family=_number(_field(info, "cpu family", "CPU architecture")),
+        model=_number(_field(info, "model", "CPU part")),
     )
 
 
@@ -83,6 +86,14 @@ def _field(info: str, *names: str) -> str | None:
         if found:
             return found.group(1).strip()
     return None
+
+
+def _number(text: str | None) -> int | None:
+    """A decimal or hexadecimal number, None for anything else."""
+    try:
+        return None if text is None else int(text, 0)
+    except ValueError:
+        return None
 
 
 def _flags(info: str) -> set[str]:

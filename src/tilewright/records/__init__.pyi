@@ -1,5 +1,6 @@
 from .location import (
     cache_directory as cache_directory,
+    calibration_path as calibration_path,
     default_path as default_path,
 )
 from .lock import RecordsError as RecordsError

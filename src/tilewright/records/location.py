@@ -20,3 +20,8 @@ def default_path() -> Path:
     """The file named by ``TILEWRIGHT_RECORDS``, else ``records.sqlite`` in the cache directory."""
     named = os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else cache_directory() / "records.sqlite"
+
+
+def calibration_path(processor: str) -> Path:
+    """The file of what was measured of a processor (`machines.processor_key`)."""
+    return cache_directory() / "calibration" / f"{processor}.json"

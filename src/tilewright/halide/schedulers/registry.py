@@ -47,7 +47,9 @@ def plan(
         if problems:
             refused.append(str(problems[0]))
         else:
-            legal.append(replace(planned, schedule=schedule))
+            legal.append(
+                replace(planned, schedule=schedule, notes=(*planned.notes, *_measured(task)))
+            )
     if not legal:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:
@@ -66,9 +68,11 @@ def _planned(
         return schedule_gpu(
             task.algorithm, task.machine, scalars=scalars, mode=fusion, k=k, constants=constants
         )
+    from tilewright.halide.schedulers.analytic.cpu.families import calibrated
     from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 
-    return schedule_cpu(task.algorithm, task.machine, k=k)
+    machine, measured = calibrated(task.machine, task.calibration)
+    return schedule_cpu(task.algorithm, machine, k=k, constants=measured)
 
 
 def device_limits(task: Task) -> Limits:
@@ -76,6 +80,21 @@ def device_limits(task: Task) -> Limits:
     if isinstance(task.machine, GpuMachine):
         return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
     return Limits()
+
+
+def _measured(task: Task) -> tuple[str, ...]:
+    """A note where the CPU is costed with what was measured of it."""
+    facts = model_facts(task) if task.calibration is not None else {}
+    return tuple(f"The {name} has numbers {text}." for name, text in facts.items())
+
+
+def model_facts(task: Task) -> dict[str, str]:
+    """What a report says of the cost model: where its numbers of a CPU are from."""
+    if isinstance(task.machine, GpuMachine):
+        return {}
+    from tilewright.halide.schedulers.analytic.cpu.families import description
+
+    return {"cost model": description(task.machine, task.calibration)}
 
 
 def naive(task: Task) -> Schedule:

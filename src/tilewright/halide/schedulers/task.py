@@ -17,6 +17,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.targets import is_gpu
 from tilewright.machines import (
+    Calibration,
     CpuMachine,
     GpuMachine,
     detect_cpu,
@@ -25,19 +26,26 @@ from tilewright.machines import (
     gpu,
     gpu_names,
     opencl_failure,
+    processor_key,
+    read_calibration,
 )
+from tilewright.records import calibration_path
 
 Machine = CpuMachine | GpuMachine
 
 
 @dataclass(frozen=True)
 class Task:
-    """A pipeline, a Halide target string, and the machine it stands for."""
+    """A pipeline, a Halide target string, and the machine it stands for.
+
+    `calibration` is what was measured of a CPU, None for its family's defaults.
+    """
 
     algorithm: Algorithm
     target: str
     machine: Machine
     name: str
+    calibration: Calibration | None = None
 
     @property
     def gpu(self) -> bool:
@@ -76,12 +84,15 @@ def make_task(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
     name: str = "",
+    calibration: bool = False,
 ) -> Task:
     """Read the pipeline and settle target and machine.
 
     `target` is ``host``, ``cuda``, ``opencl`` or a Halide target string; by default that of
     `machine`, which is this computer's CPU or GPU unless it is given, as a machine or as the
     name of a GPU.
+
+    With `calibration`, a CPU is costed with what was measured of it, if anything was.
 
     Raises `TilewrightError` where target and machine do not fit or a GPU is to be scheduled
     for that is neither given nor here, and what `load` raises.
@@ -95,7 +106,18 @@ def make_task(
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
     )
-    return Task(algorithm, target, machine, name or _name(pipeline, algorithm))
+    measured = None
+    if calibration and isinstance(machine, CpuMachine):
+        measured = stored_calibration(machine)
+    return Task(algorithm, target, machine, name or _name(pipeline, algorithm), measured)
+
+
+def stored_calibration(machine: CpuMachine) -> Calibration | None:
+    """What was measured of a processor before, None where nothing was.
+
+    Raises `TilewrightError` where the file cannot be read or is of another processor.
+    """
+    return read_calibration(calibration_path(processor_key(machine)), machine)
 
 
 def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
+from tilewright.halide.schedulers.analytic.cpu.families import family_of
 from tilewright.machines import CpuMachine
 
 
@@ -52,8 +53,8 @@ class CpuModel:
 
 
 def model_of(machine: CpuMachine, constants: CpuConstants | None = None) -> CpuModel:
-    """The cost model's view of a machine, by default with `CpuConstants()`."""
-    c = constants or CpuConstants()
+    """The cost model's view of a machine, by default with the constants of its family."""
+    c = constants or family_of(machine).constants
     clock = machine.clock_hz or c.clock_hz
     many = machine.vector_bits == c.many_registers_bits or "neon" in machine.isa
     return CpuModel(

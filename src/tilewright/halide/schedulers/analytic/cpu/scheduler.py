@@ -12,7 +12,7 @@ from tilewright.halide.ir.clones import clones_of, with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
-from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.inline import (
     hopeless,
@@ -38,11 +38,12 @@ class Search:
         policy: Policy,
         base: Analysis | None = None,
         known: KnownBlocks | None = None,
+        constants: CpuConstants | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
         self.policy = policy
-        self.model = weighted(model_of(machine), policy.memory_weight)
+        self.model = weighted(model_of(machine, constants), policy.memory_weight)
         self.base = base or Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.orders: tuple[bool, ...] = (False, True)
         self._known: dict[object, CpuPlan] = {}
@@ -197,9 +198,10 @@ def schedule_with(
     effort: int = SEARCH.effort,
     base: Analysis | None = None,
     known: KnownBlocks | None = None,
+    constants: CpuConstants | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy; `base` is the analysis with nothing inlined, if known."""
-    search = Search(algorithm, machine, boxes, scalars, policy, base, known)
+    search = Search(algorithm, machine, boxes, scalars, policy, base, known, constants)
     costs, grouping = search.run(effort)
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
@@ -250,6 +252,7 @@ def schedule_cpu(
     boxes: Mapping[str, Box] | None = None,
     scalars: Mapping[str, float] | None = None,
     k: int = 1,
+    constants: CpuConstants | None = None,
 ) -> list[PlannedSchedule]:
     """The `k` most promising distinct schedules for a CPU, the expected best first.
 
@@ -284,6 +287,7 @@ def schedule_cpu(
             effort,
             base,
             known.setdefault((clones_of(chosen), policy.memory_weight), KnownBlocks()),
+            constants,
         )
         if schedule not in found:
             found[schedule] = _planned(schedule, grouping, costs)

@@ -1,0 +1,1 @@
+from .calibrate import calibrate as calibrate

@@ -1,0 +1,168 @@
+"""The kernels that a calibration times, each compiled by Halide.
+
+Every kernel repeats its work in a loop of its own, so that starting it costs next to nothing.
+What a call takes is divided by its amount: bytes, steps, values or tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import halide as hl
+import numpy as np
+
+FLOAT_BYTES = 4
+LINE_BYTES = 64
+# Elements of a row of the arrays that are copied: a multiple of every vector and of the line.
+ROW = 1024
+# Vectors of a row that are copied at a time.
+UNROLLED = 4
+# Of xorshift (Marsaglia 2003): each shift and exclusive or takes a cycle, and waits for the last.
+SHIFTS = (13, 17)
+SHIFT_ROUNDS = 8
+CYCLES_PER_STEP = 2.0 * len(SHIFTS) * SHIFT_ROUNDS + 1.0
+# Multiplications and additions of each value of a task that has something to do.
+TASK_DEGREE = 12
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Something compiled to be timed: `run` does `amount` of what is measured.
+
+    With `parallel` it runs on all cores, and time has to be read off the wall.
+    """
+
+    name: str
+    pipeline: Any
+    output: Any
+    amount: float
+    parallel: bool = False
+    keep: tuple[Any, ...] = ()
+
+    def run(self) -> None:
+        """Run it once."""
+        self.pipeline.realize(self.output)
+
+
+def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Kernel:
+    """Adds a number to arrays; half of `size` bytes per task is read, half is written.
+
+    Each of `tasks` passes over arrays of its own. The amount is the bytes read and written.
+    """
+    rows = max(1, size // (2 * ROW * FLOAT_BYTES))
+    x, y, t = hl.vars("x y t")
+    r = hl.RDom([(0, rows), (0, passes)], "r")
+    source = hl.Buffer(np.ones((tasks, rows, ROW), dtype=np.float32))
+    out = hl.Func(name)
+    out[x, y, t] = hl.undef(hl.Float(32))
+    out[x, r.x, t] = source[x, r.x, t] + hl.f32(r.y)
+    out.bound(x, 0, ROW)
+    update = out.update()
+    update.reorder(x, r.x, r.y, t).vectorize(x, lanes)
+    update.unroll(x, UNROLLED)
+    if tasks > 1:
+        update.parallel(t)
+    result = hl.Buffer(np.ones((tasks, rows, ROW), dtype=np.float32))
+    amount = 2.0 * tasks * rows * ROW * FLOAT_BYTES * passes
+    return _compiled(name, [out], result, amount, tasks > 1, (source,))
+
+
+def chasing(name: str, size: int, steps: int) -> Kernel:
+    """Follows a chain through an array of `size` bytes, one line per step."""
+    lines = max(2, size // LINE_BYTES)
+    stride = LINE_BYTES // FLOAT_BYTES
+    order = np.random.default_rng(0).permutation(lines)
+    chain = np.zeros(lines * stride, dtype=np.int32)
+    chain[order * stride] = np.roll(order, -1) * stride
+    source = hl.Buffer(chain)
+    r = hl.RDom([(0, steps)], "r")
+    out = hl.Func(name)
+    out[()] = 0
+    # The loop's variable moves no step to another line.
+    place = hl.unsafe_promise_clamped(out[()] | (r.x & 1), 0, lines * stride - 1)
+    out[()] = source[place & ~(stride - 1)]
+    return _compiled(name, [out], hl.Buffer(hl.Int(32), []), float(steps), keep=(source,))
+
+
+def counting(name: str, steps: int) -> Kernel:
+    """A chain of shifts and exclusive ors; the amount is in cycles."""
+    r = hl.RDom([(0, steps)], "r")
+    out = hl.Func(name)
+    out[()] = hl.u32(1)
+    state = out[()] ^ hl.u32(r.x)
+    for _ in range(SHIFT_ROUNDS):
+        state = state ^ (state << SHIFTS[0])
+        state = state ^ (state >> SHIFTS[1])
+    out[()] = state
+    return _compiled(name, [out], hl.Buffer(hl.UInt(32), []), CYCLES_PER_STEP * steps)
+
+
+def gathering(name: str, passes: int, lanes: int) -> Kernel:
+    """Looks up a small table at places that another table names; the amount is in values."""
+    places = np.random.default_rng(0).permutation(ROW).astype(np.int32)
+    where, source = hl.Buffer(places), hl.Buffer(np.ones(ROW, dtype=np.float32))
+    x = hl.Var("x")
+    r = hl.RDom([(0, passes)], "r")
+    out = hl.Func(name)
+    out[x] = hl.undef(hl.Float(32))
+    place = hl.unsafe_promise_clamped(where[x] ^ (r.x & 1), 0, ROW - 1)
+    out[x] = source[place] + hl.f32(r.x)
+    out.bound(x, 0, ROW)
+    out.update().reorder(x, r.x).vectorize(x, lanes)
+    result = hl.Buffer(np.zeros(ROW, dtype=np.float32))
+    return _compiled(name, [out], result, float(passes * ROW), keep=(where, source))
+
+
+def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> Kernel:
+    """Loops of `tasks` short tasks, in parallel or one after another; the amount is in loops."""
+    x, t = hl.vars("x t")
+    r = hl.RDom([(0, passes)], "r")
+    out = hl.Func(name)
+    out[x, t] = hl.f32(1.0)
+    value = out[x, t]
+    for _ in range(TASK_DEGREE):
+        value = value * hl.f32(0.5) + hl.f32(r.x)
+    out[x, t] = value
+    out.bound(x, 0, ROW).bound(t, 0, tasks)
+    update = out.update()
+    update.reorder(x, t, r.x).vectorize(x, lanes)
+    if parallel:
+        update.parallel(t)
+    result = hl.Buffer(np.zeros((tasks, ROW), dtype=np.float32))
+    return _compiled(name, [out], result, float(passes), parallel)
+
+
+def faulting(name: str, size: int, fresh: bool) -> Kernel:
+    """Writes an array of `size` bytes and reads a line of it in 16; the amount is in bytes.
+
+    The array is `fresh`, allocated by the run, or one that is kept.
+    """
+    rows = size // (ROW * FLOAT_BYTES)
+    x, y = hl.vars("x y")
+    stride = LINE_BYTES // FLOAT_BYTES
+    r = hl.RDom([(0, ROW // stride), (0, rows)], "r")
+    inner, out = hl.Func(name + "_inner"), hl.Func(name)
+    inner[x, y] = hl.f32(x) + hl.f32(y)
+    out[()] = hl.f32(0)
+    out[()] += inner[stride * r.x, r.y]
+    inner.compute_root().bound(x, 0, ROW).bound(y, 0, rows).vectorize(x, stride)
+    amount = float(rows * ROW * FLOAT_BYTES)
+    total = hl.Buffer(hl.Float(32), [])
+    if fresh:
+        return _compiled(name, [out], total, amount)
+    kept = hl.Buffer(np.ones((rows, ROW), dtype=np.float32))
+    return _compiled(name, [inner, out], [kept, total], amount)
+
+
+def _compiled(
+    name: str,
+    funcs: list[Any],
+    result: Any,
+    amount: float,
+    parallel: bool = False,
+    keep: tuple[Any, ...] = (),
+) -> Kernel:
+    pipeline = hl.Pipeline(funcs)
+    pipeline.compile_jit(hl.get_host_target())
+    return Kernel(name, pipeline, result, amount, parallel, keep)
