@@ -209,7 +209,7 @@ def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str,
         if not 0 <= clone.func < count + len(clones):
             reason = f"there is no Func {clone.func} to clone; the pipeline has {count} Funcs"
             yield str(clone.func), reason
-        elif not clone.wrapper or not clones[clone.func - count].wrapper:
+        elif not clone.wrapper:
             reason = "a clone cannot be cloned; clone the Func that it is made of once more"
             yield str(clone.func), reason
         elif clone.func >= count + i:

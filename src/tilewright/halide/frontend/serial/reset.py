@@ -37,8 +37,11 @@ def without_schedule(serialized: bytes) -> bytes:
     return write(root)
 
 
-def drop_schedule(root: Record) -> None:
-    """Reset every Func of a `Pipeline` table, in place."""
+def drop_schedule(root: Record, keep_extents: bool = True) -> None:
+    """Reset every Func of a `Pipeline` table, in place.
+
+    Extents that the user has promised (``bound_extent``) go too unless `keep_extents`.
+    """
     dropped = droppable_wrappers(root)
     for func in root.funcs:
         schedule = func.func_schedule
@@ -47,14 +50,14 @@ def drop_schedule(root: Record) -> None:
             for link in schedule.wrappers
             if root.funcs[link.func_index].name not in dropped.get(func.name, ())
         )
-        _reset_func(func)
+        _reset_func(func, keep_extents)
         for index, definition in enumerate([func.init_def, *func.updates]):
             if definition is not None:
                 definition.__dict__["specializations"] = ()
                 _reset_stage(func, definition, index)
 
 
-def _reset_func(func: Record) -> None:
+def _reset_func(func: Record, keep_extents: bool) -> None:
     schedule = func.func_schedule
     # Halide inlines neither of these, and nothing schedules them afterwards.
     root = bool(schedule.memoized or func.extern_function_name)
@@ -69,7 +72,11 @@ def _reset_func(func: Record) -> None:
     for dim in schedule.storage_dims:
         dim.__dict__.update({name: _undefined() for name in ("alignment", "bound", "fold_factor")})
         dim.__dict__["fold_forward"] = 0
-    schedule.__dict__["bounds"] = tuple(b for b in schedule.bounds if not defined(b.modulus))
+    schedule.__dict__["bounds"] = tuple(
+        bound
+        for bound in schedule.bounds
+        if not defined(bound.modulus) and (keep_extents or defined(bound.min))
+    )
     schedule.__dict__.update({"memory_type": 0, "async": 0, "ring_buffer": _undefined()})
 
 

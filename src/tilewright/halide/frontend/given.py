@@ -1,0 +1,288 @@
+"""The schedule that a pipeline arrives with, read from its bytes into a `Schedule`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.serial.conditions import known_values
+from tilewright.halide.frontend.serial.copies import find_copies
+from tilewright.halide.frontend.serial.nests import (
+    FuncLoops,
+    UnreadableScheduleError,
+    constant,
+    is_set,
+    literal,
+)
+from tilewright.halide.frontend.serial.reader import Record, read
+from tilewright.halide.frontend.serial.reset import drop_schedule
+from tilewright.halide.frontend.serial.scheduled import defined
+from tilewright.halide.frontend.serial.validate import validate
+from tilewright.halide.frontend.serial.writer import write
+from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.clones import clone_problems, with_clones
+from tilewright.halide.ir.nest import default_stage
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    ComputeWith,
+    DimensionBounds,
+    FuncSchedule,
+    Level,
+    LoopAlign,
+    MemoryType,
+    Schedule,
+    StageSchedule,
+    StorageDim,
+)
+from tilewright.halide.legality.paths import find_paths
+
+_ROOT = "__root"
+# In the order of Halide's enumerations, which files hold as numbers.
+_MEMORIES: tuple[MemoryType, ...] = get_args(MemoryType)
+_ALIGNS: tuple[LoopAlign, ...] = get_args(LoopAlign)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A pipeline as it was before it was scheduled, and the schedule that it came with."""
+
+    algorithm: Algorithm
+    schedule: Schedule
+
+
+def read_schedule(serialized: bytes, target: str = "host") -> Given:
+    """Read the schedule of a serialised pipeline, for `target`.
+
+    An rfactor is part of the algorithm. Raises `UnreadableScheduleError`, naming Func and
+    directive, for what a `Schedule` cannot express, and `MalformedError` where the bytes are
+    not a pipeline.
+    """
+    root = read(serialized, "Pipeline")
+    validate(root)
+    reset = read(serialized, "Pipeline")
+    drop_schedule(reset, keep_extents=False)  # they are read into the schedule
+    algorithm = import_pipeline(write(reset))
+    copies = find_copies(root.funcs, root, algorithm)
+    clones = tuple(copies.clones)
+    problems = list(clone_problems(algorithm, clones))
+    if problems:
+        name, reason = problems[0]
+        raise UnreadableScheduleError(name, f"a wrapper or a clone that does not fit: {reason}")
+    extended = with_clones(algorithm, clones)
+    by_name = {func.name: func for func in root.funcs}
+    places = {
+        func.name: extended.order[func.name] for func in algorithm.funcs if func.name in by_name
+    }
+    places |= {
+        name: extended.order[copy.name]
+        for name, copy in zip(copies.names, extended.copies, strict=True)
+    }
+    reader = _Reader({places[n]: by_name[n] for n in places}, places, extended)
+    funcs = tuple(reader.entry(place) for place in sorted(places.values()))
+    schedule = Schedule(algorithm.digest, target, funcs, clones)
+    return Given(algorithm, _placed(schedule, extended, reader))
+
+
+class _Reader:
+    """Reads Funcs by their places in the algorithm with its copies."""
+
+    def __init__(
+        self, records: Mapping[int, Record], places: Mapping[str, int], algorithm: Algorithm
+    ) -> None:
+        self.records = records
+        self.places = places
+        self.algorithm = algorithm
+        self.loops = {place: FuncLoops(record) for place, record in records.items()}
+        self.nests: dict[int, list[StageSchedule]] = {}
+        for place, record in records.items():
+            definitions = [record.init_def, *record.updates]
+            if algorithm.funcs[place].extern is None:
+                self.nests[place] = [self._nest(place, d) for d in definitions]
+
+    def _nest(self, place: int, definition: Record) -> StageSchedule:
+        loops = self.loops[place]
+        nest = loops.nest(definition, self.places.get)
+        if not definition.specializations:
+            return nest
+        name = self.records[place].name
+        first, *others = definition.specializations
+        if first.failure_message or others:
+            raise UnreadableScheduleError(name, "several specialisations, or one that fails")
+        known = known_values(first.condition, self.algorithm)
+        inner = loops.nest(first.definition, self.places.get)
+        loops.stages.pop()
+        if known is None or inner != nest or first.definition.specializations:
+            raise UnreadableScheduleError(
+                name, "a specialisation with a schedule of its own, or on an inequality"
+            )
+        return replace(nest, specialize=known)
+
+    def entry(self, place: int) -> FuncSchedule:
+        """One Func's schedule."""
+        record, func = self.records[place], self.algorithm.funcs[place]
+        said = record.func_schedule
+        compute = self.level(said.compute_level, record.name)[0]
+        if func.name in self.algorithm.outputs and compute == INLINE:
+            compute = ROOT
+        store = compute
+        if is_set(said.store_level):
+            store = self.level(said.store_level, record.name)[0]
+        hoist = None
+        if is_set(said.hoist_storage_level):
+            hoist = self.level(said.hoist_storage_level, record.name)[0]
+        stages: tuple[StageSchedule, ...] = ()
+        if func.extern is None:
+            stages = self._stages(place, func)
+        entry = FuncSchedule(place, compute, store, stages=stages, hoist=hoist)
+        return self._storage(entry, record)
+
+    def _stages(self, place: int, func: Func) -> tuple[StageSchedule, ...]:
+        nests = tuple(
+            replace(nest, compute_with=self._shared(place, index))
+            for index, nest in enumerate(self.nests[place])
+        )
+        default = tuple(default_stage(func, stage) for stage in func.stages)
+        return () if nests == default else nests
+
+    def _shared(self, place: int, index: int) -> ComputeWith | None:
+        record = self.records[place]
+        definition = [record.init_def, *record.updates][index]
+        shared = definition.stage_schedule.fuse_level
+        if not is_set(shared.fuse_level):
+            return None
+        level = self.level(shared.fuse_level, record.name)[0]
+        align = []
+        own = self.loops[place].stages[index]
+        for name, strategy in zip(
+            shared.align_dimension_names, shared.align_strategies, strict=True
+        ):
+            loop = own.find(name)
+            if loop is None or strategy >= len(_ALIGNS):
+                raise UnreadableScheduleError(record.name, f"the loop {name} aligned")
+            if _ALIGNS[strategy] != "auto":
+                align.append((loop, _ALIGNS[strategy]))
+        return ComputeWith(level.func, level.stage, level.loop, tuple(align))
+
+    def level(self, level: Record, name: str) -> list[Level]:
+        """A level, in every way that it may be meant: a loop's name may be that of two."""
+        if not is_set(level):
+            return [INLINE]
+        if level.var_name == _ROOT:
+            return [ROOT]
+        place = self.places.get(level.func_name)
+        if place is None:
+            raise UnreadableScheduleError(name, f"a level in {level.func_name}, which is not used")
+        found: dict[str, Level] = {}
+        for stage, loops in enumerate(self.loops[place].stages):
+            loop = loops.find(level.var_name)
+            if loop is not None and level.stage_index in (-1, stage):
+                found.setdefault(loop, Level("at", place, stage, loop))
+        if not found:
+            where = f"the loop {level.var_name} of {level.func_name}"
+            raise UnreadableScheduleError(name, f"a level at {where}, which is not there")
+        return list(found.values())
+
+    def _storage(self, entry: FuncSchedule, record: Record) -> FuncSchedule:
+        """Memory, layout and bounds."""
+        said, name = record.func_schedule, record.name
+        if said.memory_type >= len(_MEMORIES):
+            raise UnreadableScheduleError(name, "store_in() of a kind of memory that is rare")
+        args = list(record.args)
+        order = tuple(args.index(dim.var) for dim in said.storage_dims)
+        align, dims = 1, []
+        for i, dim in enumerate(said.storage_dims):
+            stored = StorageDim(
+                order[i],
+                literal(dim.alignment, name, "align_storage", 1),
+                literal(dim.bound, name, "bound_storage", 0),
+                literal(dim.fold_factor, name, "fold_storage", 0),
+                bool(dim.fold_forward) or not defined(dim.fold_factor),
+            )
+            if i == 0:
+                align, stored = stored.align, replace(stored, align=1)
+            if stored != StorageDim(order[i]):
+                dims.append(stored)
+        return replace(
+            entry,
+            memory=_MEMORIES[said.memory_type],
+            storage_order=() if order == tuple(range(len(args))) else order,
+            align_storage=align,
+            storage=tuple(dims),
+            bounds=self._bounds(record),
+            run_async=bool(said.__dict__["async"]),
+            ring_buffer=literal(said.ring_buffer, name, "ring_buffer", 0),
+        )
+
+    def _bounds(self, record: Record) -> tuple[DimensionBounds, ...]:
+        """What widens or promises regions; ranges given whole are part of the algorithm."""
+        found: dict[int, DimensionBounds] = {}
+        for bound in record.func_schedule.bounds:
+            dimension = list(record.args).index(bound.var)
+            one = found.get(dimension, DimensionBounds(dimension))
+            if defined(bound.modulus):
+                modulus = constant(bound.modulus, record.name, "align_bounds")
+                one = replace(one, modulus=modulus, remainder=_remainder(bound, record.name))
+            elif defined(bound.extent) and not defined(bound.min):
+                one = replace(one, extent=constant(bound.extent, record.name, "bound_extent"))
+            else:
+                continue
+            found[dimension] = one
+        return tuple(found.values())
+
+
+def _remainder(bound: Record, name: str) -> int | None:
+    """The remainder of ``align_bounds``, None for ``align_extent``; Halide writes ``r % m``."""
+    remainder = bound.remainder
+    if not defined(remainder):
+        return None
+    if remainder.table == "Mod":
+        low, modulus = (constant(x, name, "align_bounds") for x in (remainder.a, remainder.b))
+        return low % modulus
+    return constant(remainder, name, "align_bounds")
+
+
+def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedule:
+    """The schedule with each level that may be meant in two ways as it encloses the readers.
+
+    Raises `UnreadableScheduleError` where a level means loops of two stages at once that are
+    known here by two names.
+    """
+    for i, entry in enumerate(schedule.funcs):
+        record = reader.records[entry.func]
+        said = record.func_schedule
+        for level, place in (
+            (said.compute_level, _computed if is_set(said.store_level) else _computed_and_stored),
+            (said.store_level, _stored),
+            (said.hoist_storage_level, _hoisted),
+        ):
+            choices = reader.level(level, record.name) if is_set(level) else []
+            for choice in choices if len(choices) > 1 else ():
+                entry = place(entry, choice)
+                funcs = (*schedule.funcs[:i], entry, *schedule.funcs[i + 1 :])
+                schedule = replace(schedule, funcs=funcs)
+                if entry.func not in find_paths(schedule, extended).misplaced:
+                    break
+            else:
+                if len(choices) > 1:
+                    where = f"the loops {level.var_name} of two stages, split differently"
+                    raise UnreadableScheduleError(record.name, f"a level at {where}")
+    return schedule
+
+
+def _computed(entry: FuncSchedule, level: Level) -> FuncSchedule:
+    return replace(entry, compute=level)
+
+
+def _stored(entry: FuncSchedule, level: Level) -> FuncSchedule:
+    return replace(entry, store=level)
+
+
+def _computed_and_stored(entry: FuncSchedule, level: Level) -> FuncSchedule:
+    return replace(entry, compute=level, store=level)
+
+
+def _hoisted(entry: FuncSchedule, level: Level) -> FuncSchedule:
+    return replace(entry, hoist=level)

@@ -1,0 +1,207 @@
+"""One Func's stages as they are scheduled in a file: splits, loops, and what else a nest has.
+
+Halide names the loops that a split of ``x`` gives ``x.xo`` and ``x.xi``, and finds a loop by the
+end of its name; a name may be used again (``split(x, x, xi, 8)``). Here every loop gets a
+canonical name of its own, one for all stages of a Func that have a last loop of that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+from tilewright.halide.frontend.serial.reader import Record
+from tilewright.halide.frontend.serial.reset import FUSE, OUTERMOST, RENAME
+from tilewright.halide.frontend.serial.scheduled import defined
+from tilewright.halide.ir.schedule import (
+    Fuse,
+    Mapping,
+    Partition,
+    Prefetch,
+    PrefetchStrategy,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+    Tail,
+)
+
+# In the order of Halide's enumerations, which files hold as numbers.
+_TAILS: tuple[Tail, ...] = get_args(Tail)
+_FOR_TYPES: tuple[Mapping | None, ...] = (
+    "serial",
+    "parallel",
+    "vectorized",
+    "unrolled",
+    None,  # of extern stages
+    "gpu_block",
+    "gpu_thread",
+)
+_GPU_LANE = 7
+_PARTITIONS: tuple[Partition, ...] = get_args(Partition)
+_PREFETCHES: tuple[PrefetchStrategy, ...] = get_args(PrefetchStrategy)
+_DEVICES = range(5)  # none, the host, a GPU as the target says, CUDA, OpenCL
+
+
+class UnreadableScheduleError(ScheduleError):
+    """A directive in a file that a `Schedule` cannot express."""
+
+    def __init__(self, func: str, directive: str) -> None:
+        """`func` is the Func's name, `directive` says what there is of it."""
+        self.func = func
+        self.directive = directive
+        super().__init__(
+            f"the schedule of {func} has {directive}, which Tilewright cannot read. Take it out, "
+            "or drop the schedule (discard_schedule=True, --discard-schedule)"
+        )
+
+
+@dataclass
+class StageLoops:
+    """The loops that are left of one stage: canonical names by Halide's full names."""
+
+    names: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> str | None:
+        """The canonical name of the loop that Halide finds under `name`, None where none is."""
+        for full, canonical in self.names.items():
+            if full == name or full.endswith("." + name):
+                return canonical
+        return None
+
+
+def constant(record: Record | None, func: str, what: str) -> int:
+    """The value of a literal; `what` names the directive that holds it."""
+    if record is not None and record.table in ("IntImm", "UIntImm"):
+        return int(record.value)
+    raise UnreadableScheduleError(func, f"{what} by an expression that is not a literal")
+
+
+class FuncLoops:
+    """Reads the nests of one Func's stages."""
+
+    def __init__(self, func: Record) -> None:
+        """`func` is its table."""
+        self.func = func
+        self.stages: list[StageLoops] = []
+        self._canonical: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def fail(self, directive: str) -> UnreadableScheduleError:
+        """The error that the Func has such a directive."""
+        return UnreadableScheduleError(self.func.name, directive)
+
+    def nest(self, definition: Record, func_place: Callable[[str], int | None]) -> StageSchedule:
+        """One stage's nest, without what depends on other Funcs' loops.
+
+        `func_place` gives the place of a Func by its name, None where there is none.
+        """
+        schedule = definition.stage_schedule
+        nest, loops = self._splits(schedule)
+        self.stages.append(loops)
+        if schedule.override_atomic_associativity_test:
+            raise self.fail("atomic() without a test of associativity")
+        fetches = tuple(self._prefetch(fetch, loops, func_place) for fetch in schedule.prefetches)
+        return replace(
+            nest,
+            atomic=bool(schedule.atomic),
+            allow_races=bool(schedule.allow_race_conditions),
+            prefetch=fetches,
+        )
+
+    def _splits(self, schedule: Record) -> tuple[StageSchedule, StageLoops]:
+        names = {rvar.var: f"r{i}" for i, rvar in enumerate(schedule.rvars)}
+        names |= {arg: f"v{i}" for i, arg in enumerate(self.func.args)}
+        final = {dim.var for dim in schedule.dims}
+        changes: list[Split | Fuse] = []
+        ones: list[str] = []  # of one iteration, around the nest
+        for split in schedule.splits:
+            if split.old_var.split(".")[-1] == OUTERMOST:
+                if constant(split.factor, self.func.name, "a split") != 1:
+                    raise self.fail("a split of the outermost loop")
+                ones.append(split.inner)
+            elif split.split_type == RENAME:
+                names[split.outer] = names.pop(split.old_var)
+            elif split.split_type == FUSE:
+                inner, outer = names.pop(split.inner), names.pop(split.outer)
+                names[split.old_var] = self._name(split.old_var, final)
+                changes.append(Fuse(inner, outer, names[split.old_var]))
+            else:
+                old = names.pop(split.old_var)
+                outer, inner = (self._name(n, final) for n in (split.outer, split.inner))
+                names[split.outer], names[split.inner] = outer, inner
+                factor = constant(split.factor, self.func.name, "a split")
+                if split.tail >= len(_TAILS):
+                    raise self.fail("a tail strategy that is not settled")
+                changes.append(Split(old, outer, inner, factor, _TAILS[split.tail]))
+        single = self._single_thread(schedule, ones)
+        loops = tuple(
+            ScheduledLoop(names[dim.var], self._mapping(dim), _PARTITIONS[dim.partition_policy])
+            for dim in schedule.dims
+            if dim.var in names
+        )
+        left = StageLoops({dim.var: names[dim.var] for dim in schedule.dims if dim.var in names})
+        return StageSchedule(tuple(changes), loops, single_thread=single), left
+
+    def _name(self, full: str, final: set[str]) -> str:
+        """A canonical name; that of a loop that is left depends on its last name alone."""
+        short = full.split(".")[-1]
+        # A name may be given again to a loop that comes of the one that had it.
+        key = short if full in final else full + "."
+        if key not in self._canonical:
+            wish = re.sub(r"\W+", "_", short, flags=re.ASCII)
+            if not re.match(r"[A-Za-z]", wish) or re.match(r"[vr]\d", wish):
+                wish = f"l_{wish}"
+            name, number = wish, 2
+            while name in self._used:
+                name, number = f"{wish}_{number}", number + 1
+            self._used.add(name)
+            self._canonical[key] = name
+        return self._canonical[key]
+
+    def _mapping(self, dim: Record) -> Mapping:
+        if dim.for_type == _GPU_LANE:
+            raise self.fail(f"the loop {dim.var} on GPU lanes")
+        if dim.device_api not in _DEVICES:
+            raise self.fail(f"the loop {dim.var} on a device that is no CUDA or OpenCL GPU")
+        mapping = dict(enumerate(_FOR_TYPES)).get(dim.for_type)
+        if mapping is None:
+            raise self.fail(f"the loop {dim.var} of an unknown kind")
+        return mapping
+
+    def _single_thread(self, schedule: Record, ones: list[str]) -> bool:
+        """Whether the loops of one iteration around the nest make a GPU run it as one thread."""
+        kinds = {dim.var: dim.for_type for dim in schedule.dims}
+        for name, kind in kinds.items():
+            if name.split(".")[-1] == OUTERMOST and kind:
+                raise self.fail("a directive for the outermost loop")
+        if not ones:
+            return False
+        expected = [_FOR_TYPES.index("gpu_block"), _FOR_TYPES.index("gpu_thread")]
+        if sorted(kinds.get(name, 0) for name in ones) != expected:
+            raise self.fail("a split of the outermost loop")
+        return True
+
+    def _prefetch(
+        self, fetch: Record, loops: StageLoops, func_place: Callable[[str], int | None]
+    ) -> Prefetch:
+        place = None if fetch.param_name else func_place(fetch.name)
+        if place is None:
+            raise self.fail(f"a prefetch of the input {fetch.name}")
+        at, along = loops.find(fetch.at), loops.find(getattr(fetch, "from"))
+        if at is None or along is None:
+            raise self.fail(f"a prefetch at the loop {fetch.at}, which is not there")
+        distance = constant(fetch.offset, self.func.name, "a prefetch")
+        return Prefetch(place, at, along, distance, _PREFETCHES[fetch.strategy])
+
+
+def is_set(level: Record) -> bool:
+    """Whether a level says where; unset ones mean inlined."""
+    return bool(level.var_name or level.func_name)
+
+
+def literal(record: Record, func: str, what: str, absent: int) -> int:
+    """The value of a literal that may be left out."""
+    return constant(record, func, what) if defined(record) else absent
