@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.serial.conditions import known_values
 from tilewright.halide.frontend.serial.copies import find_copies
@@ -37,7 +38,6 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     StorageDim,
 )
-from tilewright.halide.legality.paths import find_paths
 
 _ROOT = "__root"
 # In the order of Halide's enumerations, which files hold as numbers.
