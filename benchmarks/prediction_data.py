@@ -62,7 +62,7 @@ def main() -> None:
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(names())}")
     deadline = None if args.seconds is None else time.monotonic() + args.seconds
-    with Records(args.records, wait=10) as records:
+    with Records(args.records) as records:
         for name in wanted:
             if not one(name, args, records, deadline):
                 print("time is up; run it again to go on")

@@ -146,7 +146,7 @@ def main() -> None:
     pieces.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + args.seconds
     product = single_threaded(kernel("matmul"))
-    with Records(args.work / "prediction_dispatch.sqlite", wait=10) as records:
+    with Records(args.work / "prediction_dispatch.sqlite") as records:
         selector = trained(args, pieces, product, records, deadline)
     if selector is None:
         print("time is up while training; run it again to go on")

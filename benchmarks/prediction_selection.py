@@ -61,7 +61,7 @@ def data_set(chosen: Family, args: argparse.Namespace, deadline: float) -> Runs 
     path = args.data / f"{chosen.name}-cpu.csv"
     if path.exists():
         return read_csv(path)
-    with Records(args.work / "prediction_selection.sqlite", wait=10) as records:
+    with Records(args.work / "prediction_selection.sqlite") as records:
         runs, complete = collect_schedules(
             chosen,
             SIZES[chosen.name],

@@ -41,7 +41,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     planned = plan(task, k=K, constants=setting.constants)
     searched = schedules(task, setting)
     with (
-        Records(setting.out / "records.sqlite", wait=10.0) as records,
+        Records(setting.out / "records.sqlite") as records,
         Session(
             task.algorithm,
             targets=[task.target],

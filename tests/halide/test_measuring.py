@@ -264,7 +264,7 @@ from tilewright.halide.frontend.source import load
 from tilewright.records import Records
 algorithm = load(blur())
 schedules = [tiled(algorithm, width) for width in range(1, 13)]
-with Records(sys.argv[2], wait=100) as records:
+with Records(sys.argv[2]) as records:
     how = {"records": records, "limits": LIMITS, "timing": QUICK}
     for outcome in measure_schedules(algorithm, schedules, **how):
         if not outcome.recorded:
@@ -284,7 +284,7 @@ def test_a_run_killed_at_random_moments_resumes_and_loses_nothing(tmp_path):
             time.sleep(choose.uniform(0, 0.3))
             tuner.kill()
             told += [line.strip() for line in tuner.stdout if line.endswith("\n")]
-        with Records(store, wait=100) as records:
+        with Records(store) as records:
             assert len(records) >= len(told)
     finished = subprocess.run(argv, capture_output=True, text=True, check=True)
     told += finished.stdout.split()

@@ -278,7 +278,7 @@ def test_a_top_run_that_is_killed_resumes(tmp_path):
                 break
         time.sleep(0.05)
         tuner.send_signal(signal.SIGKILL)
-    with Records(store, wait=100) as records:
+    with Records(store) as records:
         kept = [r.id for r in records.query()]
     assert len(kept) >= told
     result = tilewright.schedule(blur(), mode="top", k=5, records=store)

@@ -67,7 +67,7 @@ import sys
 sys.path.insert(0, sys.argv[3])
 from test_measured import KEYS, QUICK, trials
 from tilewright.records import Records, measure_recorded
-with Records(sys.argv[1], wait=100) as records:
+with Records(sys.argv[1]) as records:
     for outcome in measure_recorded(trials(sys.argv[2], 40), records, timing=QUICK, jobs=2, **KEYS):
         if not outcome.recorded:
             print(outcome.trial.configuration["number"], flush=True)
@@ -86,7 +86,7 @@ def test_a_run_killed_at_random_moments_resumes_and_loses_nothing(tmp_path):
             time.sleep(choose.uniform(0, 0.15))
             tuner.kill()
             told += [int(line) for line in tuner.stdout if line.endswith("\n")]
-        with Records(store, wait=100) as records:
+        with Records(store) as records:
             known = {r.configuration["number"] for r in records.query()}
         assert known >= set(told)
         assert len(told) == len(set(told))  # nothing told was measured again

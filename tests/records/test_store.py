@@ -79,26 +79,95 @@ def test_every_addition_is_synchronised_to_the_disk(path):
         assert records._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-def test_a_second_writer_is_told_who_the_first_is(path):
-    with Records(path) as records:
-        records.add(record())
-        with pytest.raises(RecordsError, match=f"process {os.getpid()}"):
-            Records(path)
+def test_several_writers_and_readers_share_a_file(path):
+    with Records(path) as first, Records(path) as second:
+        first.add(record())
+        second.add(record(configuration={"x": 2}))
         with Records(path, read_only=True) as reader:
-            assert len(reader) == 1
+            assert len(reader) == len(first) == len(second) == 2
             with pytest.raises(RecordsError, match="readonly"):
                 reader.add(record())
+
+
+MANY = """
+import sys
+from tilewright.measure import Measurement
+from tilewright.records import Record, Records
+with Records(sys.argv[1]) as records:
+    for number in range(20):
+        records.add(Record(sys.argv[2], {"number": number}, {}, {}, Measurement("ok", (1.0,))))
+"""
+
+
+def test_processes_that_write_at_the_same_time_lose_nothing(path):
+    # They all find no file, and make it.
+    names = [f"p{i}" for i in range(4)]
+    argv = [sys.executable, "-c", MANY, str(path)]
+    writers = [subprocess.Popen([*argv, name], stderr=subprocess.PIPE) for name in names]
+    for writer in writers:
+        _, errors = writer.communicate()
+        assert (writer.returncode, errors) == (0, b"")
     with Records(path) as records:
-        assert len(records) == 1
+        assert records.problems() == dict.fromkeys(names, 20)
+        for name in names:
+            assert [r.configuration["number"] for r in records.query(name)] == list(range(20))
 
 
-def test_a_writer_can_wait_for_its_turn(path):
+def test_a_claim_is_for_one_problem_and_ends_with_its_file(path):
+    with Records(path) as first, Records(path) as second:
+        first.claim("p")
+        second.claim("q")
+        with pytest.raises(RecordsError, match=f"process {os.getpid()} works on the same problem"):
+            second.claim("p")
+    with Records(path) as records:
+        records.claim("p")
+
+
+def test_a_claim_can_be_waited_for(path):
     first = Records(path)
+    first.claim("p")
     timer = threading.Timer(0.1, first.close)
     timer.start()
-    with Records(path, wait=10) as second:
-        second.add(record())
+    with Records(path) as second:
+        second.claim("p", wait=60)
     timer.join()
+
+
+HOLDER = """
+import sys, time
+from tilewright.records import Records
+records = Records(sys.argv[1])
+records.claim("p")
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_claim_dies_with_its_process(path):
+    argv = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "claimed\n"
+        with Records(path) as records:
+            with pytest.raises(RecordsError, match=f"process {holder.pid} "):
+                records.claim("p")
+            holder.kill()
+            holder.wait()
+            records.claim("p", wait=60)
+
+
+@pytest.mark.parametrize("body", ["[1]", "7", "null", '"text"', "{"])
+@pytest.mark.parametrize("column", ["configuration", "measurement"])
+def test_bodies_of_another_shape_are_an_error_with_a_cure(path, body, column):
+    with Records(path) as records:
+        records.add(record())
+    with sqlite3.connect(path) as db:
+        if column == "measurement":
+            db.execute("DROP TRIGGER measurements_stay")
+            db.execute("UPDATE measurements SET measurement = ?", (body,))
+        else:
+            db.execute("UPDATE documents SET body = ?", (body,))
+    with Records(path) as records, pytest.raises(RecordsError, match=r"unreadable.*export"):
+        list(records.query())
 
 
 def test_corrupt_and_foreign_files_are_refused_with_the_cure(tmp_path):
@@ -195,7 +264,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_it_had_stored(path, tmp_pat
             writer.kill()
             rest = writer.stdout.read().splitlines(keepends=True)
             stored = max([stored, *(int(line) for line in rest if line.endswith("\n"))])
-        with Records(path, wait=5) as records:
+        with Records(path) as records:
             numbers = [r.configuration["number"] for r in records.query("p")]
         assert numbers == list(range(len(numbers)))
         assert len(numbers) >= stored + 1

@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.records import Records, RecordsError
-from tilewright.tuning import Integer, Space, tune
+from tilewright.tuning import Integer, Space, load_problem, tune
 from tilewright.tuning.journal import RecordsJournal, problem_key, warm_start
 
 SPACE = Space([Integer("x", 0, 30), Integer("y", 0, 30)])
@@ -91,9 +91,11 @@ def test_a_full_disk_ends_the_run_and_the_rerun_decides_the_same(tmp_path):
 
 def test_records_of_another_tuner_or_that_cannot_be_read_are_named(problem, tmp_path, capsys):
     line = problem(0)
-    with Records(tmp_path / "r.sqlite"):
+    made = load_problem(line[1], runnable=True)
+    with Records(tmp_path / "r.sqlite") as records:
+        RecordsJournal(records, problem_key(made.name, made.space, made.objective), 0)
         assert main(line) == 2
-        assert "is being written by process" in capsys.readouterr().err
+        assert "works on the same problem" in capsys.readouterr().err
     (tmp_path / "r.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 40)
     assert main(line) == 2
     assert "corrupt" in capsys.readouterr().err

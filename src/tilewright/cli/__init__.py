@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from tilewright import __version__
-from tilewright.cli import compare, machine, predict, schedule, tune
+from tilewright.cli import compare, machine, predict, records, schedule, tune
 from tilewright.errors import TilewrightError
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_COMMANDS = (schedule, compare, tune, predict, machine)
+_COMMANDS = (schedule, compare, tune, predict, records, machine)
 
 
 def parser() -> argparse.ArgumentParser:

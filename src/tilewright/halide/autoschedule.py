@@ -35,7 +35,6 @@ from tilewright.report import Progress
 Mode = Literal["oneshot", "top", "tune"]
 TOP_K = 5
 EVALUATIONS = 60  # of mode "tune"
-RECORDS_WAIT = 10.0  # seconds for another process to finish with the records
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ def open_session(
     with ExitStack() as stack:
         records = budget.records
         if not isinstance(records, Records):
-            records = stack.enter_context(Records(records, wait=RECORDS_WAIT))
+            records = stack.enter_context(Records(records))
         device = {"gpu": task.machine.name} if isinstance(task.machine, GpuMachine) else {}
         yield stack.enter_context(
             Session(

@@ -15,3 +15,11 @@ from .store import (
     canonical as canonical,
     digest as digest,
 )
+from .maintenance import (
+    Merged as Merged,
+    chosen as chosen,
+    merge as merge,
+    prune as prune,
+    read as read,
+    to_line as to_line,
+)

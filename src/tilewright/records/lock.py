@@ -1,47 +1,81 @@
-"""One writer a records file: an advisory lock that dies with its process."""
+"""Who works on which problem of a records file: advisory locks that die with their process.
+
+Any number of processes write to one file at the same time, in transactions of milliseconds. A
+run whose decisions follow from the records of its own problem, such as a tuner's, claims that
+problem, so that no second run takes the same decisions beside it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
+import hashlib
 import os
+import struct
 import time
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
+
+# A claim is a lock on one byte of FILE.lock, far beyond its end: locks need no data.
+_PLACES = 1 << 62
+# Process ids of owners, in ASCII, for messages alone: problems may share an entry.
+_OWNERS = 1 << 10
+_OWNER_BYTES = 16
+# Linux's struct flock: type, whence, start, length, process (0 for locks of open files).
+_FLOCK = "hhqqi4x"
+_POLL_SECONDS = 0.02
 
 
 class RecordsError(TilewrightError):
     """The records cannot be read or written; the message says why and what to do."""
 
 
-class WriterLock:
-    """Holds ``FILE.lock``, in which it leaves its process id for others to read.
+class Claim:
+    """Holds one problem of a records file for this process.
 
-    The kernel frees the lock when the process ends in whatever way, so there is no stale lock
-    to clean up. Raises RecordsError naming the holder when the lock is not free within `wait`
-    seconds.
+    The kernel frees it when the process ends in whatever way, so there is no stale lock to
+    clean up.
+
+    Args:
+        records: the records file.
+        problem: what is claimed.
+        wait: seconds to wait for the present owner to end.
+
+    Raises:
+        RecordsError: another run has the problem; the message has its process id.
+        OSError: the lock file cannot be made.
     """
 
-    def __init__(self, records: Path, *, wait: float = 0.0) -> None:
+    def __init__(self, records: Path, problem: str, *, wait: float = 0.0) -> None:
         path = records.with_name(records.name + ".lock")
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        hashed = int.from_bytes(hashlib.sha256(problem.encode()).digest()[:8], "big")
+        entry = hashed % _OWNERS * _OWNER_BYTES
+        place = hashed % _PLACES
+        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
         deadline = time.monotonic() + wait
         while True:
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, wanted)
                 break
-            except BlockingIOError:
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    os.close(self._fd)
+                    raise
                 if time.monotonic() >= deadline:
-                    holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+                    owner = os.pread(self._fd, _OWNER_BYTES, entry).decode(errors="replace")
                     os.close(self._fd)
                     raise RecordsError(
-                        f"{records} is being written by process {holder or 'unknown'}; wait for "
-                        "it to end, or give another file (--records FILE or TILEWRIGHT_RECORDS)"
+                        f"process {owner.strip() or 'unknown'} works on the same problem with "
+                        f"{records}; wait for it to end, or give another file (--records FILE "
+                        "or TILEWRIGHT_RECORDS)"
                     ) from None
-                time.sleep(0.02)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+                time.sleep(_POLL_SECONDS)
+        with contextlib.suppress(OSError):  # a full disk bars no claim
+            os.pwrite(self._fd, f"{os.getpid()}".ljust(_OWNER_BYTES).encode(), entry)
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Let the next run take the problem."""
         os.close(self._fd)

@@ -1,7 +1,8 @@
 """The store of everything measured: an append-only SQLite file.
 
 A measurement is on the disk before `Records.add` returns: write-ahead log, full
-synchronisation. Killing the process at any instant loses at most the one being added.
+synchronisation. Killing the process at any instant loses at most the one being added. Several
+processes may write to one file, each in short transactions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,17 +24,26 @@ from typing import Any
 from tilewright.measure import Measurement
 
 from .location import default_path
-from .lock import RecordsError, WriterLock
+from .lock import Claim, RecordsError
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x746C7772  # "tlwr"
+# Seconds that a transaction waits for others: theirs take milliseconds, or as long as the disk.
+_BUSY_SECONDS = 60.0
 
-_SCHEMA = """
-CREATE TABLE documents (
+# What keeps records append-only.
+TRIGGERS = (
+    """CREATE TRIGGER measurements_stay BEFORE UPDATE ON measurements
+    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END""",
+    """CREATE TRIGGER measurements_remain BEFORE DELETE ON measurements
+    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END""",
+)
+_SCHEMA = (
+    """CREATE TABLE documents (
     digest TEXT PRIMARY KEY,
     body TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE measurements (
+) WITHOUT ROWID""",
+    """CREATE TABLE measurements (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time TEXT NOT NULL,
     problem TEXT NOT NULL,
@@ -43,13 +54,10 @@ CREATE TABLE measurements (
     status TEXT NOT NULL,
     median REAL,
     measurement TEXT NOT NULL
-);
-CREATE INDEX by_problem ON measurements(problem, configuration, machine);
-CREATE TRIGGER measurements_stay BEFORE UPDATE ON measurements
-    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;
-CREATE TRIGGER measurements_remain BEFORE DELETE ON measurements
-    BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;
-"""
+)""",
+    "CREATE INDEX by_problem ON measurements(problem, configuration, machine)",
+    *TRIGGERS,
+)
 
 Json = Mapping[str, Any]
 
@@ -93,12 +101,10 @@ class Records:
     path
         The file, made when missing with the folders above it; `default_path()` if None.
     read_only
-        Neither lock nor make the file. Any number of readers may look while one writes.
-    wait
-        Seconds to wait for another writer to end.
+        Do not make or change the file.
 
-    Raises RecordsError, here and from every method, when the file is locked by another
-    writer, corrupt, no records file, of a newer version, unwritable, or the disk is full.
+    Raises RecordsError, here and from every method, when the file is corrupt, not a records
+    file, of a newer version, unwritable, or the disk is full.
     """
 
     def __init__(
@@ -106,28 +112,24 @@ class Records:
         path: str | os.PathLike[str] | None = None,
         *,
         read_only: bool = False,
-        wait: float = 0.0,
     ) -> None:
         self.path = Path(path) if path is not None else default_path()
         self.read_only = read_only
         self._mutex = threading.RLock()
-        self._lock: WriterLock | None = None
+        self._claims: dict[str, Claim] = {}
         with self._explained():
             if read_only and not self.path.exists():
                 raise RecordsError(f"{self.path}: there is no such records file")
             if not read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = WriterLock(self.path, wait=wait)
-            try:
-                self._db = self._open()
-            except BaseException:
-                self._unlock()
-                raise
+            self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
         try:
             self._prepare(db)
         except BaseException:
@@ -152,19 +154,59 @@ class Records:
             if empty:
                 raise RecordsError(f"{self.path} is empty: nothing has been recorded")
             return
-        db.execute("PRAGMA journal_mode=WAL")
+        self._use_log(db)
         db.execute("PRAGMA synchronous=FULL")
         if empty:
-            # The version is set in the same transaction: a kill leaves all or nothing.
-            db.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id={_APPLICATION_ID}; "
-                f"PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
-            )
+            self._create(db)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)  # else a power failure may lose the file's name
             finally:
                 os.close(folder)
+
+    def _use_log(self, db: sqlite3.Connection) -> None:
+        """Switch to the write-ahead log; SQLite does not wait for others there, so we do."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        """Make the tables, unless another process has just done so."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                for statement in _SCHEMA:
+                    db.execute(statement)
+                # The version is set in the same transaction: a kill leaves all or nothing.
+                db.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def claim(self, problem: str, *, wait: float = 0.0) -> None:
+        """Keep a problem to this process until the file is closed.
+
+        For runs whose decisions follow from what they record; measurements alone need no claim.
+
+        Args:
+            problem: a key of the caller's, such as the problem of the records and a seed.
+            wait: seconds to wait for another process that has it.
+
+        Raises:
+            RecordsError: another run has the problem, with this file opened once more.
+        """
+        with self._explained():
+            if problem not in self._claims:
+                self._claims[problem] = Claim(self.path, problem, wait=wait)
 
     def __enter__(self) -> Records:
         """Give the store."""
@@ -180,15 +222,11 @@ class Records:
         self.close()
 
     def close(self) -> None:
-        """Close the file and let the next writer in; closing twice does nothing."""
+        """Close the file and give up what was claimed; closing twice does nothing."""
         with self._mutex:
             self._db.close()
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+            while self._claims:
+                self._claims.popitem()[1].release()
 
     def add(self, record: Record) -> int:
         """Append a record; it is on the disk when this returns. Returns its number."""
@@ -227,6 +265,37 @@ class Records:
                 raise
         assert cursor.lastrowid is not None
         return cursor.lastrowid
+
+    def remove(self, numbers: Sequence[int]) -> int:
+        """Remove records by their numbers, in one transaction; returns how many were there.
+
+        The only exception to append-only, for a person who tidies up: no run removes anything.
+        """
+        with self._mutex, self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                for name in ("measurements_stay", "measurements_remain"):
+                    self._db.execute(f"DROP TRIGGER {name}")
+                before = self._db.total_changes
+                self._db.executemany(
+                    "DELETE FROM measurements WHERE id = ?", [(number,) for number in numbers]
+                )
+                removed = self._db.total_changes - before
+                self._db.execute(
+                    "DELETE FROM documents WHERE digest NOT IN (SELECT configuration FROM "
+                    "measurements UNION SELECT machine FROM measurements UNION SELECT versions "
+                    "FROM measurements UNION SELECT context FROM measurements)"
+                )
+                for trigger in TRIGGERS:
+                    self._db.execute(trigger)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            with contextlib.suppress(sqlite3.OperationalError):  # others are writing: next time
+                self._db.execute("VACUUM")
+        return removed
 
     def lookup(
         self, problem: str, configuration: Json, machine: Json, versions: Json | None = None
@@ -283,11 +352,11 @@ class Records:
                 f" WHERE {condition} {tail}",
                 tuple(where.values()),
             ).fetchall()
-        for number, time, problem, *bodies, measurement in rows:
+        for number, when, problem, *bodies, measurement in rows:
             with self._explained():
-                configuration, machine, versions, context = map(json.loads, bodies)
-                parsed = Measurement.from_json(json.loads(measurement))
-            yield Record(problem, configuration, machine, versions, parsed, context, number, time)
+                configuration, machine, versions, context = map(_object, bodies)
+                parsed = Measurement.from_json(_object(measurement))
+            yield Record(problem, configuration, machine, versions, parsed, context, number, when)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -310,7 +379,16 @@ class Records:
                 f"{self.path}: {error.strerror or error}; check the path and its permissions, or "
                 "give another file (--records FILE or TILEWRIGHT_RECORDS)"
             ) from error
-        except (json.JSONDecodeError, KeyError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordsError(
-                f"{self.path}: a record is unreadable ({error}); move the file away"
+                f"{self.path}: a record is unreadable ({type(error).__name__}: {error}); move the "
+                "file away, or save the others with  tilewright records export"
             ) from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object. Raises ValueError for any other JSON."""
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError(f"{text[:40]!r} is not an object")
+    return data

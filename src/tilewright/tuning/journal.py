@@ -74,9 +74,14 @@ class RecordsJournal(Journal):
         problem: what the trials are filed under (see `problem_key`).
         seed: the tuner's seed: only trials of the same seed are taken up again.
         resume: whether to take up earlier trials.
+
+    Raises:
+        RecordsError: another run of the same problem and seed is under way with these records.
     """
 
     def __init__(self, records: Records, problem: str, seed: int, *, resume: bool = True) -> None:
+        # Two runs with one seed would ask for the same configurations.
+        records.claim(f"{problem}, seed {seed}")
         self.records = records
         self.problem = problem
         self.seed = seed

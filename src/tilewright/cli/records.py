@@ -1,0 +1,186 @@
+"""``tilewright records``: what has been measured, listed, exported, merged and pruned."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli import arguments
+from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.records import Record
+
+# Characters of a configuration in a table.
+_SHOWN = 60
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "records",
+        help="list, show, export, merge or prune what has been measured",
+        description="Look after the file in which every measurement is kept.",
+        epilog="example: tilewright records merge colleague.sqlite",
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    one = actions.add_parser("list", help="list the problems with their best times")
+    _common(one)
+    one.set_defaults(run=run_list)
+    one = actions.add_parser("show", help="show every measurement of a problem")
+    one.add_argument("problem", help="the beginning of the problem's name, as list prints it")
+    _common(one)
+    one.set_defaults(run=run_show)
+    one = actions.add_parser("export", help="write records as lines of JSON")
+    one.add_argument("problem", nargs="?", help="only problems whose name begins so")
+    one.add_argument("-o", "--output", default="-", metavar="FILE", help="by default on stdout")
+    _common(one)
+    one.set_defaults(run=run_export)
+    one = actions.add_parser("merge", help="add the records of other files")
+    one.add_argument("files", nargs="+", help="records files, or what export wrote")
+    _common(one)
+    one.set_defaults(run=run_merge)
+    one = actions.add_parser("prune", help="remove records for good")
+    one.add_argument("problem", nargs="?", help="only problems whose name begins so")
+    one.add_argument("--before", metavar="DATE", help="older than this, such as 2026-01-31")
+    one.add_argument("--status", help="of this status only, such as timeout")
+    one.add_argument("--yes", action="store_true", help="remove; without it, only count")
+    _common(one)
+    one.set_defaults(run=run_prune)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    from tilewright.records import default_path
+
+    parser.add_argument("--records", metavar="FILE", help=f"by default {default_path()}")
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """List the problems."""
+    from tilewright.cli.output import print_table
+    from tilewright.records import Records
+    from tilewright.report import units
+    from tilewright.report.table import Column, table
+
+    rows: dict[str, list[Record]] = {}
+    with Records(args.records, read_only=True) as records:
+        for record in records.query():
+            rows.setdefault(record.problem, []).append(record)
+    columns = [
+        Column("problem"),
+        Column("records", "right"),
+        Column("ok", "right"),
+        Column("best", "right"),
+        Column("last"),
+    ]
+    print_table(
+        table(
+            columns,
+            [
+                (
+                    problem,
+                    str(len(found)),
+                    str(sum(record.measurement.ok for record in found)),
+                    units.seconds(_best(found)),
+                    found[-1].time[:16],
+                )
+                for problem, found in rows.items()
+            ],
+        )
+    )
+    return 0
+
+
+def _best(found: list[Record]) -> float | None:
+    times = [
+        record.measurement.median
+        for record in found
+        if record.measurement.ok and record.measurement.times and not record.measurement.lower_bound
+    ]
+    return min(times, default=None)
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Show the measurements of one problem."""
+    import json
+
+    from tilewright.cli.output import print_table
+    from tilewright.records import Records, chosen
+    from tilewright.report import units
+    from tilewright.report.table import Column, table
+
+    with Records(args.records, read_only=True) as records:
+        found = chosen(records, problem=args.problem)
+    if not found:
+        raise TilewrightError(
+            f"no problem begins with {args.problem!r}: see tilewright records list"
+        )
+    rows = []
+    for record in found:
+        measured = record.measurement
+        text = json.dumps(record.configuration, ensure_ascii=False)
+        rows.append(
+            (
+                str(record.id),
+                record.time[:19],
+                measured.status,
+                units.seconds(measured.median if measured.times else None),
+                text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…",
+            )
+        )
+    columns = [Column("id", "right"), Column("time"), Column("status"), Column("median", "right")]
+    print_table(table([*columns, Column("configuration")], rows))
+    return 0
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Write records as lines of JSON."""
+    from tilewright.cli.output import write_file
+    from tilewright.records import Records, chosen, to_line
+
+    arguments.writable(None if args.output == "-" else args.output)
+    with Records(args.records, read_only=True) as records:
+        lines = [to_line(record) for record in chosen(records, problem=args.problem)]
+    text = "\n".join(lines)
+    write_file(args.output, text if args.output == "-" or not lines else text + "\n")
+    return 0
+
+
+def run_merge(args: argparse.Namespace) -> int:
+    """Add the records of other files; one that is damaged adds what stands before the damage."""
+    from tilewright.records import Records, merge, read
+
+    with Records(args.records) as records:
+        for path in args.files:
+            done = merge(records, read(path))
+            print(f"{path}: {done.added} added, {done.known} known already")
+    return 0
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Remove records, or count those that would be."""
+    from tilewright.measure import STATUSES
+    from tilewright.records import Records, chosen, prune
+
+    if args.problem is None and args.before is None and args.status is None:
+        raise TilewrightError("say what to remove: a problem, --before DATE or --status STATUS")
+    if args.before is not None:
+        _check_date(args.before)
+    if args.status is not None and args.status not in STATUSES:
+        raise TilewrightError(f"status {args.status!r}: it is one of {', '.join(STATUSES)}")
+    with Records(args.records, read_only=not args.yes) as records:
+        found = chosen(records, problem=args.problem, before=args.before, status=args.status)
+        if not args.yes:
+            print(f"{len(found)} of {len(records)} records would be removed: add --yes")
+            return 0
+        print(f"{prune(records, found)} records removed")
+    return 0
+
+
+def _check_date(text: str) -> None:
+    from datetime import datetime
+
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise TilewrightError(f"--before {text}: give a date such as 2026-01-31") from None
