@@ -108,6 +108,7 @@ def test_a_schedule_that_cannot_run_is_told_as_such(monkeypatch):
         return [PlannedSchedule(schedule, (), 0.0)]
 
     monkeypatch.setattr(session, "plan_checked", refuses_its_size)
+    monkeypatch.setattr(session, "plan", refuses_its_size)
     result = tilewright.schedule(blur(), verify=True)
     assert result.verified is False
     assert "Run failed" in result.notes[0]
