@@ -49,6 +49,7 @@ TESTS = {
     "gpu": [
         "tests/halide/gpu/test_gpu_formulas.py",
         "tests/halide/gpu/test_gpu_inlining.py",
+        "tests/halide/gpu/test_gpu_choices.py",
         "tests/halide/gpu/test_cost.py",
         "tests/halide/gpu/test_inline.py",
         "tests/halide/gpu/test_residency.py",
@@ -84,7 +85,7 @@ def copied(folder: Path) -> Path:
 def tested(folder: Path, model: str, seconds: float) -> tuple[str, str]:
     """`killed`, `timeout` or `survived`, and the test that failed."""
     env = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n0"]
     try:
         done = subprocess.run(
             [*command, *TESTS[model]],

@@ -3,6 +3,8 @@
 Four cores at 2 GHz; 32 KiB, 512 KiB, 8 MiB; memory gives 5 bytes per cycle, 8 lanes of 32 bits.
 """
 
+import dataclasses
+
 import halide as hl
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ from tilewright.halide.schedulers.analytic.cpu.inline import hopeless, inline_tr
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.grouping import Group
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+from tilewright.halide.schedulers.analytic.cpu.scheduler import Search
+from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Policy, Tiling
+from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 
@@ -210,6 +215,97 @@ def test_in_small_tiles_lines_are_used_up():
     assert float(costs.func_cycles(name, box)) == pytest.approx(plain)
 
 
+def test_a_small_first_cache_has_room_for_less_of_each_row():
+    algorithm = load(transposed(64, 64))
+    analysis = Analysis(View(algorithm), estimated_boxes(View(algorithm)), {})
+    small = dataclasses.replace(MACHINE, caches=(Cache(1, 8 << 10, 64, 1),))
+    # An eight of 64 rows of 128 bytes
+    assert CpuCosts(analysis, model_of(small), {}).companion_bytes == 128
+
+
+def test_steps_of_a_block_are_rounded_up():
+    costs, names = costing(channels())
+    name = names["output"]
+    assert costs.block(name, 0) == Block(0, 8, 1, 2, 3)
+    args = costs.analysis.view.by_name[name].args
+    # 12 x 5 x 7: two vectors, three steps of three channels, five rows: 30 blocks in 15 lines.
+    extents = dict(zip(args, (12.0, 5.0, 7.0), strict=True))
+    each = costs.block_cycles(name, 0)
+    assert costs.stage_cycles(name, 0, extents) == pytest.approx(30 * each + 15 * 8)
+
+
+def channels():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    x, y, c = hl.vars("x y c")
+    output = hl.Func("output")
+    output[x, y, c] = image[x, y] * hl.f32(c)
+    output.set_estimates([(0, 64), (0, 32), (0, 3)])
+    return output
+
+
+def two_members(width, height):
+    """Sums down the columns of sums down the columns."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    x, y = hl.vars("x y")
+    first, second, output = hl.Func("first"), hl.Func("second"), hl.Func("output")
+    first[x, y] = image[x, y] * image[x, y]
+    second[x, y] = first[x, y] + first[x, y + 1]
+    output[x, y] = second[x, y] + second[x, y + 1]
+    output.set_estimates([(0, width), (0, height)])
+    return output
+
+
+@pytest.mark.parametrize(
+    ("window", "deep", "each"),
+    [
+        (None, False, 2 * 60),
+        (Window(1), False, 2 * 8 * 180),
+        (Window(1), True, 2 * 512 * 0.5),
+    ],
+)
+def test_overheads_count_for_every_member(window, deep, each):
+    costs, names = costing(two_members(512, 32))
+    members = ["first", "second", "output"]
+    found = costed(costs, names, members, (512, 8), window=window, deep=deep)
+    # Without a window, 10 and 9 rows of 2 KiB are more than the stack has: two allocations.
+    heap = 500 if window is None else 0
+    assert found.overhead[0] == pytest.approx(4 * (120 + heap + each) * 0.27 + 24_000)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fresh"),
+    [
+        (20e6, 9e6, 0.0),
+        # 31 of 20 million bytes live at once: more than half as much again is given back.
+        (20e6, 11e6, 31e6),
+        (40e6, 1e6, 40e6),
+        (40e6, 50e6, 90e6),
+    ],
+)
+def test_fresh_pages_of_all_buffers_together(first, second, fresh):
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    x = hl.Var("x")
+    one, two, output = hl.Func("one"), hl.Func("two"), hl.Func("output")
+    one[x] = image[x] + 1.0
+    two[x] = image[x] + 2.0
+    output[x] = one[x] * two[x]
+    output.set_estimates([(0, 64)])
+    algorithm = load(output)
+    names = {f.name.split("$")[0]: f.name for f in algorithm.funcs}
+    boxes = estimated_boxes(View(algorithm))
+    search = Search(algorithm, MACHINE, boxes, {}, Policy())
+    analysis = search.base.toggled(names["image_im"])
+    costs = CpuCosts(analysis, MODEL, {})
+    plans = [
+        CpuPlan(100.0 + fault, Tiling((), ()), root_bytes=size, fault=fault)
+        for size, fault in ((first, 7.0), (second, 0.0), (0.0, 0.0))
+    ]
+    groups = tuple(Group((names[n],)) for n in ("one", "two", "output"))
+    found = search.total(costs, Grouping(groups, tuple(plans)))
+    # What each group was charged alone does not count again.
+    assert found == pytest.approx(300.0 + fresh * 1.5 / 4)
+
+
 def test_bytes_of_buffers():
     costs, names = costing(columns(64, 32))
     assert costs.buffer_bytes("image") == 64 * 33 * 4
@@ -272,7 +368,7 @@ def test_few_reads_may_be_inlined(reads, expected):
 def inlined(build, bias=1.0):
     algorithm = load(build)
     base = Analysis(View(algorithm), estimated_boxes(View(algorithm)), {})
-    found = inline_trivial(base, MODEL, bias)
+    found = inline_trivial(base, MODEL, bias).view.inlined
     return {name.split("$")[0] for name in found}
 
 

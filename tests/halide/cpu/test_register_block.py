@@ -72,6 +72,9 @@ def stage(ops=(), loads=(), loops=(X, Y), types=(F32,), scatter=False, args=("x"
         ("mul", I32, False, 8, 1.2),
         ("mul", I64, False, 8, 5.0),  # two registers of 2.5
         ("div", F32, False, 8, 10.0),
+        ("div", F32, False, 16, 20.0),
+        ("div", F32, True, 16, 1.2),
+        ("div", I16, True, 64, 8.0),
         ("div", F32, True, 8, 0.6),
         ("div", I16, True, 16, 2.0),
         ("div", I32, True, 8, 4.0),
@@ -213,6 +216,28 @@ def test_blocks_of_a_reduction(block, expected):
     assert block_cycles(SUM, LOOPS, block, MODEL, first) == pytest.approx(expected)
 
 
+def test_a_part_of_a_register_takes_as_long_as_all_of_it():
+    narrow = stage([op("add", U8)], [load({"x": (1.0, 0.0)}, type_=U8)], types=(U8, U8))
+    # add 0.6, load 1.2, two values stored, the loop 0.4
+    assert block_cycles(narrow, LOOPS, Block(0, 8), MODEL, first) == pytest.approx(4.2)
+
+
+@pytest.mark.parametrize("extents", [{0: 1024, 1: 5}, {0: 20, 1: 1024}, {0: 9, 1: 7}])
+def test_the_best_block_counts_what_hangs_over(extents):
+    def whole(block):
+        steps = -(-extents[0] // block.width) * -(-extents[1] // block.rows)
+        return steps * block_cycles(SUM, LOOPS, block, MODEL, first)
+
+    found = best(SUM, extents)
+    assert found.vector == 0
+    for lanes in (4, 8):
+        for vectors in (1, 2, 3, 4):
+            for rows in (2, 3, 4, 6, 8):
+                if lanes * vectors <= extents[0] and rows <= extents[1]:
+                    other = Block(0, lanes, vectors, 1, rows)
+                    assert whole(found) <= whole(other) * 1.000001
+
+
 def test_more_registers_spill_less():
     many = model_of(CpuMachine("test", "x86-64", 4, ("avx512",), 512, ()))
     # 16 lanes now fill a register: 12 + 4 in 28.
@@ -307,8 +332,7 @@ def test_blocks_that_gather_are_limited():
     assert 1 < found.vectors * found.rows <= 3
     # One vector is always allowed.
     more = dataclasses.replace(many, loads=many.loads * 5)
-    found = best(more, {0: 1024, 1: 1024})
-    assert found.vectors * found.rows == 1
+    assert best(more, {0: 1024, 1: 1024}) == Block(0, 8)
 
 
 def test_several_vectors_are_not_gathered_through_data():

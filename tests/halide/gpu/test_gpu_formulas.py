@@ -213,9 +213,9 @@ def test_the_hardware_limits_a_block():
     volume[x, y, z] = hl.f32(x) + hl.f32(y) + hl.f32(z)
     volume.set_estimates([(0, 128), (0, 128), (0, 128)])
     algorithm = load(volume)
-    legal = [bool(costs_of(algorithm, tile, inlined=()).legal[0])
-             for tile in ((1, 1, 64), (1, 1, 65), (32, 32, 1), (33, 32, 1))]  # fmt: skip
-    assert legal == [True, False, True, False]
+    tiles = (1, 1, 64), (1, 1, 65), (32, 32, 1), (33, 32, 1), (32, 4, 8), (32, 4, 9)
+    legal = [bool(costs_of(algorithm, tile, inlined=()).legal[0]) for tile in tiles]
+    assert legal == [True, False, True, False, True, False]
 
 
 @pytest.mark.parametrize(("warps", "occupied"), [(320, True), (321, False)])
@@ -272,6 +272,22 @@ def test_wide_values_take_two_registers():
     assert tally.words[0] == 26
 
 
+def test_every_reduction_loop_has_its_counters():
+    image = hl.ImageParam(FLOAT, 2, "image")
+    x, y = hl.vars("x y")
+    r = hl.RDom([(0, 5), (0, 7)], "r")
+    summed, output = hl.Func("product"), hl.Func("output")
+    summed[x, y] = 0.0
+    summed[x, y] += image[x + 8 * r.x, y + 8 * r.y]
+    output[x, y] = summed[x, y]
+    output.set_estimates([(0, 256), (0, 256)])
+    kernel = kernel_of(load(output), "output", ["product"], ["image_im"])
+    shares = np.array([[2.0, 3.0]])
+    tally = MODEL.tally(kernel, 8 * shares, shares, {kernel.members[0]: kernel.output})
+    # Six values, 2 + 3 operands, four words for each of two loops
+    assert tally.words[0] == 19
+
+
 @pytest.mark.parametrize(
     ("footprint", "expected"), [(0, 1), (32_768, 101), (65_208.32, 200), (1e9, 200)]
 )
@@ -316,6 +332,29 @@ def test_latency_where_memory_is_fast():
     found = seconds(UNLIMITED, reading(lambda image, x, y: image[x, y] + 1.0))
     # 16 waves of 272 blocks; a thread's addition takes 2 cycles, its load 400 / 4.
     assert found == pytest.approx(16 * 102e-9)
+
+
+def test_a_block_that_is_never_resident_takes_a_wave_of_its_own():
+    # 64 x 32 threads are too many: 16 x 32 blocks, one after the other.
+    found = seconds(UNLIMITED, reading(lambda image, x, y: image[x, y] + 1.0), tile=(64, 32))
+    assert found == pytest.approx(16 * 32 * 102e-9)
+
+
+def test_what_a_scatter_has_stored_is_waited_for():
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    i, y = hl.vars("i y")
+    r = hl.RDom([(0, 1000)], "r")
+    output = hl.Func("output")
+    output[i, y] = 0
+    output[hl.i32(image[r, y]), y] += 1
+    output.set_estimates([(0, 256), (0, 1024)])
+    algorithm = load(output)
+    kernel = Kernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
+    plan = KernelPlan(kernel, "parallel", (32,), (1,), {})
+    # One wave of 32 blocks; in each of 1,000 steps the image is one of four loads under way, the
+    # count is waited for.
+    each = 2 * kernel.summary.arithmetic + 400 / 4 + 400
+    assert predicted_seconds(UNLIMITED, plan) - 3e-6 == pytest.approx(1000 * each * 1e-9)
 
 
 def test_shared_memory_has_less_latency():

@@ -83,7 +83,7 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
 def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
     """Cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
     c = model.constants
-    registers = 1.0 if lanes == 1 else math.ceil(lanes * op.type.bytes / model.vector_bytes)
+    registers = float(math.ceil(lanes * op.type.bytes / model.vector_bytes))
     if op.name.startswith(_LIBRARY):
         return c.library_cycles * lanes
     if op.name.startswith("pow"):

@@ -92,11 +92,8 @@ def access_bytes(load: LoadGroup, warp: int, c: GpuConstants) -> float:
 
 
 def _atomics(plan: KernelPlan) -> float:
-    """Atomic additions of a kernel."""
-    if not plan.kernel.atomic:
-        return 0.0
-    serial = math.prod(map(iterations, plan.kernel.serial_env.values()))
-    return math.prod(plan.kernel.extents) * serial
+    """Atomic additions of a kernel, all of whose loops are parallel."""
+    return float(math.prod(plan.kernel.extents)) if plan.kernel.atomic else 0.0
 
 
 def _alone(plan: KernelPlan, clock: float, c: GpuConstants) -> float:
