@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
 import re
+import resource
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -56,6 +59,21 @@ class Lowering:
         given = algorithm.serialized, to_json(schedule), seconds
         return self._pool.submit(_lowered, *given).result()
 
+    def launched(
+        self, algorithm: Any, schedule: Any, seconds: float = 60.0
+    ) -> list[dict[str, Any]] | str:
+        """What a CUDA driver that computes nothing is asked to launch, or why nothing is."""
+        from tilewright.halide.execution.session import make_inputs
+        from tilewright.halide.ir.json import to_json
+
+        payload = {
+            "serialized": algorithm.serialized,
+            "schedule": to_json(schedule),
+            "target": schedule.target,
+            "inputs": make_inputs(algorithm).to_json(),
+        }
+        return self._pool.submit(_launched, payload, seconds).result()
+
 
 def _lowered(serialized: bytes, text: str, seconds: float) -> dict[str, str]:
     import halide as hl
@@ -75,6 +93,72 @@ def _lowered(serialized: bytes, text: str, seconds: float) -> dict[str, str]:
         pipeline.compile_to_lowered_stmt("/dev/null", pipeline.infer_arguments(), form, target)
 
     return lowered_nest.passes(lower, (BOUNDS, STORAGE), seconds)
+
+
+_RECORDER: list[Any] = []
+
+
+def _launched(payload: dict[str, Any], seconds: float) -> list[dict[str, Any]] | str:
+    from recording_cuda import Recorder
+
+    from tilewright.halide.execution.runner import Runner
+
+    if not _RECORDER:
+        _RECORDER.append(Recorder())
+    recorder = _RECORDER[0]
+    recorder.launches()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
+            Runner(payload).run()
+            status = 0
+        except BaseException as error:
+            with open(recorder.log, "a", encoding="utf-8") as log:
+                log.write(json.dumps({"error": str(error)[-300:]}) + "\n")
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    found = recorder.launches()
+    if status != 0:
+        return str(found[-1].get("error", status)) if found else f"ended with status {status}"
+    return found
+
+
+def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]]) -> list[str]:
+    """Where the kernels of a schedule differ from those launched, the largest launch of each."""
+    from tilewright.halide.analysis.gpu_launches import launches
+    from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+
+    analysis = nest_analysis(algorithm, schedule)
+    funcs = analysis.view.algorithm.funcs
+    ours: dict[str, tuple[int, ...]] = {}
+    for launch in launches(ScheduledNest(analysis, schedule)):
+        kernel = f"{_flat(funcs[launch.func].name)}_s{launch.stage}"
+        sizes = tuple(int(n) for n in (*launch.grid, *launch.block, launch.shared_bytes))
+        ours[kernel] = tuple(map(max, sizes, ours.get(kernel, sizes)))
+    theirs: dict[str, tuple[int, ...]] = {}
+    for item in found:
+        kernel = _kernel_of(item["kernel"], [*ours])
+        sizes = (*item["blocks"], *item["threads"], item["shared"])
+        theirs[kernel] = tuple(map(max, sizes, theirs.get(kernel, sizes)))
+    return [
+        f"{kernel}: {ours.get(kernel)} foretold, {theirs.get(kernel)} launched"
+        for kernel in sorted({*ours, *theirs})
+        if ours.get(kernel) != theirs.get(kernel)
+    ]
+
+
+def _kernel_of(name: str, known: list[str]) -> str:
+    flat = _flat(name)
+    return max((k for k in known if flat.startswith(f"_kernel_{k}_")), key=len, default=name)
+
+
+def _flat(name: str) -> str:
+    return re.sub(r"[\W_]+", "_", name)
 
 
 def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:

@@ -2,9 +2,9 @@ import halide as hl
 import pytest
 from gpu_pipelines import analysed, full
 
+from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.fusable import (
-    nothing_to_do,
     why_not_member,
     why_not_read,
 )

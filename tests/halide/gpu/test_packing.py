@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from tilewright.halide.schedulers.analytic.gpu.packing import Allocation, packed_bytes
+from tilewright.halide.analysis.shared_memory import SharedAllocation, packed_bytes
 
 
 def allocation(name, elements, bytes_, first, last, constant=True):
-    return Allocation(name, np.array([float(elements)]), bytes_, first, last, constant)
+    return SharedAllocation(name, np.array([float(elements)]), bytes_, first, last, constant)
 
 
 def packed(*items):
@@ -58,5 +58,5 @@ def test_nothing_needs_nothing():
 @pytest.mark.parametrize("n", [1, 5])
 def test_sizes_are_arrays_over_tilings(n):
     sizes = np.arange(1.0, n + 1)
-    items = [Allocation("a", sizes, 4, 0, 1), Allocation("b", 2 * sizes, 4, 1, 2)]
+    items = [SharedAllocation("a", sizes, 4, 0, 1), SharedAllocation("b", 2 * sizes, 4, 1, 2)]
     assert packed_bytes(items, n).tolist() == (12 * sizes).tolist()

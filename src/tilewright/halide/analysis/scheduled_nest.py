@@ -12,6 +12,7 @@ first one, 1 the last, 0.5 the middle. Boxes and extents are those at that itera
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -140,6 +141,7 @@ class ScheduledNest:
         self.schedule = schedule
         self.structure = structure or NestStructure(analysis.view, schedule)
         self.at = at
+        self.factors = factors or {}
         self._changes = {
             key: sized(nest.splits, _own(factors or {}, nest), nest.known)
             for key, nest in self.structure.stages.items()
@@ -153,6 +155,21 @@ class ScheduledNest:
     @property
     def _stages(self) -> list[tuple[StageKey, StageNest]]:
         return list(self.structure.stages.items())
+
+    def standing_at(self, at: Bound) -> ScheduledNest:
+        """The same nest with the loops around each place at another iteration."""
+        if at is self.at or (isinstance(at, float) and at == self.at):
+            return self
+        other = copy.copy(self)
+        other.at = at
+        other.__dict__.pop("loops", None)
+        other.__dict__.pop("allocations", None)
+        return other
+
+    def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
+        """The same schedule for other sizes of the outputs."""
+        analysis = Analysis(self.analysis.view, output_boxes, self.analysis.view.algorithm.symbols)
+        return ScheduledNest(analysis, self.schedule, self.factors, self.at, self.structure)
 
     @cached_property
     def loops(self) -> tuple[LoopSize, ...]:

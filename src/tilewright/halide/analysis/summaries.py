@@ -129,6 +129,11 @@ def op_weight(op: OpCount) -> float:
     return 1.0
 
 
+def nothing_to_do(stage: Stage) -> bool:
+    """Whether a stage only leaves values undefined: Halide makes no loops for it."""
+    return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
+
+
 class _Slopes(Linearizer):
     """Linear forms away from borders: a clamp is its likely side, x/2 has slope one half."""
 

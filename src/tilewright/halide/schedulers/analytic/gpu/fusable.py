@@ -6,17 +6,12 @@ foretold to size: a block's threads and shared memory must be known before anyth
 
 from __future__ import annotations
 
-from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable
+from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 
 _PLAIN = frozenset("add sub mul div min max select cast eq ne lt le gt ge and or not".split())
 _TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "strict_")
-
-
-def nothing_to_do(stage: Stage) -> bool:
-    """Whether a stage only leaves values undefined: Halide makes no loops for it."""
-    return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
 
 
 def why_not_member(analysis: Analysis, name: str) -> str:

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
-from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
 from tilewright.halide.ir.algorithm import Loop, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.gpu.fusable import nothing_to_do
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
 from tilewright.halide.schedulers.analytic.gpu.tiling import (
     LoopRoles,

@@ -15,18 +15,14 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
-from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes, nothing_to_do
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.capability import can_be_atomic, host_only
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
-from tilewright.halide.schedulers.analytic.gpu.fusable import (
-    nothing_to_do,
-    why_not_member,
-    why_not_read,
-)
+from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, iterations
 from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch

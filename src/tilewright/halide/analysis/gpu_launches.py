@@ -1,0 +1,266 @@
+"""The GPU kernels that a schedule launches: grid, block, shared memory, registers wanted.
+
+A stage with loops mapped to blocks is a kernel, with all that is computed inside these loops. As
+Halide 21 makes it (``FuseGPUThreadLoops.cpp``), a block has as many threads in each dimension as
+the longest thread loop inside it, in any iteration of any block, and the shared memory that the
+largest block needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound
+from tilewright.halide.analysis.loop_ranges import larger
+from tilewright.halide.analysis.nest_structure import Body, NestStructure, StageKey, StageNest
+from tilewright.halide.analysis.scheduled_nest import Allocation, LoopSize, ScheduledNest
+from tilewright.halide.analysis.shared_memory import Array, SharedAllocation, packed_bytes
+from tilewright.halide.analysis.summaries import nothing_to_do
+
+MAX_DIMENSIONS = 3
+REGISTER_BYTES = 4.0
+# Where the loops around stand when sizes are looked at; the largest of all counts.
+_POSITIONS = (0.0, 0.5, 1.0)
+
+Path = tuple[tuple[StageKey, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel: extents in x, y, z, bytes of shared memory a block.
+
+    `registers` are the words (4 bytes) that a thread keeps of Funcs computed inside it; what the
+    expressions themselves need comes on top. Numbers are scalars or arrays of shape (N,).
+    """
+
+    func: int
+    stage: int
+    grid: tuple[Bound, Bound, Bound]
+    block: tuple[Bound, Bound, Bound]
+    shared_bytes: Bound
+    registers: Bound = 0.0
+
+
+@dataclass
+class _Kernel:
+    """What belongs to one kernel, gathered from the loops and allocations inside it."""
+
+    stage: StageNest
+    path: Path
+    blocks: list[Bound] = field(default_factory=list)
+    threads: dict[int, Bound] = field(default_factory=dict)
+    shared: dict[tuple[int, Path], Bound] = field(default_factory=dict)
+    registers: Bound = 0.0
+
+
+def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
+    """Every kernel of a schedule, at its largest over all blocks."""
+    structure = nest.structure
+    if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
+        return ()
+    sizes = [nest.standing_at(at) for at in _POSITIONS]
+    kernels = _kernels(structure)
+    for copies in zip(*(one.loops for one in sizes), strict=True):
+        _note_loop(kernels, structure, copies)
+    for copies in zip(*(one.allocations for one in sizes), strict=True):
+        _note_allocation(kernels, structure, copies)
+    constant = _constant(nest)
+    return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
+
+
+def _runs_on_gpu(stage: StageNest) -> bool:
+    return stage.single_thread or any(mapping == "gpu_block" for _, mapping in stage.loops)
+
+
+def _kernels(structure: NestStructure) -> dict[tuple[Path, StageKey], _Kernel]:
+    found = {}
+    for production, around in structure.productions():
+        path = tuple((stage.key, stage.loops[at][0]) for stage, at in around)
+        for stage in production.stages:
+            if _runs_on_gpu(stage) and not nothing_to_do(stage.stage):
+                first = _first_block(stage)
+                own = tuple((stage.key, name) for name, _ in stage.loops[:first])
+                found[(*path, *own), stage.key] = _Kernel(stage, (*path, *own))
+    return found
+
+
+def _first_block(stage: StageNest) -> int:
+    mappings = [mapping for _, mapping in stage.loops]
+    return mappings.index("gpu_block") if "gpu_block" in mappings else 0
+
+
+def _kernel_at(
+    kernels: Mapping[tuple[Path, StageKey], _Kernel], structure: NestStructure, path: Path
+) -> _Kernel | None:
+    """The kernel that the loops of `path` are in."""
+    for at, (key, name) in enumerate(path):
+        stage = structure.stages[key]
+        if stage.single_thread or dict(stage.loops)[name] == "gpu_block":
+            return kernels.get((path[:at], key))
+    return None
+
+
+def _most(copies: Sequence[Bound]) -> Bound:
+    most = copies[0]
+    for other in copies[1:]:
+        most = larger(most, other)
+    return most
+
+
+def _note_loop(
+    kernels: Mapping[tuple[Path, StageKey], _Kernel],
+    structure: NestStructure,
+    copies: Sequence[LoopSize],
+) -> None:
+    loop = copies[0]
+    kernel = _kernel_at(kernels, structure, (*loop.path, (loop.stage, loop.name)))
+    if kernel is None or loop.mapping not in ("gpu_block", "gpu_thread"):
+        return
+    extent = _most([copy.extent for copy in copies])
+    if loop.mapping == "gpu_block":
+        kernel.blocks.append(extent)
+        return
+    loops = structure.stages[loop.stage].loops
+    at = [name for name, _ in loops].index(loop.name)
+    inside = sum(mapping == "gpu_thread" for _, mapping in loops[at + 1 :])
+    if not nothing_to_do(structure.stages[loop.stage].stage):
+        kernel.threads[inside] = larger(kernel.threads.get(inside, 1.0), extent)
+
+
+def _note_allocation(
+    kernels: Mapping[tuple[Path, StageKey], _Kernel],
+    structure: NestStructure,
+    copies: Sequence[Allocation],
+) -> None:
+    item = copies[0]
+    kernel = _kernel_at(kernels, structure, item.path)
+    if kernel is None:
+        return
+    mapped = [dict(structure.stages[key].loops)[name] for key, name in item.path]
+    size = _most([math.prod(copy.extents, start=1.0) for copy in copies])
+    memory = structure.entries[item.func].memory
+    if "gpu_thread" in mapped or kernel.stage.single_thread:
+        bytes_each = size * structure.stages[item.func, 0].func.bytes
+        kernel.registers = kernel.registers + bytes_each / REGISTER_BYTES
+    elif memory in ("auto", "gpu_shared"):
+        kernel.shared[item.func, item.path] = size
+
+
+def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
+    """The allocations whose size is the same in every block and for every size of the output.
+
+    Halide sees that, and treats such allocations apart when it packs them.
+    """
+    boxes = {
+        name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + 5.0) for part in box)
+        for name, box in nest.analysis.output_boxes.items()
+    }
+    others = [nest.standing_at(at) for at in _POSITIONS]
+    others += [nest.of_size(boxes).standing_at(at) for at in _POSITIONS]
+    found = []
+    for copies in zip(*(one.allocations for one in others), strict=True):
+        first = [np.asarray(extent) for extent in copies[0].extents]
+        same = all(
+            bool(np.all(np.asarray(extent) == one))
+            for copy in copies
+            for extent, one in zip(copy.extents, first, strict=True)
+        )
+        if same:
+            found.append((copies[0].func, copies[0].path))
+    return frozenset(found)
+
+
+def _launch(nest: ScheduledNest, kernel: _Kernel, constant: frozenset[tuple[int, Path]]) -> Launch:
+    grid = [*reversed(kernel.blocks), *[1.0] * MAX_DIMENSIONS][:MAX_DIMENSIONS]
+    block = [kernel.threads.get(d, 1.0) for d in range(MAX_DIMENSIONS)]
+    shared: Bound = 0.0
+    if kernel.shared:
+        lives = _Lives(nest.structure, kernel, constant).allocations
+        n = max(len(item.elements) for item in lives)
+        lives = [replace(a, elements=np.broadcast_to(a.elements, (n,))) for a in lives]
+        total = packed_bytes(lives, n)
+        shared = float(total[0]) if n == 1 else total
+    func, stage = kernel.stage.key
+    x, y, z = grid
+    tx, ty, tz = block
+    return Launch(func, stage, (x, y, z), (tx, ty, tz), shared, kernel.registers)
+
+
+class _Lives:
+    """When each allocation of a kernel is first and last used, in barrier steps."""
+
+    def __init__(
+        self, structure: NestStructure, kernel: _Kernel, constant: frozenset[tuple[int, Path]]
+    ) -> None:
+        self._structure = structure
+        self._sizes = kernel.shared
+        self._constant = constant
+        self._step = 0
+        self._open: dict[int, list[int]] = {}
+        # Func, place, first and last step.
+        self._lives: list[tuple[int, Path, list[int]]] = []
+        self._stage(kernel.stage, kernel.path, _first_block(kernel.stage))
+
+    @property
+    def allocations(self) -> list[SharedAllocation]:
+        """One for every value of every Func."""
+        result = []
+        for number, (func, path, (first, last)) in enumerate(self._lives):
+            size = self._sizes[func, path]
+            elements: Array = np.atleast_1d(np.asarray(size, dtype=np.float64))
+            known = (func, path) in self._constant
+            types = self._structure.stages[func, 0].func.types
+            for value, kind in enumerate(types):
+                label = f"{number}.{value}"
+                result.append(SharedAllocation(label, elements, kind.bytes, first, last, known))
+        return result
+
+    def _leaf(self, reads: frozenset[int]) -> None:
+        for func in reads:
+            if func in self._open:
+                self._open[func][1] = self._step
+        self._step += 1
+
+    def _stage(self, stage: StageNest, path: Path, depth: int) -> None:
+        if nothing_to_do(stage.stage):
+            return
+        for at in range(depth, len(stage.loops)):
+            name, mapping = stage.loops[at]
+            path = (*path, (stage.key, name))
+            if mapping == "gpu_thread":
+                self._leaf(_inside(stage, at))
+                return
+            body = stage.bodies.get(at)
+            if body is not None:
+                self._body(body, path)
+        self._leaf(stage.reads | {stage.key[0]})
+
+    def _body(self, body: Body, path: Path) -> None:
+        stored = sorted(body.stored)
+        for production in body.productions:
+            while stored and stored[0] <= production.func:
+                self._begin(stored.pop(0), path)
+            for inner in production.stages:
+                self._stage(inner, path, 0)
+        for func in stored:
+            self._begin(func, path)
+
+    def _begin(self, func: int, path: Path) -> None:
+        if (func, path) in self._sizes:
+            self._open[func] = [self._step, self._step]
+            self._lives.append((func, path, self._open[func]))
+
+
+def _inside(stage: StageNest, at: int) -> frozenset[int]:
+    """The Funcs that a stage touches within its loop `at`, all that is computed there included."""
+    found = set(stage.reads) | {stage.key[0]}
+    for place, body in stage.bodies.items():
+        if place >= at:
+            for production in body.productions:
+                for inner in production.stages:
+                    found |= _inside(inner, 0)
+    return frozenset(found)
