@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.ir.algorithm import Algorithm, Func
@@ -16,41 +15,17 @@ from tilewright.halide.legality.directives import (
     prefetch_problems,
     sharing_problems,
 )
+from tilewright.halide.legality.grids import launch_problems
 from tilewright.halide.legality.levels import (
     level_problems,
     path_problems,
     single_thread_problems,
 )
+from tilewright.halide.legality.problems import Limits as Limits
+from tilewright.halide.legality.problems import Problem as Problem
 from tilewright.halide.legality.stages import stage_problems
 
 Found = Iterator[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a schedule is refused.
-
-    `kind` is one word for programs, `message` a sentence for people that names the Func and
-    the cure. `stage` is None where the Func as a whole is meant.
-    """
-
-    kind: str
-    func: str
-    stage: int | None
-    message: str
-
-    def __str__(self) -> str:
-        """The Func, the stage and the reason."""
-        where = self.func if self.stage in (None, 0) else f"{self.func}, update {self.stage - 1}"
-        return f"{where}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a device can run: threads a block, and bytes of shared memory a block."""
-
-    threads_per_block: int = 1024
-    shared_memory_bytes: int | None = None
 
 
 def check(
@@ -61,8 +36,9 @@ def check(
 ) -> list[Problem]:
     """Everything wrong with a schedule; an empty list means it may be compiled.
 
-    `shared_bytes` gives the bytes of shared memory a block of the kernel of a Func (by its
-    place, clones counted) needs, for those it is known for; they are held against `limits`.
+    Where the outputs' estimates are known, the launches of a GPU schedule are worked out and held
+    against `limits`. `shared_bytes` gives the bytes of shared memory that a block of the kernel of
+    a Func (by its place, clones counted) needs, for those it is known for otherwise.
 
     Raises `ScheduleError` where the schedule was made for another algorithm.
     """
@@ -80,6 +56,8 @@ def check(
     # Whether levels fit can be asked only where every nest is sound.
     if not found:
         found += _place_problems(schedule, algorithm, limits)
+    if not found and is_gpu(schedule.target):
+        found += launch_problems(schedule, algorithm, limits)
     found += _memory_problems(algorithm, limits, shared_bytes or {})
     return found
 

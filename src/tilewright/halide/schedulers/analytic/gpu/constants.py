@@ -136,6 +136,9 @@ class GpuSearch:
     # --- launches -----------------------------------------------------------------------------
     thread_dimensions: int = constant(3, COUNT, "CUDA and OpenCL: x, y and z")
     block_dimensions: int = constant(3, COUNT, "CUDA and OpenCL: x, y and z")
+    most_blocks: int = constant(
+        65_535, "blocks in y or z", "CUDA C++ Programming Guide, Technical Specifications"
+    )
     most_z_threads: int = constant(64, "threads", "CUDA guide: largest z of a block")
     small_group: int = constant(512, "threads", "Sioutas 2020, Section 4.2: tiles are halved")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel import sizes
 from tilewright.halide.schedulers.analytic.gpu.loops import output_tail
 from tilewright.halide.schedulers.analytic.gpu.packing import pack
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,8 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
                 threads[place] = max(threads[place], spans[d])
     shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
     order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
-    blocks = [counts[i] for i in order]
-    while len(blocks) > SEARCH.block_dimensions:
-        outer = blocks.pop()
-        blocks[-1] *= outer
+    counted = [counts[i] for i in order]
+    blocks = [math.prod(counted[at] for at in places) for places in grid_dimensions(counted)]
     blocks += [1] * (SEARCH.block_dimensions - len(blocks))
     return Launch(tuple(blocks), tuple(threads), int(shared[0]))
 

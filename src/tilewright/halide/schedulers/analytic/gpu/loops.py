@@ -27,6 +27,7 @@ from tilewright.halide.ir.schedule import (
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     serial: list[str] = []
     threads: list[str] = []
     blocks: list[str] = []
+    counts: list[int] = []
     tail = output_tail(kernel, any_size)
     budget = _Budget(max(kernel.summary.arithmetic, 1.0), unroll)
     for i in kernel.roles.threads:
@@ -96,11 +98,13 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, tail))
         threads.append(f"{loop}_t")
         blocks.append(f"{loop}_b")
+        counts.append(-(-kernel.extents[i] // tile))
     for i in kernel.roles.others:
         loop = names[kernel.loops[i].loop.name]
         extent = kernel.extents[i]
         if plan.tile[i] == 1:
             blocks.append(loop)
+            counts.append(extent)
         elif budget.take(extent):
             splits.append(Split(loop, f"{loop}_s", f"{loop}_u", extent, "guard_with_if"))
             unrolled.append(f"{loop}_u")
@@ -111,17 +115,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
         kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
     )
     whole = {names[loop.loop.name] for loop in kernel.loops}
-    while len(blocks) > SEARCH.block_dimensions:
-        outer = blocks.pop()
-        inner = blocks.pop()
-        if plan.nested and {inner, outer} <= whole:
-            # Halide 21 finds no constant size for what is kept in registers inside a fusion of
-            # two loops neither of which was split.
-            splits.append(Split(outer, f"{outer}_b", f"{outer}_o", 1, "guard_with_if"))
-            serial.append(f"{outer}_o")
-            outer = f"{outer}_b"
-        splits.append(Fuse(inner, outer, f"{inner}_f"))
-        blocks.append(f"{inner}_f")
+    blocks = _fused(blocks, counts, splits, serial, whole if plan.nested else set())
     loops = (
         *(ScheduledLoop(name, "unrolled") for name in unrolled),
         *reductions,
@@ -131,6 +125,34 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     )
     schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
     return Nest(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+
+
+def _fused(
+    blocks: list[str],
+    counts: list[int],
+    splits: list[Split | Fuse],
+    serial: list[str],
+    whole: set[str],
+) -> list[str]:
+    """The block loops that are left where some do not fit into the grid alone, innermost first.
+
+    `whole` are loops that no split has cut, where something is kept in registers: Halide 21 finds
+    no constant size for that inside a fusion of two such loops.
+    """
+    result = []
+    for places in grid_dimensions(counts):
+        together = [blocks[place] for place in places]
+        while len(together) > 1:
+            outer = together.pop()
+            inner = together.pop()
+            if {inner, outer} <= whole:
+                splits.append(Split(outer, f"{outer}_b", f"{outer}_o", 1, "guard_with_if"))
+                serial.append(f"{outer}_o")
+                outer = f"{outer}_b"
+            splits.append(Fuse(inner, outer, f"{inner}_f"))
+            together.append(f"{inner}_f")
+        result += together
+    return result
 
 
 def member_nest(

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -157,3 +158,26 @@ def _thinned(choices: list[list[int]]) -> list[list[int]]:
         # The first and the multiples of larger powers of two are kept.
         sizes = choices[longest]
         choices[longest] = [s for i, s in enumerate(sizes) if i % 2 == 0]
+
+
+def grid_dimensions(counts: Sequence[int]) -> list[list[int]]:
+    """Which block loops make up each dimension of the grid, by their places in `counts`.
+
+    `counts` has the blocks along each loop, innermost first. A grid has three dimensions, the
+    first of them without a practical limit; what does not fit is fused with the loop before it.
+
+    >>> grid_dimensions([4, 5])
+    [[0], [1]]
+    >>> grid_dimensions([4, 5, 6, 7])
+    [[0], [1], [2, 3]]
+    >>> grid_dimensions([2, 500_000])
+    [[0, 1]]
+    """
+    dimensions = [[place] for place in range(len(counts))]
+    while len(dimensions) > SEARCH.block_dimensions:
+        outer = dimensions.pop()
+        dimensions[-1] += outer
+    for d in range(len(dimensions) - 1, 0, -1):
+        if math.prod(counts[place] for place in dimensions[d]) > SEARCH.most_blocks:
+            dimensions[d - 1] += dimensions.pop(d)
+    return dimensions

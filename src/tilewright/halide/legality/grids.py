@@ -1,0 +1,67 @@
+"""Whether a device can run the kernels that a schedule launches at the pipeline's estimates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.halide.analysis.gpu_launches import Launch, launches
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.problems import Limits, Problem
+
+_AXES = "xyz"
+
+
+def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Problem]:
+    """Grids, blocks and shared memory beyond what the device has.
+
+    `algorithm` has the schedule's clones. Empty where the outputs' estimates are not known: sizes
+    are then unknown too.
+    """
+    known = all(
+        arg in algorithm.by_name[name].estimates
+        for name in algorithm.outputs
+        for arg in algorithm.by_name[name].args
+    )
+    if not known:
+        return []
+    nest = ScheduledNest(nest_analysis(algorithm, schedule), schedule)
+    found = []
+    for launch in launches(nest):
+        name = algorithm.funcs[launch.func].name
+        for kind, message in _problems(launch, schedule.target, limits):
+            found.append(Problem(kind, name, launch.stage, message))
+    return found
+
+
+def _problems(launch: Launch, target: str, limits: Limits) -> list[tuple[str, str]]:
+    found = []
+    # Only CUDA bounds the number of blocks in each dimension.
+    grid = limits.grid if "cuda" in target.split("-") else (2**31 - 1,) * 3
+    for axis, count, most in zip(_AXES, launch.grid, grid, strict=True):
+        if _number(count) > most:
+            found.append(
+                (
+                    "grid",
+                    f"its kernel has {_number(count):,} blocks in {axis}; the most is {most:,}: "
+                    "use larger tiles, or fuse its block loops",
+                )
+            )
+    threads = math.prod(_number(count) for count in launch.block)
+    if threads > limits.threads_per_block:
+        most = limits.threads_per_block
+        found.append(("threads", f"a block has {threads} threads; the most is {most}"))
+    available, used = limits.shared_memory_bytes, _number(launch.shared_bytes)
+    if available is not None and used > available:
+        message = f"a block needs {used} bytes of shared memory; the device has {available}"
+        found.append(("shared_memory", message))
+    return found
+
+
+def _number(value: object) -> int:
+    """The largest of the rows; 0 where it is not known."""
+    most = float(np.max(np.asarray(value, dtype=np.float64)))
+    return int(most) if math.isfinite(most) else 0

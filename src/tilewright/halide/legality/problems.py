@@ -1,0 +1,33 @@
+"""What is wrong with a schedule, and the limits that a device sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a schedule is refused.
+
+    `kind` is one word for programs, `message` a sentence for people that names the Func and
+    the cure. `stage` is None where the Func as a whole is meant.
+    """
+
+    kind: str
+    func: str
+    stage: int | None
+    message: str
+
+    def __str__(self) -> str:
+        """The Func, the stage and the reason."""
+        where = self.func if self.stage in (None, 0) else f"{self.func}, update {self.stage - 1}"
+        return f"{where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device can run: threads and bytes of shared memory per block, blocks in x, y, z."""
+
+    threads_per_block: int = 1024
+    shared_memory_bytes: int | None = None
+    grid: tuple[int, int, int] = (2**31 - 1, 65_535, 65_535)
