@@ -22,15 +22,17 @@ FRACTIONS = (0.0, 0.5, 1.0)
 
 @dataclass
 class Comparison:
-    """How many loops and allocations were compared, and where the two differ.
+    """How many loops, allocations and launches were compared, and where the two differ.
 
     `categories` counts what is not compared, by reason.
     """
 
     loops: int = 0
     allocations: int = 0
+    launches: int = 0
     extent_mismatches: list[str] = field(default_factory=list)
     allocation_mismatches: list[str] = field(default_factory=list)
+    launch_mismatches: list[str] = field(default_factory=list)
     categories: dict[str, int] = field(default_factory=dict)
     error: str = ""
 
@@ -128,28 +130,36 @@ def _launched(payload: dict[str, Any], seconds: float) -> list[dict[str, Any]] |
     return found
 
 
-def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]]) -> list[str]:
+def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]]) -> Comparison:
     """Where the kernels of a schedule differ from those launched, the largest launch of each."""
     from tilewright.halide.analysis.gpu_launches import launches
     from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 
     analysis = nest_analysis(algorithm, schedule)
     funcs = analysis.view.algorithm.funcs
+    result = Comparison(launches=len(found))
     ours: dict[str, tuple[int, ...]] = {}
+    sliding: set[str] = set()
     for launch in launches(ScheduledNest(analysis, schedule)):
         kernel = f"{_flat(funcs[launch.func].name)}_s{launch.stage}"
         sizes = tuple(int(n) for n in (*launch.grid, *launch.block, launch.shared_bytes))
         ours[kernel] = tuple(map(max, sizes, ours.get(kernel, sizes)))
+        if launch.slides:
+            sliding.add(kernel)
     theirs: dict[str, tuple[int, ...]] = {}
     for item in found:
         kernel = _kernel_of(item["kernel"], [*ours])
         sizes = (*item["blocks"], *item["threads"], item["shared"])
         theirs[kernel] = tuple(map(max, sizes, theirs.get(kernel, sizes)))
-    return [
-        f"{kernel}: {ours.get(kernel)} foretold, {theirs.get(kernel)} launched"
-        for kernel in sorted({*ours, *theirs})
-        if ours.get(kernel) != theirs.get(kernel)
-    ]
+    for kernel in sorted({*ours, *theirs}):
+        one, other = ours.get(kernel), theirs.get(kernel)
+        if one == other:
+            continue
+        if kernel in sliding and one and other and one[:-1] == other[:-1]:
+            _count(result, "sliding", 1)
+        else:
+            result.launch_mismatches.append(f"{kernel}: {one} foretold, {other} launched")
+    return result
 
 
 def _kernel_of(name: str, known: list[str]) -> str:

@@ -8,7 +8,6 @@ largest block needs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,14 +16,21 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.loop_ranges import larger
 from tilewright.halide.analysis.nest_structure import Body, NestStructure, StageKey, StageNest
-from tilewright.halide.analysis.scheduled_nest import Allocation, LoopSize, ScheduledNest
+from tilewright.halide.analysis.scheduled_nest import (
+    Allocation,
+    Corner,
+    LoopSize,
+    ScheduledNest,
+)
 from tilewright.halide.analysis.shared_memory import Array, SharedAllocation, packed_bytes
 from tilewright.halide.analysis.summaries import nothing_to_do
 
 MAX_DIMENSIONS = 3
 REGISTER_BYTES = 4.0
-# Where the loops around stand when sizes are looked at; the largest of all counts.
-_POSITIONS = (0.0, 0.5, 1.0)
+# Fractions of each dimension at which sizes are looked at; the largest of all counts. For a single
+# row of sizes many points are one evaluation.
+_FEW = (0.0, 0.5, 1.0)
+_MANY = tuple(k / 24.0 for k in range(25))
 
 Path = tuple[tuple[StageKey, str], ...]
 
@@ -34,7 +40,9 @@ class Launch:
     """One kernel: extents in x, y, z, bytes of shared memory a block.
 
     `registers` are the words (4 bytes) that a thread keeps of Funcs computed inside it; what the
-    expressions themselves need comes on top. Numbers are scalars or arrays of shape (N,).
+    expressions themselves need comes on top. `slides` says that values in shared memory are kept
+    from one iteration to the next, where Halide may fold the storage and need less. Numbers are
+    scalars or arrays of shape (N,).
     """
 
     func: int
@@ -43,6 +51,7 @@ class Launch:
     block: tuple[Bound, Bound, Bound]
     shared_bytes: Bound
     registers: Bound = 0.0
+    slides: bool = False
 
 
 @dataclass
@@ -55,6 +64,7 @@ class _Kernel:
     threads: dict[int, Bound] = field(default_factory=dict)
     shared: dict[tuple[int, Path], Bound] = field(default_factory=dict)
     registers: Bound = 0.0
+    slides: bool = False
 
 
 def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
@@ -62,14 +72,22 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
     structure = nest.structure
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
         return ()
-    sizes = [nest.standing_at(at) for at in _POSITIONS]
+    sizes = _everywhere(nest)
     kernels = _kernels(structure)
     for copies in zip(*(one.loops for one in sizes), strict=True):
-        _note_loop(kernels, structure, copies)
+        _note_loop(kernels, nest, copies)
     for copies in zip(*(one.allocations for one in sizes), strict=True):
-        _note_allocation(kernels, structure, copies)
+        _note_allocation(kernels, nest, copies)
     constant = _constant(nest)
     return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
+
+
+def _everywhere(nest: ScheduledNest) -> list[ScheduledNest]:
+    """The nest at points all over the iteration space."""
+    if any(np.ndim(factor) for factor in nest.factors.values()):
+        return [nest.standing_at(Corner(even, odd)) for even in _FEW for odd in _FEW]
+    even, odd = np.meshgrid(_MANY, _MANY)
+    return [nest.standing_at(Corner(even.ravel(), odd.ravel()))]
 
 
 def _runs_on_gpu(stage: StageNest) -> bool:
@@ -104,7 +122,10 @@ def _kernel_at(
     return None
 
 
-def _most(copies: Sequence[Bound]) -> Bound:
+def _most(nest: ScheduledNest, copies: Sequence[Bound]) -> Bound:
+    """The largest over all points, for each row."""
+    if len(copies) == 1:
+        return float(np.max(copies[0]))
     most = copies[0]
     for other in copies[1:]:
         most = larger(most, other)
@@ -113,14 +134,14 @@ def _most(copies: Sequence[Bound]) -> Bound:
 
 def _note_loop(
     kernels: Mapping[tuple[Path, StageKey], _Kernel],
-    structure: NestStructure,
+    nest: ScheduledNest,
     copies: Sequence[LoopSize],
 ) -> None:
-    loop = copies[0]
+    loop, structure = copies[0], nest.structure
     kernel = _kernel_at(kernels, structure, (*loop.path, (loop.stage, loop.name)))
     if kernel is None or loop.mapping not in ("gpu_block", "gpu_thread"):
         return
-    extent = _most([copy.extent for copy in copies])
+    extent = _most(nest, [copy.extent for copy in copies])
     if loop.mapping == "gpu_block":
         kernel.blocks.append(extent)
         return
@@ -133,21 +154,29 @@ def _note_loop(
 
 def _note_allocation(
     kernels: Mapping[tuple[Path, StageKey], _Kernel],
-    structure: NestStructure,
+    nest: ScheduledNest,
     copies: Sequence[Allocation],
 ) -> None:
-    item = copies[0]
+    item, structure = copies[0], nest.structure
     kernel = _kernel_at(kernels, structure, item.path)
     if kernel is None:
         return
     mapped = [dict(structure.stages[key].loops)[name] for key, name in item.path]
-    size = _most([math.prod(copy.extents, start=1.0) for copy in copies])
+    size = _most(nest, [_elements(copy) for copy in copies])
     memory = structure.entries[item.func].memory
     if "gpu_thread" in mapped or kernel.stage.single_thread:
         bytes_each = size * structure.stages[item.func, 0].func.bytes
         kernel.registers = kernel.registers + bytes_each / REGISTER_BYTES
     elif memory in ("auto", "gpu_shared"):
         kernel.shared[item.func, item.path] = size
+        kernel.slides |= item.slides
+
+
+def _elements(item: Allocation) -> Bound:
+    count: Bound = 1.0
+    for extent in item.extents:
+        count = count * extent
+    return count
 
 
 def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
@@ -159,13 +188,12 @@ def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
         name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + 5.0) for part in box)
         for name, box in nest.analysis.output_boxes.items()
     }
-    others = [nest.standing_at(at) for at in _POSITIONS]
-    others += [nest.of_size(boxes).standing_at(at) for at in _POSITIONS]
+    others = [*_everywhere(nest), *_everywhere(nest.of_size(boxes))]
     found = []
     for copies in zip(*(one.allocations for one in others), strict=True):
-        first = [np.asarray(extent) for extent in copies[0].extents]
+        first = [float(np.max(extent)) for extent in copies[0].extents]
         same = all(
-            bool(np.all(np.asarray(extent) == one))
+            bool(np.all(extent == one))
             for copy in copies
             for extent, one in zip(copy.extents, first, strict=True)
         )
@@ -187,7 +215,7 @@ def _launch(nest: ScheduledNest, kernel: _Kernel, constant: frozenset[tuple[int,
     func, stage = kernel.stage.key
     x, y, z = grid
     tx, ty, tz = block
-    return Launch(func, stage, (x, y, z), (tx, ty, tz), shared, kernel.registers)
+    return Launch(func, stage, (x, y, z), (tx, ty, tz), shared, kernel.registers, kernel.slides)
 
 
 class _Lives:

@@ -51,11 +51,23 @@ from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Fuse, Schedule
 from tilewright.halide.ir.schedule import Mapping as LoopMapping
-from tilewright.halide.ir.schedule import Schedule
 
 Factors = Mapping[tuple[int, int, int], Bound]
 MIDDLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """A point of a stage's iteration space, by its dimensions and not by its loops.
+
+    Dimensions (and reduction variables) of even number stand at the fraction `even` of their
+    range, the others at `odd`; the loops stand where splits and fusions take that point.
+    """
+
+    even: Bound
+    odd: Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,7 @@ class ScheduledNest:
         analysis: Analysis,
         schedule: Schedule,
         factors: Factors | None = None,
-        at: Bound = MIDDLE,
+        at: Bound | Corner = MIDDLE,
         structure: NestStructure | None = None,
     ) -> None:
         self.analysis = analysis
@@ -156,7 +168,7 @@ class ScheduledNest:
     def _stages(self) -> list[tuple[StageKey, StageNest]]:
         return list(self.structure.stages.items())
 
-    def standing_at(self, at: Bound) -> ScheduledNest:
+    def standing_at(self, at: Bound | Corner) -> ScheduledNest:
         """The same nest with the loops around each place at another iteration."""
         if at is self.at or (isinstance(at, float) and at == self.at):
             return self
@@ -262,6 +274,29 @@ class ScheduledNest:
                 own[canonical] = required.rvars[variable]
         return ranges_after(self._changes[nest.key], own)
 
+    def step(self, extent: Bound) -> Bound:
+        """The iteration, counted from 0, at which a loop stands."""
+        assert not isinstance(self.at, Corner)
+        return floor(self.at * larger(extent - 1.0, 0.0))
+
+    def steps(self, nest: StageNest, ranges: Ranges) -> dict[str, Bound]:
+        """The iterations at which the loops of a stage stand at a `Corner`; else nothing."""
+        if not isinstance(self.at, Corner):
+            return {}
+        found: dict[str, Bound] = {}
+        for name in nest.variables:
+            fraction = self.at.odd if int(name[1:]) % 2 else self.at.even
+            found[name] = floor(fraction * larger(ranges[name].extent - 1.0, 0.0))
+        for change in self._changes[nest.key]:
+            if isinstance(change, Fuse):
+                inner, outer = found[change.inner], found[change.outer]
+                found[change.fused] = inner + ranges[change.inner].extent * outer
+            else:
+                at = found[change.split.old]
+                found[change.split.outer] = floor(at / change.factor)
+                found[change.split.inner] = at - found[change.split.outer] * change.factor
+        return found
+
     def values(
         self,
         nest: StageNest,
@@ -349,12 +384,13 @@ class _Walk:
         """The loops of every stage, and what is inside them."""
         for stage in production.stages:
             ranges = self.nest.ranges(stage, boxes[stage.key])
+            steps = self.nest.steps(stage, ranges)
             fixed: dict[str, Bound] = {}
             inside, outer = boxes, path
             for at, (name, mapping) in enumerate(stage.loops):
                 low, high = ranges[name]
                 extent = high - low + 1.0
-                step = floor(self.nest.at * larger(extent - 1.0, 0.0))
+                step = steps[name] if steps else self.nest.step(extent)
                 fixed = {**fixed, name: low + step}
                 body = stage.bodies.get(at)
                 if body is not None and (body.productions or body.stored):
