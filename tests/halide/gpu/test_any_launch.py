@@ -1,0 +1,122 @@
+"""Launches of any GPU schedule: against launches by hand, and what legality makes of them."""
+
+import halide as hl
+import numpy as np
+import pytest
+
+from tilewright.halide.analysis.gpu_launches import launches
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.nest import default_stage
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Level,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.registry import device_limits, plan
+from tilewright.halide.schedulers.task import make_task
+
+x, y = hl.vars("x y")
+
+
+def blur(width=100, height=50):
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    across, out = hl.Func("across"), hl.Func("out")
+    across[x, y] = image[x, y] + image[x + 1, y]
+    out[x, y] = across[x, y] + across[x, y + 2]
+    out.set_estimates([(0, width), (0, height)])
+    return load(out)
+
+
+def tiled(width=16, height=8, tail="shift_inwards"):
+    """Loops of a stage in blocks of `width` by `height` threads."""
+    return StageSchedule(
+        (Split("v0", "xb", "xt", width, tail), Split("v1", "yb", "yt", height, tail)),
+        (
+            ScheduledLoop("xt", "gpu_thread"),
+            ScheduledLoop("yt", "gpu_thread"),
+            ScheduledLoop("xb", "gpu_block"),
+            ScheduledLoop("yb", "gpu_block"),
+        ),
+    )
+
+
+def shared_schedule(algorithm, tail="shift_inwards"):
+    level = Level("at", 2, 0, "xb")
+    inner = StageSchedule(
+        (), (ScheduledLoop("v0", "gpu_thread"), ScheduledLoop("v1", "gpu_thread"))
+    )
+    funcs = (
+        FuncSchedule(0, INLINE, INLINE),
+        FuncSchedule(1, level, level, "gpu_shared", (inner,)),
+        FuncSchedule(2, ROOT, ROOT, stages=(tiled(tail=tail),)),
+    )
+    return Schedule(algorithm.digest, "cuda", funcs)
+
+
+def launched(algorithm, schedule, factors=None):
+    return launches(ScheduledNest(nest_analysis(algorithm, schedule), schedule, factors))
+
+
+@pytest.mark.parametrize("tail", ["shift_inwards", "guard_with_if"])
+def test_a_kernel_with_shared_memory(tail):
+    algorithm = blur()
+    (launch,) = launched(algorithm, shared_schedule(algorithm, tail))
+    assert launch.grid == (7.0, 7.0, 1.0)  # 100 / 16 and 50 / 8, rounded up
+    assert launch.block == (16.0, 10.0, 1.0)  # two more rows are computed than written
+    assert launch.shared_bytes == 16 * 10 * 4
+    assert (launch.func, launch.stage) == (2, 0)
+
+
+def test_registers_are_what_a_thread_keeps():
+    algorithm = blur()
+    level = Level("at", 2, 0, "xt")
+    func = algorithm.funcs[1]
+    funcs = (
+        FuncSchedule(0, INLINE, INLINE),
+        FuncSchedule(1, level, level, stages=(default_stage(func, func.stages[0]),)),
+        FuncSchedule(2, ROOT, ROOT, stages=(tiled(),)),
+    )
+    (launch,) = launched(algorithm, Schedule(algorithm.digest, "cuda", funcs))
+    assert launch.registers == 3.0  # rows y to y + 2 of a float each
+    assert launch.shared_bytes == 0.0
+
+
+def test_rows_of_tile_sizes_at_once():
+    algorithm = blur()
+    schedule = shared_schedule(algorithm)
+    widths = np.array([16.0, 32.0, 4.0])
+    (launch,) = launched(algorithm, schedule, {(2, 0, 0): widths})
+    assert launch.grid[0].tolist() == [7.0, 4.0, 25.0]
+    assert launch.shared_bytes.tolist() == (widths * 10 * 4).tolist()
+
+
+def test_shared_memory_of_any_schedule_is_checked():
+    algorithm = blur()
+    schedule = shared_schedule(algorithm)
+    assert check(schedule, algorithm, Limits(1024, 640)) == []
+    (problem,) = check(schedule, algorithm, Limits(1024, 639))
+    assert problem.kind == "shared_memory"
+    assert "640 bytes" in problem.message
+
+
+def test_a_grid_beyond_the_limit_is_refused_and_never_planned():
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    out = hl.Func("out")
+    out[x, y] = image[x, y] + 1
+    out.set_estimates([(0, 16), (0, 4_000_000)])
+    task = make_task(out, machine="a100")
+    funcs = (FuncSchedule(0, INLINE, INLINE), FuncSchedule(1, ROOT, ROOT, stages=(tiled(),)))
+    schedule = Schedule(task.algorithm.digest, task.target, funcs)
+    (problem,) = check(schedule, task.algorithm, device_limits(task))
+    assert problem.kind == "grid"
+    assert "500,000 blocks in y" in problem.message
+    for planned in plan(task, k=3):
+        assert check(planned.schedule, task.algorithm, device_limits(task)) == []
+        assert all(group.blocks[1:] <= (65_535, 65_535) for group in planned.groups)
