@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.arith import Poly
 from tilewright.patterns.codegen.code import Allocate, Buffer, Loop, statements
-from tilewright.patterns.codegen.grid import GridKernel
+from tilewright.patterns.codegen.grid import GridKernel, loop_form
 from tilewright.patterns.codegen.printer import Printer, tables
 from tilewright.patterns.codegen.tidy import index_names
 from tilewright.patterns.codegen.words import CUDA, OPENCL, Dialect, Words
@@ -129,18 +129,11 @@ class _Printer(Printer):
 
     def _spread(self, kind: str, dim: int, extent: Poly, i: str, n: str, pad: str) -> list[str]:
         """The beginning of a loop over groups or threads: by what is known of their number."""
-        launch = self.kernel.launch
-        count = launch.threads[dim]
         start, step = self._position(kind, dim)
-        exact = launch.groups is None and self.kernel.extents[dim] == extent
-        if kind == "wrg" and exact:
+        form = loop_form(self.kernel, kind, dim, extent)
+        if form == "plain":
             return [f"{pad}{{", f"{pad}  const int {i} = {start};"]
-        once = kind == "glb" and exact
-        if kind == "lcl" and isinstance(extent.value, int):
-            if extent.value == count:
-                return [f"{pad}{{", f"{pad}  const int {i} = {start};"]
-            once = extent.value < count
-        if once:
+        if form == "if":
             return [f"{pad}const int {i} = {start};", f"{pad}if ({i} < {n}) {{"]
         return [f"{pad}for (int {i} = {start}; {i} < {n}; {i} += {step}) {{"]
 

@@ -85,6 +85,22 @@ class GridKernel:
         return x, y, z
 
 
+def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
+    """What becomes of a loop over groups or threads, by what is known of their number.
+
+    Returns ``plain`` (each runs one iteration), ``if`` (each runs at most one) or ``for``.
+    """
+    launch = kernel.launch
+    exact = launch.groups is None and kernel.extents[dim] == extent
+    if kind == "wrg":
+        return "plain" if exact else "for"
+    if kind == "glb":
+        return "if" if exact else "for"
+    if not isinstance(extent.value, int) or extent.value > launch.threads[dim]:
+        return "for"
+    return "plain" if extent.value == launch.threads[dim] else "if"
+
+
 def loops(block: Block) -> Iterator[Loop]:
     """All loops of a block, outer before inner."""
     return (s for s in statements(block) if isinstance(s, Loop))

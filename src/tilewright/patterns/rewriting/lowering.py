@@ -35,7 +35,7 @@ def _unfit(site: Site) -> str:
     """Why the map at a site needs no decision; nothing if it does."""
     if not n.computes(site.stages[0]):
         return "the map only lays its input out in another way: it needs no loop"
-    reader = next((s for s in site.stages[1:] if n.computes(s)), None)
+    reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
     return f"{reader} reads its result: fuse the two or store it first" if reader else ""
 
 

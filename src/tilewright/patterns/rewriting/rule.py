@@ -27,12 +27,14 @@ class Site:
         given: the type of the first stage's input.
         around: the patterns that this pipe is inside of, outermost first.
         put: makes the whole program with other stages here.
+        reader: the pattern that reads the result of this pipe, if it does not go to memory.
     """
 
     stages: Stages
     given: Type
     around: Stages
     put: Callable[[Stages], n.Pattern]
+    reader: n.Pattern | None = None
 
     def levels(self) -> tuple[n.Level, ...]:
         """Who runs the enclosing maps, outermost first; undecided ones are left out."""
@@ -76,23 +78,31 @@ class Rule:
 
 def sites(program: n.Pattern) -> Iterator[Site]:
     """All sites of a program, outer before inner, left to right."""
-    return _sites(program, UNIT, (), lambda stages: n.pipe(*stages))
+    return _sites(program, UNIT, (), lambda stages: n.pipe(*stages), None)
 
 
 def _sites(
-    p: n.Pattern, given: Type, around: Stages, put: Callable[[Stages], n.Pattern]
+    p: n.Pattern,
+    given: Type,
+    around: Stages,
+    put: Callable[[Stages], n.Pattern],
+    reader: n.Pattern | None,
 ) -> Iterator[Site]:
     stages = n.stages(p)
     for k, stage in enumerate(stages):
         before = stages[:k]
-        yield Site(stages[k:], given, around, _suffix(put, before))
+        yield Site(stages[k:], given, around, _suffix(put, before), reader)
+        later = next((s for s in stages[k + 1 :] if n.computes(s)), reader)
+        if isinstance(stage, n.To):
+            later = None
+        elif isinstance(stage, n.Reduce):
+            later = stage
         inner = n.children(stage)
         for i, (child, kind) in enumerate(zip(inner, child_inputs(stage, given), strict=True)):
             if isinstance(child, n.Literal):
                 continue  # the start value of a reduction, whose type follows from its elements
-            yield from _sites(
-                child, kind, (*around, stage), _inside(put, before, stage, i, stages[k + 1 :])
-            )
+            inside = _inside(put, before, stage, i, stages[k + 1 :])
+            yield from _sites(child, kind, (*around, stage), inside, later)
         given = infer(stage, given)[0]
 
 

@@ -1,0 +1,267 @@
+"""Features of a kernel before it is compiled: Table 1 of "High-level hardware feature
+extraction for GPU performance prediction of stencils" (2020), its section 4.
+
+Counts are totals over all threads as polynomials in the program's sizes; numbers per thread
+follow for known sizes. Deviations from the paper: a loop over threads whose last round is only
+partly full is counted exactly, and a warp that spans several rows of a group is laid out as the
+hardware does it, not as if dimension 0 went on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith import Boundary, Poly, poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import requirements
+from tilewright.patterns.codegen.code import Barrier, Block, Load, Loop, loads
+from tilewright.patterns.codegen.code import Store as StoreStatement
+from tilewright.patterns.codegen.grid import (
+    DIMS,
+    GridKernel,
+    Launch,
+    local_bytes,
+    loop_form,
+)
+from tilewright.patterns.compiling import grid_code
+from tilewright.patterns.nodes import GRID_KINDS
+
+WARP = 32  # threads in a warp of an NVIDIA GPU (section 3.1)
+LINE = 128  # bytes of a cache line (section 4.2.3)
+MOST_SAMPLES = 4  # iterations of a loop at which an access is looked at, evenly spread
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What all threads of a kernel do together, in the program's sizes.
+
+    ``if_statements``, ``loop_bodies`` and ``barriers`` count each thread that executes them.
+    """
+
+    global_loads: Poly
+    global_stores: Poly
+    local_loads: Poly
+    local_stores: Poly
+    barriers: Poly
+    if_statements: Poly
+    loop_bodies: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Table 1 of the paper: sizes in threads and bytes, counts per thread."""
+
+    global_size_0: float
+    global_size_1: float
+    global_size_2: float
+    local_size_0: float
+    local_size_1: float
+    local_size_2: float
+    local_memory: float
+    global_stores: float
+    global_loads: float
+    local_stores: float
+    local_loads: float
+    lines_per_access: float
+    barriers: float
+    if_statements: float
+    loop_bodies: float
+
+    def vector(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The features in the order of the fields, ``(15,)``."""
+        return np.array([getattr(self, f.name) for f in fields(self)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A load or store in the code, and the loops around it."""
+
+    index: Poly
+    size: int
+    kind: str
+    around: tuple[Loop, ...]
+
+
+def features(
+    program: n.Pattern, sizes: Mapping[str, int] | None = None, launch: Launch | None = None
+) -> tuple[Features, ...]:
+    """The features of each kernel of a program for known sizes.
+
+    Raises:
+        SizeError: the sizes do not fit the program.
+        MappingError: a grid of threads cannot run it.
+    """
+    known = dict(sizes or {})
+    for requirement in requirements(program):
+        requirement.check(known)
+    _, kernels = grid_code(program, "kernel", launch)
+    return tuple(kernel_features(kernel, known) for kernel in kernels)
+
+
+def kernel_features(kernel: GridKernel, known: Mapping[str, int]) -> Features:
+    """The features of one kernel for known sizes."""
+    total = counts(kernel, known)
+    groups, threads = kernel.grid(known), kernel.launch.threads
+    everyone = int(np.prod(groups)) * int(np.prod(threads))
+    per_thread = {f.name: _number(getattr(total, f.name), known) / everyone for f in fields(total)}
+    sizes = {f"global_size_{d}": float(groups[d] * threads[d]) for d in range(DIMS)}
+    sizes |= {f"local_size_{d}": float(threads[d]) for d in range(DIMS)}
+    memory, lines = float(local_bytes(kernel)), lines_per_access(kernel, known)
+    return Features(**sizes, **per_thread, local_memory=memory, lines_per_access=lines)
+
+
+def _number(p: Poly, known: Mapping[str, int]) -> float:
+    return float(p.evaluate(known))
+
+
+def counts(kernel: GridKernel, known: Mapping[str, int]) -> Counts:
+    """Totals over all threads; exact unless an access is guarded by the border of a grid.
+
+    Args:
+        kernel: the kernel.
+        known: the program's sizes: only the number of groups depends on them.
+    """
+    tally = {f.name: poly(0) for f in fields(Counts)}
+    for access in _accesses(kernel.body, ()):
+        tally[access.kind] += _executions(kernel, access.around, known)
+    _control(kernel, kernel.body, (), tally, known)
+    return Counts(**tally)
+
+
+def _accesses(block: Block, around: tuple[Loop, ...]) -> list[_Access]:
+    found: list[_Access] = []
+    for s in block:
+        if isinstance(s, Loop):
+            found += _accesses(s.body, (*around, s))
+            continue
+        reads: list[Load] = list(loads([s]))
+        for v in reads:
+            if v.buffer.memory in ("global", "local"):
+                kind = f"{v.buffer.memory}_loads"
+                found.append(_Access(v.index, v.buffer.type.size, kind, around))
+        if isinstance(s, StoreStatement) and s.buffer.memory in ("global", "local"):
+            kind = f"{s.buffer.memory}_stores"
+            found.append(_Access(s.index, s.buffer.type.size, kind, around))
+    return found
+
+
+def _executions(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[str, int]) -> Poly:
+    """How often a statement is executed, summed over all threads."""
+    total = poly(1)
+    for loop in around:
+        total = total * loop.variable.extent
+    return total * _idle_copies(kernel, around, known)
+
+
+def _idle_copies(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[str, int]) -> int:
+    """Threads that execute the same iteration: those of dimensions that no loop is spread over."""
+    levels = {loop.level for loop in around}
+    copies = 1
+    groups = kernel.grid(known)
+    for d in range(DIMS):
+        if n.Level("glb", d) in levels:
+            continue
+        if n.Level("lcl", d) not in levels:
+            copies *= kernel.launch.threads[d]
+        if n.Level("wrg", d) not in levels:
+            copies *= groups[d]
+    return copies
+
+
+def _control(
+    kernel: GridKernel,
+    block: Block,
+    around: tuple[Loop, ...],
+    tally: dict[str, Poly],
+    known: Mapping[str, int],
+) -> None:
+    for s in block:
+        if isinstance(s, Barrier):
+            tally["barriers"] += _executions(kernel, around, known)
+        if not isinstance(s, Loop):
+            continue
+        extent, level = s.variable.extent, s.level
+        form = "for"
+        if level.kind in GRID_KINDS:
+            form = loop_form(kernel, level.kind, level.dim, extent)
+        if form == "for":
+            tally["loop_bodies"] += _executions(kernel, (*around, s), known)
+        elif form == "if":
+            tally["if_statements"] += _executions(kernel, around, known)
+        _control(kernel, s.body, (*around, s), tally, known)
+
+
+def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:
+    """Cache lines that the threads of a warp touch together, on average over global accesses.
+
+    Each access is looked at in all warps of the middle group, at up to `MOST_SAMPLES` iterations
+    of each loop; accesses weigh as often as they are executed. Borders are taken as if the
+    index were inside (section 4.4).
+    """
+    weighted, weight = 0.0, 0.0
+    for access in _accesses(kernel.body, ()):
+        if not access.kind.startswith("global"):
+            continue
+        times = _number(_executions(kernel, access.around, known), known)
+        weighted += times * _lines(kernel, access, known)
+        weight += times
+    return weighted / weight if weight else 0.0
+
+
+def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> float:
+    """Cache lines of one access, averaged over warps and iterations."""
+    index = access.index.replaced(lambda a: a.x if isinstance(a, Boundary) else None)
+    groups, threads = kernel.grid(known), kernel.launch.threads
+    lane = np.arange(int(np.prod(threads)))
+    position = [lane % threads[0], lane // threads[0] % threads[1]]
+    position.append(lane // (threads[0] * threads[1]))
+    rounds = [_rounds(kernel, loop, groups, known) for loop in access.around]
+    found = []
+    for chosen in product(*rounds):
+        values: dict[str, Any] = dict(known)
+        active = np.ones(lane.size, bool)
+        for loop, k in zip(access.around, chosen, strict=True):
+            extent = int(loop.variable.extent.evaluate(known))
+            i = _iteration(loop, k, groups, threads, position)
+            active &= i < extent
+            values[loop.variable.name] = i
+        address = np.broadcast_to(np.asarray(index.evaluate(values)), lane.shape) * access.size
+        for start in range(0, lane.size, WARP):
+            inside = active[start : start + WARP]
+            if inside.any():
+                found.append(np.unique(address[start : start + WARP][inside] // LINE).size)
+    return float(np.mean(found)) if found else 0.0
+
+
+def _rounds(
+    kernel: GridKernel, loop: Loop, groups: tuple[int, int, int], known: Mapping[str, int]
+) -> list[int]:
+    """The rounds of a loop that are looked at: how often a thread has gone through it before."""
+    extent, d = int(loop.variable.extent.evaluate(known)), loop.level.dim
+    if loop.level.kind in ("wrg", "glb"):
+        return [0]
+    step = kernel.launch.threads[d] if loop.level.kind == "lcl" else 1
+    rounds = -(-extent // step)
+    return sorted({round(x) for x in np.linspace(0, rounds - 1, min(rounds, MOST_SAMPLES))})
+
+
+def _iteration(
+    loop: Loop,
+    k: int,
+    groups: tuple[int, int, int],
+    threads: tuple[int, int, int],
+    position: list[np.ndarray[tuple[int], np.dtype[np.int64]]],
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The value of a loop variable for each thread of the middle group in a round."""
+    d, kind = loop.level.dim, loop.level.kind
+    middle = groups[d] // 2
+    if kind == "wrg":
+        return np.full_like(position[0], middle)
+    if kind == "glb":
+        return middle * threads[d] + position[d]
+    return position[d] + k * threads[d] if kind == "lcl" else np.full_like(position[0], k)
