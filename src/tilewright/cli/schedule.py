@@ -52,6 +52,12 @@ def add_parser(commands: Any) -> None:
         help="hand back the schedule of oneshot without having Halide lower it",
     )
     arguments.add_scheduled(parser)
+    parser.add_argument(
+        "--exact-sizes",
+        action="store_true",
+        help="suit the estimated sizes alone; the schedule may fail at others (default: right at "
+        "every size that the pipeline allows)",
+    )
     arguments.add_budget(parser)
     parser.add_argument(
         "-o",
@@ -91,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             check=not args.no_check,
             keep_schedule=args.keep,
             discard_schedule=args.discard_schedule,
+            exact_sizes=args.exact_sizes,
             on_progress=progress,
             **options,
         )

@@ -63,6 +63,7 @@ def schedule(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
     calibration: bool = True,
+    exact_sizes: bool = False,
     estimates: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -114,6 +115,10 @@ def schedule(
         wants the pipeline without them.
     calibration
         Cost CPUs with what ``tilewright machine --calibrate`` measured of them, if it did.
+    exact_sizes
+        Suit the estimated sizes alone: the schedule may then fail at others, as
+        `Result.requirements` says. By default it is right at every size that the pipeline
+        allows, and as fast at the estimated ones.
     estimates
         Sizes and values that the pipeline does not say, by name:
         ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``.
@@ -170,6 +175,7 @@ def schedule(
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
         calibration=calibration,
+        exact_sizes=exact_sizes,
         name=name,
     )
     watch.enter("searching")

@@ -24,7 +24,7 @@ from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_calls, with_clones
 from tilewright.halide.ir.names import FuncNames, LoopNames, loop_names
-from tilewright.halide.ir.schedule import Schedule, ScheduleError
+from tilewright.halide.ir.schedule import OutputExtent, Schedule, ScheduleError
 
 
 def apply(
@@ -66,12 +66,18 @@ def apply(
     if any(directive.method == "specialize" for directive in wanted):
         by_name = live_parameters(pipeline)
         params = [by_name.get(parameter.name) for parameter in live.parameters]
+    large: dict[tuple[int, int], Any] = {}
     for directive in wanted:
+        stage = directive.func, directive.stage
         target = funcs[directive.func]
-        if directive.stage > 0:
+        if directive.large:
+            target = large[stage]
+        elif directive.stage > 0:
             target = target.update(directive.stage - 1)
         args = [_argument(arg, funcs, names, params) for arg in directive.args]
-        getattr(target, directive.method)(*args)
+        made = getattr(target, directive.method)(*args)
+        if directive.makes_large:
+            large[stage] = made
 
 
 def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = None) -> Any:
@@ -143,6 +149,13 @@ def _names(func: Any) -> FuncNames:
     )
 
 
+def _large_enough(func: Any, extent: OutputExtent) -> Any:
+    """The condition on an output's extent as a ``halide.Expr``."""
+    found = func.output_buffers()[0].dim(extent.dimension).extent()
+    condition = found >= extent.minimum
+    return condition & (found % extent.multiple == 0) if extent.multiple > 1 else condition
+
+
 def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Sequence[Any]) -> Any:
     import halide as hl
 
@@ -157,7 +170,12 @@ def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Seq
     if isinstance(arg, Pairs):
         return [tuple(_argument(a, funcs, names, params) for a in pair) for pair in arg.items]
     if isinstance(arg, Condition):
-        conditions = [known_condition(params[known.parameter], known) for known in arg.known]
+        conditions = [
+            _large_enough(funcs[known.func], known)
+            if isinstance(known, OutputExtent)
+            else known_condition(params[known.parameter], known)
+            for known in arg.known
+        ]
         return functools.reduce(operator.and_, conditions)
     if isinstance(arg, Outermost):
         return hl.Var.outermost()

@@ -7,13 +7,14 @@ still under their canonical names. `tilewright.halide.emit.apply` calls it, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import BLOCK, THREAD
 from tilewright.halide.ir.nest import (
     NestLoop,
+    guarded,
     original_loops,
     scheduled_loops,
     split_loops,
@@ -27,6 +28,7 @@ from tilewright.halide.ir.schedule import (
     LoopAlign,
     Mapping,
     MemoryType,
+    OutputExtent,
     PrefetchStrategy,
     Schedule,
     ScheduleError,
@@ -70,7 +72,7 @@ class Outermost:
 class Condition:
     """All of these hold."""
 
-    known: tuple[KnownValue, ...]
+    known: tuple[KnownValue | OutputExtent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,18 @@ Argument = LoopRef | FuncRef | StageRef | EnumRef | Outermost | Condition | Pair
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Call `method` with `args` on stage `stage` of Func `func`; stage 0 is the Func itself."""
+    """Call `method` with `args` on stage `stage` of Func `func`; stage 0 is the Func itself.
+
+    With `large`, the call is on the stage's specialisation for large outputs, which the call
+    with `makes_large` returned.
+    """
 
     func: int
     stage: int
     method: str
     args: tuple[Argument, ...] = ()
+    large: bool = False
+    makes_large: bool = False
 
 
 TAILS: dict[Tail, str] = {
@@ -156,11 +164,30 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
         if entry.compute.kind != "inline":
             result += _where(entry, algorithm, loops)
             for stage, nest in stage_schedules(algorithm, entry):
-                result += _nest(entry, stage.index, nest, algorithm, loops)
-                if nest.specialize:
-                    condition = Condition(nest.specialize)
-                    result.append(Directive(entry.func, stage.index, "specialize", (condition,)))
+                result += _stage(entry, stage.index, nest, algorithm, loops)
     return tuple(result)
+
+
+def _stage(
+    entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
+) -> list[Directive]:
+    """One stage with its specialisations.
+
+    Halide copies a stage's schedule into a specialisation at once, so the one for large outputs
+    is made before anything else.
+    """
+    result = _nest(entry, stage, nest, algorithm, loops)
+    if nest.specialize:
+        known = (Condition(nest.specialize),)
+        result.append(Directive(entry.func, stage, "specialize", known))
+    if not nest.sizes:
+        return result
+    large = (Condition(nest.sizes),)
+    return [
+        Directive(entry.func, stage, "specialize", large, makes_large=True),
+        *(replace(directive, large=True) for directive in result),
+        *_nest(entry, stage, guarded(nest), algorithm, loops),
+    ]
 
 
 Loops = dict[tuple[int, int], dict[str, NestLoop]]

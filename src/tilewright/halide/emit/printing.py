@@ -26,10 +26,11 @@ from tilewright.halide.emit.directives import (
     StageRef,
     directives,
 )
+from tilewright.halide.emit.finders import CPP_FINDER, CPP_KNOWN, PYTHON_FINDER, PYTHON_KNOWN
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
-from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, Schedule
+from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
 
 _CPP_WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
@@ -137,129 +138,19 @@ def _cpp_string(text: str) -> str:
     return '"' + "".join(plain) + '"'
 
 
-_PYTHON_FINDER = '''def find_funcs(pipeline, count):
-    """The pipeline's Funcs by the name each was given, the older first."""
-    found = {}
-    for i in range(count):
-        func = pipeline.get_func(i)
-        name = func.name()
-        numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
-        base, number = (numbered[1], int(numbered[2])) if numbered else (name, 0)
-        found.setdefault(base, []).append((number, name, func))
-    return {
-        base: [item[2] for item in sorted(group, key=lambda item: item[:2])]
-        for base, group in found.items()
-    }
-'''
-
-_PYTHON_KNOWN = """def find_params(pipeline):
-    # The pipeline's inputs and scalars by the name each was given, the older first.
-    found = {}
-    for name, param in hl.serialize_pipeline(pipeline, get_params=True)[1].items():
-        numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
-        base, number = (numbered[1], int(numbered[2])) if numbered else (name, 0)
-        found.setdefault(base, []).append((number, name, param))
-    return {
-        base: [item[2] for item in sorted(group, key=lambda item: item[:2])]
-        for base, group in found.items()
-    }
-
-
-def known(param, field, dimension, value):
-    # The condition that a parameter's value or size is this: an expression of a stand-in, in
-    # whose place the parameter itself comes when it is serialised and read back.
-    if param.is_buffer():
-        image = hl.ImageParam(param.type(), param.dimensions(), param.name())
-        number = getattr(image.dim(dimension), field)()
-    else:
-        number = hl.Param(param.type(), param.name())
-    condition = hl.Func("known")
-    condition[()] = number == value
-    serialized = hl.serialize_pipeline(hl.Pipeline(condition))
-    return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
-"""
-
-# In a loop of both finders: the name that was given and the number that Halide has added.
-_CPP_NUMBERED = """\
-        const size_t digits = name.find_last_not_of("0123456789") + 1;
-        const bool dollar = digits > 0 && name[digits - 1] == '$';
-        const bool letter = digits == 1 && name[0] >= 'a' && name[0] <= 'z';
-        std::string base = name;
-        long number = 0;
-        if (digits < name.size() && (dollar || letter)) {
-            base = name.substr(0, dollar ? digits - 1 : digits);
-            number = std::stol(name.substr(digits));
-        }
-"""
-
-_CPP_KNOWN = (
-    """#ifndef TILEWRIGHT_FIND_PARAMS
-#define TILEWRIGHT_FIND_PARAMS
-// The pipeline's inputs and scalars by the name each was given, the older first.
-inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
-    Halide::Pipeline &pipeline) {
-    std::vector<uint8_t> data;
-    std::map<std::string, Halide::Parameter> params;
-    Halide::serialize_pipeline(pipeline, data, params);
-    std::map<std::string, std::map<std::pair<long, std::string>, Halide::Parameter>> found;
-    for (const auto &item : params) {
-        const std::string &name = item.first;
-"""
-    + _CPP_NUMBERED
-    + """        found[base].emplace(std::make_pair(number, name), item.second);
-    }
-    std::map<std::string, std::vector<Halide::Parameter>> result;
-    for (const auto &group : found) {
-        for (const auto &item : group.second) {
-            result[group.first].push_back(item.second);
-        }
-    }
-    return result;
-}
-// The condition that a parameter's value or size is this.
-inline Halide::Expr known(const Halide::Parameter &param, const std::string &field, int value) {
-    const Halide::Type type = field.empty() ? param.type() : Halide::Int(32);
-    const auto variable = Halide::Internal::Variable::make(type, param.name() + field, param);
-    return Halide::Expr(variable) == value;
-}
-#endif
-"""
-)
-
-_CPP_FINDER = (
-    """#ifndef TILEWRIGHT_FIND_FUNCS
-#define TILEWRIGHT_FIND_FUNCS
-// The pipeline's Funcs by the name each was given, the older first.
-inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipeline &pipeline,
-                                                                   size_t count) {
-    std::map<std::string, std::map<std::pair<long, std::string>, Halide::Func>> found;
-    for (size_t i = 0; i < count; i++) {
-        Halide::Func func = pipeline.get_func(i);
-        const std::string name = func.name();
-"""
-    + _CPP_NUMBERED
-    + """        found[base].emplace(std::make_pair(number, name), func);
-    }
-    std::map<std::string, std::vector<Halide::Func>> funcs;
-    for (const auto &group : found) {
-        for (const auto &item : group.second) {
-            funcs[group.first].push_back(item.second);
-        }
-    }
-    return funcs;
-}
-#endif
-"""
-)
-
-
 @dataclass
 class _Section:
-    """The directives of one stage of one Func, and how its own loops are called in them."""
+    """The directives of one stage of one Func, and how its own loops are called in them.
+
+    Those of its specialisation for large outputs have a section of their own (`large`), after
+    one that ends in making it (`makes_large`).
+    """
 
     func: int
     stage: int
     directives: list[Directive]
+    large: bool = False
+    makes_large: Condition | None = None
     locals: dict[str, str] = field(default_factory=dict)
     condition: Condition | None = None
 
@@ -278,10 +169,13 @@ class _Printer:
         self.sections: list[_Section] = []
         for directive in directives(schedule, algorithm):
             last = self.sections[-1] if self.sections else None
-            if last is None or (last.func, last.stage) != (directive.func, directive.stage):
-                last = _Section(directive.func, directive.stage, [])
+            place = directive.func, directive.stage, directive.large
+            if last is None or (last.func, last.stage, last.large) != place or last.makes_large:
+                last = _Section(directive.func, directive.stage, [], directive.large)
                 self.sections.append(last)
-            if directive.method == "specialize":
+            if directive.makes_large:
+                (last.makes_large,) = (a for a in directive.args if isinstance(a, Condition))
+            elif directive.method == "specialize":
                 (last.condition,) = (a for a in directive.args if isinstance(a, Condition))
             else:
                 last.directives.append(directive)
@@ -298,6 +192,10 @@ class _Printer:
             return name
 
         used_funcs = {section.func for section in self.sections}
+        for section in self.sections:
+            if section.makes_large:
+                sizes = section.makes_large.known
+                used_funcs.update(c.func for c in sizes if isinstance(c, OutputExtent))
         for section in self.sections:
             for directive in section.directives:
                 refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
@@ -316,6 +214,12 @@ class _Printer:
                     key = (self.names(ref.func, ref.stage, ref.name), ref.reduction)
                     if key not in self.loop_ids:
                         self.loop_ids[key] = choose(key[0])
+        # The specialisations for large outputs, by Func and stage.
+        self.large_ids = {
+            (section.func, section.stage): choose(f"{self.func_ids[section.func]}_large")
+            for section in self.sections
+            if section.makes_large
+        }
         self.taken = taken
 
     def _locals(self, section: _Section) -> dict[str, str]:
@@ -381,6 +285,8 @@ class _Printer:
         return f"{self.func_ids[call.func]}.{method}({several.format(readers)})"
 
     def _receiver(self, section: _Section) -> str:
+        if section.large:
+            return self.large_ids[section.func, section.stage]
         return self._stage(section.func, section.stage)
 
     def _stage(self, func: int, stage: int) -> str:
@@ -389,6 +295,10 @@ class _Printer:
 
     def _comment(self, section: _Section) -> str:
         name = _shown(self.algorithm.funcs[section.func].name)
+        if section.large:
+            return f"{name}, for large outputs"
+        if (section.func, section.stage) in self.large_ids and not section.makes_large:
+            return f"{name}, for all others"
         if section.stage > 0:
             return f"{name}, update {section.stage - 1}"
         entry = next(e for e in self.schedule.funcs if e.func == section.func)
@@ -427,23 +337,50 @@ class _Printer:
     @property
     def specialised(self) -> list[int]:
         """The parameters on which the schedule specialises."""
-        conditions = [section.condition for section in self.sections if section.condition]
-        return sorted({known.parameter for c in conditions for known in c.known})
+        conditions = [
+            condition
+            for section in self.sections
+            for condition in (section.condition, section.makes_large)
+            if condition
+        ]
+        return sorted(
+            {
+                known.parameter
+                for c in conditions
+                for known in c.known
+                if isinstance(known, KnownValue)
+            }
+        )
 
     def _python_condition(self, condition: Condition) -> str:
-        def one(known: KnownValue) -> str:
+        def one(known: KnownValue | OutputExtent) -> str:
+            if isinstance(known, OutputExtent):
+                extent = self._extent(known)
+                least = f"({extent} >= {known.minimum})"
+                even = f"({extent} % {known.multiple} == 0)"
+                return f"{least} & {even}" if known.multiple > 1 else least
             base, rank = self.param_keys[known.parameter]
             param = f"param[{json.dumps(base)}][{rank}]"
-            return f'known({param}, "{known.field}", {known.dimension}, {known.value})'
+            least = ", least=True" if known.least else ""
+            return f'known({param}, "{known.field}", {known.dimension}, {known.value}{least})'
 
         return " & ".join(one(known) for known in condition.known)
 
+    def _extent(self, known: OutputExtent) -> str:
+        """An output's extent as an expression of either language."""
+        return f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension}).extent()"
+
     def _cpp_condition(self, condition: Condition) -> str:
-        def one(known: KnownValue) -> str:
+        def one(known: KnownValue | OutputExtent) -> str:
+            if isinstance(known, OutputExtent):
+                extent = self._extent(known)
+                even = f" && {extent} % {known.multiple} == 0" if known.multiple > 1 else ""
+                return f"{extent} >= {known.minimum}{even}"
             base, rank = self.param_keys[known.parameter]
             suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
             param = f"param.at({_cpp_string(base)}).at({rank})"
-            return f"known({param}, {_cpp_string(suffix)}, {known.value})"
+            least = ", true" if known.least else ""
+            return f"known({param}, {_cpp_string(suffix)}, {known.value}{least})"
 
         return " && ".join(one(known) for known in condition.known)
 
@@ -481,15 +418,19 @@ class _Printer:
             if section.condition:
                 condition = self._python_condition(section.condition)
                 lines += [f"    {self._receiver(section)}.specialize({condition})"]
-        finders = [_PYTHON_FINDER, _PYTHON_KNOWN] if self.specialised else [_PYTHON_FINDER]
+            if section.makes_large:
+                condition = self._python_condition(section.makes_large)
+                ident = self.large_ids[section.func, section.stage]
+                lines += [f"    {ident} = {self._receiver(section)}.specialize({condition})"]
+        finders = [PYTHON_FINDER, PYTHON_KNOWN] if self.specialised else [PYTHON_FINDER]
         return "\n".join([*lines, "", "", "\n\n".join(finders)])
 
     def cpp(self, name: str) -> str:
         lines = ["#pragma once", "", '#include "Halide.h"', ""]
         lines += [f"#include <{header}>" for header in ("map", "string", "utility", "vector")]
-        lines += ["", _CPP_FINDER]
+        lines += ["", CPP_FINDER]
         if self.specialised:
-            lines += [_CPP_KNOWN]
+            lines += [CPP_KNOWN]
         lines += [f"// {line}" for line in self._about()]
         lines += [
             f"inline void {name}(Halide::Pipeline &pipeline) {{",
@@ -522,6 +463,11 @@ class _Printer:
                 condition = self._cpp_condition(section.condition)
                 lines.append(f"        {self._receiver(section)}.specialize({condition});")
             lines.append("    }")
+            if section.makes_large:
+                condition = self._cpp_condition(section.makes_large)
+                ident = self.large_ids[section.func, section.stage]
+                made = f"{self._receiver(section)}.specialize({condition})"
+                lines.append(f"    Stage {ident} = {made};")
         return "\n".join([*lines, "}", ""])
 
 

@@ -223,6 +223,6 @@ def known_condition(parameter: Any, known: KnownValue) -> Any:
     else:
         number = hl.Param(parameter.type(), name)
     condition = hl.Func("known")
-    condition[()] = number == known.value
+    condition[()] = number >= known.value if known.least else number == known.value
     serialized = hl.serialize_pipeline(hl.Pipeline(condition))
     return hl.deserialize_pipeline(serialized, {name: parameter}).get_func(0).value()

@@ -26,6 +26,7 @@ from tilewright.halide.ir.schedule import (
     LoopAlign,
     Mapping,
     MemoryType,
+    OutputExtent,
     Partition,
     Prefetch,
     PrefetchStrategy,
@@ -147,10 +148,7 @@ def _stage_data(stage: StageSchedule) -> dict[str, Any]:
         ],
         "atomic": stage.atomic,
         "single_thread": stage.single_thread,
-        "specialize": [
-            {"parameter": k.parameter, "field": k.field, "dimension": k.dimension, "value": k.value}
-            for k in stage.specialize
-        ],
+        "specialize": [_condition_data(known) for known in stage.specialize],
     }
     if stage.prefetch:
         data["prefetch"] = [_plain(prefetch) for prefetch in stage.prefetch]
@@ -161,6 +159,27 @@ def _stage_data(stage: StageSchedule) -> dict[str, Any]:
         data["compute_with"] = {**where, "align": align}
     if stage.allow_races:
         data["allow_races"] = True
+    if stage.sizes:
+        data["sizes"] = [_condition_data(condition) for condition in stage.sizes]
+    return data
+
+
+def _condition_data(condition: KnownValue | OutputExtent) -> dict[str, Any]:
+    if isinstance(condition, OutputExtent):
+        return {
+            "output": condition.func,
+            "dimension": condition.dimension,
+            "minimum": condition.minimum,
+            "multiple": condition.multiple,
+        }
+    data: dict[str, Any] = {
+        "parameter": condition.parameter,
+        "field": condition.field,
+        "dimension": condition.dimension,
+        "value": condition.value,
+    }
+    if condition.least:
+        data["least"] = True
     return data
 
 
@@ -309,6 +328,20 @@ def _known(item: _Object) -> KnownValue:
         item.one_of("field", Literal["value", "min", "extent", "stride"]),
         item.natural("dimension", 0),
         item.take("value", int),
+        item.take("least", bool) if "least" in item.data else False,
+    )
+    item.done()
+    return result
+
+
+def _condition(item: _Object) -> KnownValue | OutputExtent:
+    if "output" not in item.data:
+        return _known(item)
+    result = OutputExtent(
+        item.natural("output", 0),
+        item.natural("dimension", 0),
+        item.natural("minimum", 1),
+        item.natural("multiple", 1),
     )
     item.done()
     return result
@@ -345,6 +378,7 @@ def _stage(item: _Object) -> StageSchedule:
         prefetch=tuple(map(_prefetch, item.items("prefetch"))) if "prefetch" in there else (),
         compute_with=None if shared is None else _compute_with(_Object(shared, shared_path)),
         allow_races=item.take("allow_races", bool) if "allow_races" in there else False,
+        sizes=tuple(_condition(c) for c in item.items("sizes")) if "sizes" in there else (),
     )
     item.done()
     return result

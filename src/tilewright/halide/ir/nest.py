@@ -8,12 +8,13 @@ that everything else can ask a loop's kind, its extent, and where it came from.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
+    Schedule,
     ScheduledLoop,
     ScheduleError,
     Split,
@@ -114,6 +115,50 @@ def default_stage(func: Func, stage: Stage) -> StageSchedule:
     return StageSchedule(
         (), tuple(ScheduledLoop(loop.name) for loop in original_loops(func, stage))
     )
+
+
+def guarded(nest: StageSchedule) -> StageSchedule:
+    """The nest with every split guarded, so that it is right at every size.
+
+    Only loops directly around vectors are cut into a body and borders: elsewhere a cut would
+    copy everything that is computed inside, for calls that are too small to gain from it.
+    """
+    exact: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
+    splits = tuple(
+        replace(change, tail="guard_with_if")
+        if isinstance(change, Split) and change.tail not in exact
+        else change
+        for change in nest.splits
+    )
+    inside = {loop.name for loop in nest.loops if loop.mapping in ("vectorized", "unrolled")}
+    cut = {
+        change.outer
+        for change in nest.splits
+        if isinstance(change, Split) and change.inner in inside
+    }
+    loops = tuple(
+        loop if loop.name in cut or loop.name in inside else replace(loop, partition="never")
+        for loop in nest.loops
+    )
+    return replace(nest, splits=splits, loops=loops, specialize=(), sizes=())
+
+
+def all_guarded(schedule: Schedule) -> Schedule:
+    """The schedule with every split of every nest guarded."""
+    funcs = tuple(
+        replace(entry, stages=tuple(guarded(nest) for nest in entry.stages))
+        for entry in schedule.funcs
+    )
+    return replace(schedule, funcs=funcs)
+
+
+def exact_size(schedule: Schedule) -> Schedule:
+    """The schedule with every nest as it is written, whatever the sizes of the outputs are."""
+    funcs = tuple(
+        replace(entry, stages=tuple(replace(nest, sizes=()) for nest in entry.stages))
+        for entry in schedule.funcs
+    )
+    return replace(schedule, funcs=funcs)
 
 
 def stage_schedules(

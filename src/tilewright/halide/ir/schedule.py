@@ -86,13 +86,28 @@ class KnownValue:
 
     `parameter` is the input's or scalar's place among the algorithm's parameters. `field` is
     ``value`` for a scalar, ``min``, ``extent`` or ``stride`` for dimension `dimension` of an
-    input.
+    input. With `least` it need only be at least as large.
     """
 
     parameter: int
     field: Literal["value", "min", "extent", "stride"]
     dimension: int
     value: int
+    least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputExtent:
+    """The condition that an output is large enough along one dimension.
+
+    The extent of dimension `dimension` of output `func` (a place in realisation order, clones
+    counted) is at least `minimum` and a multiple of `multiple`.
+    """
+
+    func: int
+    dimension: int
+    minimum: int
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +162,10 @@ class StageSchedule:
     twice: for calls where all of them hold (loops of known length can be unrolled, divisions
     by known numbers go), and for all others.
 
+    Where `sizes` lists conditions, calls where all of them hold run the nest as it is written
+    here, and all other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`),
+    which is right at every size. `specialize` then belongs to the former alone.
+
     With `allow_races` loops over a reduction may run in parallel or in vectors though Halide
     cannot prove that this is safe; whether the result is right is the author's concern.
     """
@@ -159,6 +178,7 @@ class StageSchedule:
     prefetch: tuple[Prefetch, ...] = ()
     compute_with: ComputeWith | None = None
     allow_races: bool = False
+    sizes: tuple[OutputExtent | KnownValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

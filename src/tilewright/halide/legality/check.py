@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
-from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Schedule, ScheduleError
+from tilewright.halide.ir.nest import guarded
+from tilewright.halide.ir.schedule import (
+    FuncSchedule,
+    KnownValue,
+    OutputExtent,
+    Schedule,
+    ScheduleError,
+)
 from tilewright.halide.ir.targets import is_gpu as is_gpu
 from tilewright.halide.legality.directives import (
     dimension_problems,
@@ -93,8 +100,15 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Proble
             yield Problem("missing", func.name, None, reason)
 
 
-def _unknowable(known: KnownValue, algorithm: Algorithm) -> str:
+def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
     """Why a condition makes no sense for an algorithm; empty if it does."""
+    if isinstance(known, OutputExtent):
+        func = algorithm.funcs[known.func] if known.func < len(algorithm.funcs) else None
+        if func is None or func.name not in algorithm.outputs:
+            return f"Func {known.func} is no output, so its extents are not known beforehand"
+        if known.dimension >= len(func.args):
+            return f"{func.name} has no dimension {known.dimension}"
+        return ""
     if known.parameter >= len(algorithm.parameters):
         return f"there is no parameter {known.parameter} to specialise on"
     parameter = algorithm.parameters[known.parameter]
@@ -112,7 +126,7 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
     """What is wrong with one Func apart from the loops around it."""
     func = algorithm.funcs[entry.func]
     for index, nest in enumerate(entry.stages):
-        for known in nest.specialize:
+        for known in (*nest.specialize, *nest.sizes):
             reason = _unknowable(known, algorithm)
             if reason:
                 yield Problem("specialize", func.name, index, reason)
@@ -131,8 +145,9 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
         yield Problem("stages", func.name, None, message)
     else:
         for stage, nest in zip(func.stages, entry.stages, strict=False):
-            for kind, message in stage_problems(func, stage, nest):
-                yield Problem(kind, func.name, stage.index, message)
+            for one in (nest, guarded(nest)) if nest.sizes else (nest,):
+                for kind, message in stage_problems(func, stage, one):
+                    yield Problem(kind, func.name, stage.index, message)
 
 
 def _inline_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> Found:

@@ -9,14 +9,18 @@ documents which tail does what).
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
-from tilewright.halide.ir.schedule import Schedule, Split, StageSchedule, Tail
+from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
+from tilewright.halide.legality.overreach import overreaching
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
     {
@@ -36,6 +40,8 @@ READS_BEYOND: frozenset[Tail] = frozenset(
         "shift_inwards_and_blend",
     }
 )
+_SHIFTS: frozenset[Tail] = frozenset({"shift_inwards", "shift_inwards_and_blend"})
+# Extents that are tried one by one, up to two periods of the splits, where a loop is rounded up.
 _LARGEST_PERIOD = 1 << 14
 
 
@@ -48,6 +54,9 @@ class Requirement:
     where a region of another extent makes the Func read its inputs (or an output that it is
     made of) further out than the unscheduled pipeline does; inputs sized by
     ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
+
+    `axis` is the dimension's name and `reason` what asks for it. Where not `certain`, extents
+    that fit are right, and others may be.
     """
 
     func: int
@@ -56,31 +65,80 @@ class Requirement:
     minimum: int
     multiple: int
     on: Literal["output", "input"]
+    axis: str = ""
+    reason: str = ""
+    certain: bool = True
 
     def __str__(self) -> str:
-        """The requirement as a sentence."""
+        """The requirement as a sentence, with its reason and its cure."""
         parts = []
         if self.minimum > self.multiple:
             parts.append(f"at least {self.minimum}")
         if self.multiple > 1:
             parts.append(f"a multiple of {self.multiple}")
         extent = " and ".join(parts)
+        axis = self.axis or f"dimension {self.dimension}"
+        reason = f" ({self.reason})" if self.reason else ""
         if self.on == "output":
+            must = "must be" if self.certain else "is sure to be right only where it is"
             return (
-                f"Output {self.name} must have an extent of {extent} in dimension {self.dimension}."
+                f"Output {readable(self.name)} {must} {extent} in {axis}{reason}; "
+                "without exact sizes it may be of any size."
             )
         return (
-            f"Where the region of {self.name} is not {extent} in dimension {self.dimension}, "
+            f"Where the region of {readable(self.name)} is not {extent} in {axis}{reason}, "
             "it may read its inputs further out than the unscheduled pipeline does."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The extents of a loop at which no split runs beyond it, and the split that asks for it."""
+
+    minimum: int = 1
+    multiple: int = 1
+    certain: bool = True
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether anything is needed at all."""
+        return (self.minimum, self.multiple) != (1, 1)
 
 
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
     """Every size at which the schedule is not right by itself; none means right at all sizes."""
     algorithm = with_clones(algorithm, schedule.clones)
     result = []
-    reading_outputs = _reach_outputs(algorithm)
-    reading = _reach_inputs(algorithm) | reading_outputs
+    for func, nests, dimension, need in needs(schedule, algorithm):
+        name = algorithm.funcs[func].name
+        is_output = name in algorithm.outputs
+        if any(nest.sizes for nest in nests) and _ensured(func, nests, dimension, is_output):
+            continue
+        result.append(
+            Requirement(
+                func,
+                name,
+                dimension,
+                need.minimum,
+                need.multiple,
+                "output" if is_output else "input",
+                readable(algorithm.funcs[func].args[dimension]),
+                need.reason,
+                need.certain,
+            )
+        )
+    return tuple(result)
+
+
+def needs(
+    schedule: Schedule, algorithm: Algorithm
+) -> Iterator[tuple[int, list[StageSchedule], int, Need]]:
+    """What nests as they are written need: the Func, its nests, the dimension and the extents.
+
+    Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm
+    that has the schedule's clones. `StageSchedule.sizes` is not taken into account.
+    """
+    beyond: frozenset[tuple[int, int]] | None = None
     for entry in schedule.funcs:
         if entry.compute.kind == "inline":
             continue
@@ -89,67 +147,93 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
         for dimension in range(len(func.args)):
             if func.args[dimension] in func.bounds:
                 continue
-            written = _needs(nests, dimension, WRITES_BEYOND)
             read = _needs(nests, dimension, READS_BEYOND)
-            is_output = func.name in algorithm.outputs
-            if entry.func in reading_outputs:
-                written = _needs(nests, dimension, WRITES_BEYOND | READS_BEYOND)
-            if is_output and written != (1, 1):
-                result.append(Requirement(entry.func, func.name, dimension, *written, "output"))
-            elif entry.func in reading and read != (1, 1):
-                result.append(Requirement(entry.func, func.name, dimension, *read, "input"))
-    return tuple(result)
+            written = _needs(nests, dimension, WRITES_BEYOND)
+            if not read and not written:
+                continue
+            if func.name in algorithm.outputs:
+                if read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
+                    written = _needs(nests, dimension, WRITES_BEYOND | READS_BEYOND)
+                if written:
+                    yield entry.func, nests, dimension, written
+            elif read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
+                yield entry.func, nests, dimension, read
 
 
-def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -> tuple[int, int]:
-    """What one dimension needs in all stages: least extent and divisor."""
-    needed = [_needed(nest, f"v{dimension}", tails) for nest in nests]
-    multiple = math.lcm(1, *(divisor for _, divisor in needed))
-    minimum = max([1, *(least for least, _ in needed)])
-    return -(-minimum // multiple) * multiple, multiple
+@functools.lru_cache(maxsize=8)
+def reach(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
+    """`overreaching`, remembered for the algorithms asked for last."""
+    return overreaching(algorithm)
 
 
-def _reach_inputs(algorithm: Algorithm) -> frozenset[int]:
-    """The Funcs that read an input buffer, directly or through others."""
-    result: set[int] = set()
-    for i, func in enumerate(algorithm.funcs):
-        calls = [call for stage in func.stages for call in stage.calls]
-        reads_image = any(call.kind == "image" for call in calls) or func.extern is not None
-        if reads_image or any(algorithm.order[p] in result for p in algorithm.producers[func.name]):
-            result.add(i)
-    return frozenset(result)
+def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: bool) -> bool:
+    """Whether nests run as they are written only at extents that suit them.
+
+    For a Func that is not an output, `sizes` is taken at its word.
+    """
+    for nest in nests:
+        need = _needs([nest], dimension, WRITES_BEYOND | READS_BEYOND)
+        if not need or (nest.sizes and not is_output):
+            continue
+        if not any(
+            isinstance(c, OutputExtent)
+            and (c.func, c.dimension) == (func, dimension)
+            and c.minimum >= need.minimum
+            and c.multiple % need.multiple == 0
+            for c in nest.sizes
+        ):
+            return False
+    return True
 
 
-def _reach_outputs(algorithm: Algorithm) -> frozenset[int]:
-    """The Funcs that read an output, directly or through others."""
-    result: set[int] = set()
-    for i, func in enumerate(algorithm.funcs):
-        read = algorithm.producers[func.name]
-        if any(p in algorithm.outputs or algorithm.order[p] in result for p in read):
-            result.add(i)
-    return frozenset(result)
+def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -> Need:
+    """What one dimension needs in all stages."""
+    found = [_needed(nest, f"v{dimension}", tails) for nest in nests]
+    multiple = math.lcm(1, *(need.multiple for need in found))
+    largest = max(found, key=lambda need: need.minimum, default=Need())
+    minimum = -(-largest.minimum // multiple) * multiple
+    reason = largest.reason or next((need.reason for need in found if need), "")
+    return Need(minimum, multiple, all(need.certain for need in found), reason)
 
 
-def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> tuple[int, int]:
+def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
     """Least extent and divisor of the extents of `loop` that no split in `tails` runs beyond."""
     period = 1
     related = {loop}
-    beyond = False
+    beyond: list[Split] = []
     for change in nest.splits:
         if isinstance(change, Split) and change.old in related:
             related |= {change.outer, change.inner}
             period *= change.factor
-            beyond |= change.tail in tails
+            if change.tail in tails and change.factor > 1:
+                beyond.append(change)
     if not beyond:
-        return 1, 1
+        return Need()
+    reason = _reason(max(beyond, key=lambda change: change.factor), nest)
+    if all(change.tail in _SHIFTS for change in beyond):
+        # A loop that is long enough for its splits stays so when it is longer.
+        low, high = 1, period
+        while low < high:
+            middle = (low + high) // 2
+            if stays_inside(nest, loop, middle, tails):
+                high = middle
+            else:
+                low = middle + 1
+        return Need(low, 1, True, reason)
     if period > _LARGEST_PERIOD:
-        return period, period
+        return Need(period, period, False, reason)
     right = [False] + [stays_inside(nest, loop, n, tails) for n in range(1, 2 * period + 1)]
     for multiple in (d for d in range(1, period + 1) if period % d == 0):
         if all(right[n] for n in range(period + 1, 2 * period + 1) if n % multiple == 0):
             wrong = [n for n in range(1, period + 1) if n % multiple == 0 and not right[n]]
-            return (max(wrong) + 1 if wrong else 1), multiple
-    return period, period
+            return Need(max(wrong) + 1 if wrong else 1, multiple, True, reason)
+    return Need(period, period, False, reason)
+
+
+def _reason(change: Split, nest: StageSchedule) -> str:
+    mapped = {loop.name: loop.mapping for loop in nest.loops}
+    what = {"vectorized": "vectors", "unrolled": "unrolled blocks", "gpu_thread": "blocks"}
+    return f"{what.get(mapped.get(change.inner, ''), 'tiles')} of {change.factor}"
 
 
 def stays_inside(

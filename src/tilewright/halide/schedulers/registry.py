@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.ir.nest import all_guarded, exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.any_size import any_size
 from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import GpuMachine
@@ -42,7 +44,7 @@ def plan(
         # Whatever the pipeline is like, its user gets a schedule.
         notes = (f"{MODEL_FAILED}: {type(error).__name__}: {error}. Every Func is at root.",)
     for planned in candidates:
-        schedule = replace(planned.schedule, target=task.target)
+        schedule = sized(replace(planned.schedule, target=task.target), task)
         problems = check(schedule, task.algorithm, device_limits(task))
         if problems:
             refused.append(str(problems[0]))
@@ -56,6 +58,19 @@ def plan(
             notes = (f"Every schedule of the model was refused: {refused[0]}",)
         legal.append(PlannedSchedule(schedule, (), 0.0, notes))
     return legal
+
+
+def sized(schedule: Schedule, task: Task) -> Schedule:
+    """The schedule made right at every size, or stripped of that, as the task asks for."""
+    if task.exact_sizes or task.gpu:
+        return exact_size(schedule)
+    try:
+        return any_size(schedule, task.algorithm)
+    except TilewrightError:
+        raise
+    except Exception:
+        # What the analysis cannot handle runs with guards, slower and right.
+        return all_guarded(schedule)
 
 
 def _planned(

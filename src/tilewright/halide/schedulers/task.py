@@ -38,6 +38,7 @@ Machine = CpuMachine | GpuMachine
 class Task:
     """A pipeline, a Halide target string, and the machine it stands for.
 
+    With `exact_sizes`, schedules suit the estimates and need not be right at other sizes.
     `calibration` is what was measured of a CPU, None for its family's defaults.
     """
 
@@ -45,6 +46,7 @@ class Task:
     target: str
     machine: Machine
     name: str
+    exact_sizes: bool = False
     calibration: Calibration | None = None
 
     @property
@@ -83,6 +85,7 @@ def make_task(
     estimates: Mapping[str, Any] | None = None,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
+    exact_sizes: bool = False,
     name: str = "",
     calibration: bool = False,
 ) -> Task:
@@ -109,7 +112,7 @@ def make_task(
     measured = None
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
-    return Task(algorithm, target, machine, name or _name(pipeline, algorithm), measured)
+    return Task(algorithm, target, machine, name or _name(pipeline, algorithm), exact_sizes, measured)
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:

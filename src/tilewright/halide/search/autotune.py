@@ -19,6 +19,7 @@ from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.factors import (
     Knobs,
@@ -232,7 +233,7 @@ def _search(
             if asked is None:
                 break
             values: Any = asked.configuration
-            schedule = turned(one.plans[0].schedule, one.knobs, values)
+            schedule = sized(turned(one.plans[0].schedule, one.knobs, values), task)
             problems = check(schedule, task.algorithm, limits)
             if problems:
                 one.tuner.tell(asked, status="build_failed", message=str(problems[0]))

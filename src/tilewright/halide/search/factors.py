@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule, Split, StageSchedule
 
@@ -56,8 +57,11 @@ class Knobs:
 
 
 def structure(schedule: Schedule) -> Schedule:
-    """The schedule without its factors: equal for schedules that differ in nothing else."""
-    return _with_factors(schedule, lambda entry, stage, split, change: 0)
+    """The schedule without its factors: equal for schedules that differ in nothing else.
+
+    The sizes that its nests are compiled for follow from the factors.
+    """
+    return _with_factors(exact_size(schedule), lambda entry, stage, split, change: 0)
 
 
 def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:

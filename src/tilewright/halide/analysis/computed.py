@@ -1,0 +1,168 @@
+"""How much of a Func is computed at a time under a schedule.
+
+A Func at root is computed whole. One that is computed at a consumer's loop is computed as far as
+one iteration of that loop wants it; what was kept from the iteration before is left out.
+Extents may be arrays, so that many sizes of the outputs are looked at together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import (
+    Bound,
+    Box,
+    Interval,
+    stage_env,
+    touched,
+    union_boxes,
+)
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.nest import stage_schedules
+from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule, Split, StageSchedule
+
+Place = tuple[int, int, str]
+
+
+class Computed:
+    """The extents computed at a time of every Func of `algorithm`, which has the clones.
+
+    `boxes` gives the region of every output, `symbols` the values of parameters.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        algorithm: Algorithm,
+        boxes: Mapping[str, Box],
+        symbols: Mapping[str, float],
+    ) -> None:
+        self._algorithm = algorithm
+        self._analysis = Analysis(View(algorithm), boxes, symbols)
+        self._entries = {entry.func: entry for entry in schedule.funcs}
+        self._known: dict[int, Box | None] = {}
+
+    def extents(self, func: int) -> tuple[Bound, ...]:
+        """The extents of what is computed of a Func at a time; NaN where they are not known.
+
+        Where a Func is computed in several places, each extent is the smallest.
+        """
+        box = self._box(func)
+        if box is None:
+            return (math.nan,) * len(self._algorithm.funcs[func].args)
+        entry = self._entries[func]
+        extents = [interval.extent for interval in box]
+        if entry.store != entry.compute and entry.compute.kind == "at":
+            further = self._places(func, entry.compute, iterations=2)
+            if further is not None:
+                fresh = [b.extent - a.extent for a, b in zip(box, further, strict=True)]
+                extents = [
+                    np.where(np.asarray(new) > 0, np.minimum(new, old), old)
+                    for new, old in zip(fresh, extents, strict=True)
+                ]
+        return tuple(extents)
+
+    def _box(self, func: int) -> Box | None:
+        if func not in self._known:
+            entry = self._entries.get(func)
+            name = self._algorithm.funcs[func].name
+            if entry is None or entry.compute.kind != "at":
+                self._known[func] = self._analysis.regions.get(name)
+            else:
+                self._known[func] = self._places(func, entry.compute, iterations=1)
+        return self._known[func]
+
+    def _places(self, func: int, level: Level, iterations: int) -> Box | None:
+        """The box of a Func in one iteration (or two) of a loop, the smallest of all stages."""
+        name = self._algorithm.funcs[func].name
+        found: Box | None = None
+        host = self._entries[level.func]
+        for stage, nest in stage_schedules(self._algorithm, host):
+            if any(loop.name == level.loop for loop in nest.loops):
+                wanted = self._wanted(host, stage.index, nest, level.loop, iterations)
+                if name in wanted:
+                    found = _smaller(found, wanted[name])
+        return found
+
+    def _wanted(
+        self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str, iterations: int
+    ) -> dict[str, Box]:
+        """What one iteration of a loop wants of all that is computed within."""
+        box = self._box(host.func)
+        func = self._algorithm.funcs[host.func]
+        if box is None:
+            return {}
+        definition = func.stages[stage]
+        env = stage_env(func, definition, box, self._analysis.bounder)
+        names = {f"v{d}": arg for d, arg in enumerate(func.args)}
+        names |= {f"r{i}": rvar.name for i, rvar in enumerate(definition.rvars)}
+        whole = {loop: env[name].extent for loop, name in names.items() if name in env}
+        covered = _covered(nest, loop, whole, iterations)
+        for canonical, extent in covered.items():
+            interval = env[names[canonical]]
+            env[names[canonical]] = Interval(interval.lo, interval.lo + extent - 1.0)
+        wanted: dict[str, Box] = {}
+        memo: dict[int, Interval] = {}
+        for access in self._analysis.summaries(func.name)[stage].accesses:
+            if access.callee != func.name:
+                part = touched(access, env, self._analysis.bounder, memo)
+                wanted[access.callee] = union_boxes(wanted.get(access.callee), part)
+        for other in reversed(self._algorithm.funcs[: host.func]):
+            entry = self._entries.get(self._algorithm.order[other.name])
+            at_root = entry is not None and entry.compute.kind == "root"
+            if other.name not in wanted or at_root or other.extern is not None:
+                continue
+            grown = self._analysis.func_region(other.name, wanted[other.name])
+            for callee, part in self._analysis.required_by(other.name, grown).items():
+                wanted[callee] = union_boxes(wanted.get(callee), part)
+        return wanted
+
+
+def _covered(
+    nest: StageSchedule, loop: str, whole: Mapping[str, Bound], iterations: int
+) -> dict[str, Bound]:
+    """How far the loops of a definition run in so many iterations of `loop`."""
+    extents: dict[str, Bound] = dict(whole)
+    for change in nest.splits:
+        if isinstance(change, Split):
+            old = extents[change.old]
+            extents[change.outer] = np.ceil(np.asarray(old) / change.factor)
+            extents[change.inner] = np.minimum(old, change.factor)
+        else:
+            extents[change.fused] = extents[change.inner] * extents[change.outer]
+    order = [scheduled.name for scheduled in nest.loops]
+    inside = set(order[: order.index(loop)])
+    covered: dict[str, Bound] = {
+        name: extents[name] if name in inside else np.ones_like(extents[name]) for name in order
+    }
+    covered[loop] = np.minimum(extents[loop], iterations)
+    for change in reversed(nest.splits):
+        if isinstance(change, Split):
+            outer, inner = covered.pop(change.outer), covered.pop(change.inner)
+            covered[change.old] = np.minimum(
+                (outer - 1.0) * change.factor + inner, extents[change.old]
+            )
+        else:
+            fused = covered.pop(change.fused)
+            full = np.asarray(fused) >= extents[change.fused]
+            covered[change.inner] = np.where(full, extents[change.inner], 1.0)
+            covered[change.outer] = np.where(full, extents[change.outer], 1.0)
+    return {name: extent for name, extent in covered.items() if name in whole}
+
+
+def _smaller(a: Box | None, b: Box) -> Box:
+    """Of two boxes, the shorter interval along every dimension."""
+    if a is None:
+        return b
+    shorter = [
+        (np.asarray(p.extent) <= np.asarray(q.extent), p, q) for p, q in zip(a, b, strict=True)
+    ]
+    return tuple(
+        Interval(np.where(first, p.lo, q.lo), np.where(first, p.hi, q.hi))
+        for first, p, q in shorter
+    )

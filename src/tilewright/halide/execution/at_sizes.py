@@ -1,0 +1,254 @@
+"""One compiled schedule run at many sizes, each compared with a plain schedule's answers.
+
+Inputs are exactly as large as the plain schedule asks for, so that a schedule which reads
+further out is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import halide as hl
+
+from tilewright.halide.emit.apply import apply
+from tilewright.halide.execution.binding import (
+    LivePipeline,
+    _allocate,
+    deserialize,
+    halide_type,
+    output_array,
+)
+from tilewright.halide.execution.contents import fill
+from tilewright.halide.execution.inputs import Inputs, describe_inputs
+from tilewright.halide.execution.runner import _spoil, prepare_target, schedule_plainly
+from tilewright.halide.execution.verification import (
+    Comparison,
+    Tolerance,
+    accepted,
+    compare,
+    tolerance,
+)
+from tilewright.halide.frontend.extents import derive_input_extents, metadata_used
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span, Type
+from tilewright.halide.ir.json import from_json
+from tilewright.measure import VerifyResult
+
+# Values that rounding across a threshold may change in an output too small for a share of them,
+# and how many times as many as strict floating point changes.
+_FEW = 2
+_NOISE = 10
+
+
+@dataclass(frozen=True)
+class SizeOutcome:
+    """What came of one size.
+
+    `status` is ``ok``, ``failed`` (the schedule could not be run), ``wrong`` (it gave other
+    answers), or ``barred`` where the plain schedule fails as well; `message` says why.
+    """
+
+    extents: tuple[tuple[int, ...], ...]
+    status: str
+    message: str = ""
+
+
+def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
+    """The algorithm with outputs estimated at other extents, and its inputs to fit.
+
+    An input is as large as it is then read; one that is read within its own bounds keeps its
+    ratio to the first output along each dimension where they were equally large, and else the
+    extent it had.
+    """
+    funcs = []
+    for func in algorithm.funcs:
+        if func.name in extents:
+            spans = {
+                arg: Span(func.estimates[arg].min, int(extent))
+                for arg, extent in zip(func.args, extents[func.name], strict=True)
+            }
+            func = replace(func, estimates={**func.estimates, **spans})
+        funcs.append(func)
+    used = metadata_used(algorithm)
+    changed = replace(algorithm, funcs=tuple(funcs))
+    parameters = tuple(_resized(p, algorithm, changed, used) for p in algorithm.parameters)
+    return derive_input_extents(replace(changed, parameters=parameters))
+
+
+def _resized(
+    parameter: Parameter, before: Algorithm, after: Algorithm, used: frozenset[str]
+) -> Parameter:
+    """The input with new ranges where its own bounds count, and none to be derived elsewhere."""
+    if not parameter.is_buffer:
+        return parameter
+    output = before.outputs[0]
+    old, new = before.by_name[output], after.by_name[output]
+    spans: list[Span | None] = []
+    for d, span in enumerate(parameter.estimates):
+        pinned = {f"{parameter.name}.min.{d}", f"{parameter.name}.extent.{d}"} & used
+        if not pinned:
+            spans.append(None)
+        elif span is not None and d < len(old.args):
+            arg = old.args[d]
+            same = old.estimates[arg].extent == span.extent
+            spans.append(Span(span.min, new.estimates[arg].extent) if same else span)
+        else:
+            spans.append(span)
+    return replace(parameter, estimates=tuple(spans))
+
+
+def payload(
+    algorithm: Algorithm,
+    schedule: str | None,
+    target: str,
+    sizes: Sequence[Mapping[str, Sequence[int]]],
+) -> dict[str, Any]:
+    """What `AtSizes` is made of in a worker; `schedule` is JSON text."""
+    return {
+        "serialized": algorithm.serialized,
+        "schedule": schedule,
+        "target": target,
+        "tolerance": asdict(tolerance(algorithm)),
+        "sizes": [describe_inputs(resized(algorithm, extents)).to_json() for extents in sizes],
+    }
+
+
+class AtSizes:
+    """A schedule compiled once, run at the sizes of the payload (see `payload`)."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        """Compile the schedule and the plain one."""
+        self._sizes = [Inputs.from_json(data) for data in payload["sizes"]]
+        self._tolerance = Tolerance(**payload["tolerance"])
+        self._target = prepare_target(payload["target"])
+        self._host = prepare_target("host")
+        algorithm = import_pipeline(payload["serialized"])
+        self._plain = deserialize(payload["serialized"], self._sizes[0])
+        schedule_plainly(algorithm, self._plain.pipeline)
+        self._plain.pipeline.compile_jit(self._host)
+        self._payload = payload
+        self._algorithm = algorithm
+        self._ours = self._compiled(self._target)
+        self._strict: LivePipeline | None = None
+        self.outcomes: list[SizeOutcome] = []
+
+    def _compiled(self, target: Any) -> LivePipeline:
+        live = deserialize(self._payload["serialized"], self._sizes[0])
+        if self._payload["schedule"] is not None:
+            schedule = from_json(self._payload["schedule"], self._algorithm)
+            apply(schedule, self._algorithm, live.pipeline, same_bytes=True)
+        live.pipeline.compile_jit(target)
+        return live
+
+    def run(self) -> None:
+        """Run at every size and compare."""
+        self.outcomes = [self._at(inputs) for inputs in self._sizes]
+
+    def verify(self) -> VerifyResult:
+        """Whether every size was right, or barred by the pipeline itself."""
+        bad = [o for o in self.outcomes if o.status in ("failed", "wrong")]
+        return VerifyResult(not bad, bad[0].message if bad else "")
+
+    def details(self) -> dict[str, Any]:
+        """What came of every size, as JSON data."""
+        return {"sizes": [asdict(outcome) for outcome in self.outcomes]}
+
+    def _at(self, inputs: Inputs) -> SizeOutcome:
+        extents = tuple(tuple(span.extent for span in output.dims) for output in inputs.outputs)
+        kinds = [kind for output in inputs.outputs for kind in output.types]
+        expected = _outputs(inputs)
+        try:
+            _bind([self._plain, self._ours], inputs, expected, self._host)
+            self._plain.pipeline.realize(expected, self._host)
+        except hl.HalideError as error:
+            return SizeOutcome(extents, "barred", _line(error))
+        found = _outputs(inputs)
+        try:
+            self._ours.pipeline.realize(found, self._target)
+            for output in found:
+                output.copy_to_host()
+        except hl.HalideError as error:
+            return SizeOutcome(extents, "failed", _line(error))
+        results = self._compared(found, expected, kinds)
+        bad = [r for r in results if not accepted(r, self._tolerance)]
+        if not bad or self._rounding(inputs, found, kinds, results):
+            return SizeOutcome(extents, "ok")
+        said = f"{bad[0].wrong} of {bad[0].values} values differ, first at {bad[0].where}"
+        return SizeOutcome(extents, "wrong", said)
+
+    def _compared(
+        self, found: Sequence[Any], expected: Sequence[Any], kinds: Sequence[Type]
+    ) -> list[Comparison]:
+        return [
+            compare(output_array(a, kind), output_array(b, kind), kind, self._tolerance)
+            for a, b, kind in zip(found, expected, kinds, strict=True)
+        ]
+
+    def _rounding(
+        self,
+        inputs: Inputs,
+        found: Sequence[Any],
+        kinds: Sequence[Type],
+        results: Sequence[Comparison],
+    ) -> bool:
+        """Whether strict floating point changes as much of the same schedule's answers."""
+        if self._tolerance.exact:
+            return False
+        target = prepare_target(f"{self._target}-strict_float")
+        self._strict = self._strict or self._compiled(target)
+        _bind([self._plain, self._strict], inputs, found, self._host)
+        other = _outputs(inputs)
+        self._strict.pipeline.realize(other, target)
+        for output in other:
+            output.copy_to_host()
+        noise = self._compared(other, found, kinds)
+        return all(r.wrong <= _FEW + _NOISE * n.wrong for r, n in zip(results, noise, strict=True))
+
+
+def _outputs(inputs: Inputs) -> list[Any]:
+    result = []
+    for output in inputs.outputs:
+        for kind in output.types:
+            buffer, array = _allocate(kind, output.dims, output.strides, output.name)
+            if kind.code != "bfloat":
+                _spoil(array)
+            result.append(buffer)
+    return result
+
+
+def _bind(
+    pipelines: Sequence[LivePipeline], inputs: Inputs, outputs: Sequence[Any], target: Any
+) -> None:
+    """Give all pipelines the same inputs, exactly as large as the first one asks for."""
+    plain = pipelines[0]
+    for live in pipelines:
+        live.arrays.clear()
+    queries = {}
+    for buffer in inputs.buffers:
+        query = hl.Buffer.make_bounds_query(
+            halide_type(buffer.type), [span.extent for span in buffer.dims]
+        )
+        if buffer.dims:
+            query.set_min([span.min for span in buffer.dims])
+        plain.images[buffer.name].set(query)
+        queries[buffer.name] = query
+    if not all(all(buffer.pinned) for buffer in inputs.buffers):
+        plain.pipeline.realize(list(outputs), target)
+    for index, buffer in enumerate(inputs.buffers):
+        query = queries[buffer.name]
+        box = tuple(
+            span if pinned else Span(query.dim(d).min(), max(query.dim(d).extent(), 1))
+            for d, (span, pinned) in enumerate(zip(buffer.dims, buffer.pinned, strict=True))
+        )
+        halide_buffer, array = _allocate(buffer.type, box, buffer.strides, buffer.name)
+        fill(array, buffer, box, inputs.seed + index)
+        halide_buffer.set_host_dirty(True)
+        for live in pipelines:
+            live.arrays.append(array)
+            live.images[buffer.name].set(halide_buffer)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

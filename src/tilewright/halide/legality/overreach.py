@@ -1,0 +1,145 @@
+"""Which Funcs must not be computed beyond what is wanted of them.
+
+A loop that is rounded up, or shifted inwards where it is shorter than its split, computes more of
+a Func than its readers want. That is harmless where the Func's own producers simply grow, and
+where inputs are read within their own bounds whatever is asked for (boundary conditions). It is
+not where an input, or an output that belongs to the caller, would be read further out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Algorithm, Func
+
+# The bounds that inputs are taken to have: unlike any constant that a pipeline may clamp to.
+_MIN, _MIN_STEP = -1013.0, 17.0
+_EXTENT, _EXTENT_STEP = 37.0, 12.0
+
+Mask = npt.NDArray[np.bool_]
+
+
+def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
+    """The dimensions along which computing more of a Func reads inputs or outputs further out.
+
+    Each is a Func's place and a dimension. An output counts only where it reads another output
+    or an input; what its own buffer holds is another matter.
+    """
+    analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
+    rows = [
+        (i, d)
+        for i, func in enumerate(algorithm.funcs)
+        if func.extern is None
+        for d in range(-1, len(func.args))  # -1: a single point, to compare with
+    ]
+    with np.errstate(invalid="ignore"):
+        reached = _reached(algorithm, analysis, rows)
+    base = {i: n for n, (i, d) in enumerate(rows) if d < 0}
+    found = set()
+    for name, box in reached.items():
+        limits = _limits(name, algorithm)
+        for n, (i, d) in enumerate(rows):
+            if d >= 0 and name != algorithm.funcs[i].name and _grows(box, n, base[i], limits):
+                found.add((i, d))
+    return frozenset(found)
+
+
+def _reached(
+    algorithm: Algorithm, analysis: Analysis, rows: list[tuple[int, int]]
+) -> dict[str, Box]:
+    """The boxes, an entry per row, of inputs, outputs, and Funcs computed by extern stages."""
+    count = len(rows)
+    wanted: dict[str, Box] = {}
+    for n, (i, d) in enumerate(rows):
+        func = algorithm.funcs[i]
+        start = wanted.setdefault(func.name, _empty(len(func.args), count))
+        for dimension, (lo, hi) in enumerate(start):
+            assert isinstance(lo, np.ndarray)
+            assert isinstance(hi, np.ndarray)
+            lo[n], hi[n] = (-math.inf, math.inf) if dimension == d else (0.0, 0.0)
+    result: dict[str, Box] = {}
+    outputs = set(algorithm.outputs)
+    for func in reversed(algorithm.funcs):
+        box = wanted.get(func.name)
+        if box is None:
+            continue
+        here = _mask(box, func, rows, algorithm)
+        if func.extern is not None or func.name in outputs:
+            result[func.name] = box
+        if func.extern is not None or not func.args:
+            continue
+        grown = analysis.func_region(func.name, box)
+        for callee, part in analysis.required_by(func.name, grown).items():
+            read: Box = tuple(
+                Interval(np.where(here, p.lo, math.inf), np.where(here, p.hi, -math.inf))
+                for p in part
+            )
+            if callee in algorithm.by_name:
+                wanted[callee] = union_boxes(wanted.get(callee), read)
+            else:
+                result[callee] = union_boxes(result.get(callee), read)
+    return result
+
+
+def _mask(box: Box, func: Func, rows: list[tuple[int, int]], algorithm: Algorithm) -> Mask:
+    """The rows in which anything of the Func is wanted."""
+    if not box:
+        return np.array([algorithm.funcs[i] is func for i, _ in rows])
+    lo, hi = np.asarray(box[0].lo), np.asarray(box[0].hi)
+    return ~(lo > hi)  # NaN: something is, but nobody knows what
+
+
+def _grows(box: Box, row: int, base: int, limits: tuple[Interval, ...] | None) -> bool:
+    """Whether a row reaches further than its single point does, and beyond the limits."""
+    for d, interval in enumerate(box):
+        lo, hi = _at(interval.lo, row), _at(interval.hi, row)
+        if lo > hi:  # nothing is read
+            return False
+        inside = limits is not None and lo >= limits[d].lo and hi <= limits[d].hi
+        same = lo == _at(interval.lo, base) and hi == _at(interval.hi, base)
+        if not inside and not same:
+            return True
+    return False
+
+
+def _at(bound: Bound, row: int) -> float:
+    array = np.asarray(bound)
+    return float(array if array.ndim == 0 else array[row])
+
+
+def _empty(dimensions: int, count: int) -> Box:
+    return tuple(
+        Interval(np.full(count, math.inf), np.full(count, -math.inf)) for _ in range(dimensions)
+    )
+
+
+def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
+    """The bounds that an input is taken to have, None for a Func."""
+    symbols = _symbols(algorithm)
+    for parameter in algorithm.parameters:
+        if parameter.name == name:
+            found = []
+            for d in range(parameter.dimensions):
+                low = symbols[f"{name}.min.{d}"]
+                found.append(Interval(low, low + symbols[f"{name}.extent.{d}"] - 1.0))
+            return tuple(found)
+    return None
+
+
+def _symbols(algorithm: Algorithm) -> Mapping[str, float]:
+    """Values of scalars, and bounds of inputs that cannot be mistaken for anything else."""
+    symbols: dict[str, float] = dict(algorithm.symbols)
+    count = 0
+    for parameter in algorithm.parameters:
+        for d in range(parameter.dimensions if parameter.is_buffer else 0):
+            symbols[f"{parameter.name}.min.{d}"] = _MIN - _MIN_STEP * count
+            symbols[f"{parameter.name}.extent.{d}"] = _EXTENT + _EXTENT_STEP * count
+            count += 1
+    return symbols

@@ -1,0 +1,231 @@
+"""A schedule that is right at every size, at no cost where it is fast.
+
+Splits that shift inwards or round up suit large regions. A nest with such splits is kept as it
+is for calls whose outputs are large enough, and is compiled a second time with every split
+guarded for all others (`StageSchedule.sizes`). All nests of a schedule share one condition, on
+the extents of the outputs: inside one that holds, Halide drops those of the nests within.
+
+Not every nest needs that: computing more than is wanted of a Func harms only where an input, or
+an output, is read further out (`tilewright.halide.legality.overreach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.analysis.computed import Computed
+from tilewright.halide.frontend.estimates import output_spans
+from tilewright.halide.frontend.extents import metadata_used
+from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.nest import exact_size, guarded
+from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
+from tilewright.halide.legality.sizes import needs
+
+Place = tuple[int, int]  # a Func and a dimension
+Conditions = tuple[OutputExtent | KnownValue, ...]
+
+# Extents that are looked at together when the least that will do is searched for.
+_CANDIDATES = 33
+# Where the first coordinate of an input, and how many times as large as estimated its extent, is
+# also tried: far enough that what depends on them shows.
+_FAR = (-100_003, 100_003)
+_LARGER = 4
+# How far outputs are moved from where they are estimated: halving coordinates gives regions that
+# depend on where they start.
+_OFFSETS = (0.0, 1.0, 2.0, 3.0)
+
+
+def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
+    """The schedule made right at every size; `algorithm` is the one it was made for.
+
+    Outputs must have estimates: a Func that would be computed further out even at those is
+    guarded at all sizes. What an earlier call has added is worked out again.
+    """
+    schedule = exact_size(schedule)
+    extended = with_clones(algorithm, schedule.clones)
+    wanted = {(func, d): need for func, _, d, need in needs(schedule, extended)}
+    if not wanted:
+        return schedule
+    outputs = {extended.order[name] for name in extended.outputs}
+    sizes = _Sizes(
+        schedule,
+        extended,
+        {place: need.minimum for place, need in wanted.items() if place[0] in outputs},
+        {place: need.minimum for place, need in wanted.items() if place[0] not in outputs},
+    )
+    least = sizes.smallest()
+    conditions: Conditions = tuple(
+        OutputExtent(*place, minimum, wanted[place].multiple if place in wanted else 1)
+        for place, minimum in sorted(least.items())
+        if minimum > 1
+    )
+    conditions = (*conditions, *sizes.known(least))
+    twice = {func: conditions for func, _ in wanted if func not in sizes.hopeless}
+    return _with_sizes(schedule, twice, sizes.hopeless)
+
+
+def _with_sizes(
+    schedule: Schedule, twice: Mapping[int, Conditions], always: frozenset[int]
+) -> Schedule:
+    """The schedule with these conditions for nests, and the nests that are guarded `always`."""
+    funcs = []
+    for entry in schedule.funcs:
+        stages = []
+        for nest in entry.stages:
+            safe = guarded(nest)
+            if safe.splits == nest.splits:
+                stages.append(replace(nest, sizes=()))
+            elif entry.func in always:
+                stages.append(replace(safe, specialize=nest.specialize))
+            else:
+                stages.append(replace(nest, sizes=twice.get(entry.func, ())))
+        funcs.append(replace(entry, stages=tuple(stages)))
+    return replace(schedule, funcs=tuple(funcs))
+
+
+class _Sizes:
+    """The least extents of the outputs at which every nest is right as it is written.
+
+    `own` has the least extents that the outputs' nests need themselves, `inner` those that
+    other Funcs need of what is computed of them at a time. `hopeless` are the Funcs that do
+    not have theirs even at the estimates.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        algorithm: Algorithm,
+        own: Mapping[Place, int],
+        inner: Mapping[Place, int],
+    ) -> None:
+        self._schedule, self._algorithm = schedule, algorithm
+        self._own, self._inner = own, dict(inner)
+        self._spans: dict[Place, Span] = {}
+        for name in algorithm.outputs:
+            for d, span in enumerate(output_spans(algorithm.by_name[name])):
+                assert span is not None
+                self._spans[algorithm.order[name], d] = span
+        self._symbols = dict(algorithm.symbols)
+        self.hopeless: frozenset[int] = frozenset()
+        self._give_up({})
+
+    def _give_up(self, extents: Mapping[Place, Bound], **symbols: float) -> None:
+        """Leave those inner needs aside that are not met, and say so in `hopeless`."""
+        met = self._met(extents, symbols)
+        self.hopeless |= {func for (func, _), right in met.items() if not right.all()}
+        self._inner = {p: least for p, least in self._inner.items() if p[0] not in self.hopeless}
+
+    def smallest(self) -> dict[Place, int]:
+        """For each dimension of each output, the least extent, found one after the other."""
+        if not self._inner:
+            return dict(self._own)
+        found: dict[Place, int] = {}
+        for place, span in self._spans.items():
+            func = self._algorithm.funcs[place[0]]
+            if func.args[place[1]] in func.bounds:
+                continue
+            low, high = self._own.get(place, 1), max(span.extent, self._own.get(place, 1))
+            while low < high:
+                tried = np.unique(np.linspace(low, high, _CANDIDATES).astype(np.int64))
+                met = self._met({**found, place: tried.astype(np.float64)})
+                right = np.all(list(met.values()), axis=0)
+                first = int(np.argmax(right)) if right.any() else len(tried) - 1
+                high = int(tried[first])
+                low = int(tried[first - 1]) + 1 if first > 0 else high
+            found[place] = high
+        return found
+
+    def known(self, least: Mapping[Place, int]) -> tuple[KnownValue, ...]:
+        """What parameters must be besides, where outputs have their least extents.
+
+        A boundary condition, for one, makes regions depend on the extents of an input.
+        """
+        extents = {place: float(extent) for place, extent in least.items()}
+        used = metadata_used(self._algorithm)
+        result: list[KnownValue] = []
+        for i, parameter in enumerate(self._algorithm.parameters):
+            if not parameter.is_buffer:
+                result += self._scalar(i, parameter, extents)
+                continue
+            for d in range(parameter.dimensions):
+                for field in ("extent", "min"):
+                    symbol = f"{parameter.name}.{field}.{d}"
+                    if symbol in used and symbol in self._symbols:
+                        result += self._bound(i, d, symbol, extents)
+        return tuple(result)
+
+    def _bound(
+        self, parameter: int, d: int, symbol: str, extents: Mapping[Place, Bound]
+    ) -> Iterator[KnownValue]:
+        """The condition on the extent or the first coordinate of an input's dimension."""
+        value = int(self._symbols[symbol])
+        if symbol.endswith(f".min.{d}"):
+            if not all(self._holds(extents, symbol, value + far) for far in _FAR):
+                yield KnownValue(parameter, "min", d, value)
+            return
+        if not self._holds(extents, symbol, _LARGER * value):
+            yield KnownValue(parameter, "extent", d, value)
+        elif not self._holds(extents, symbol, 1):
+            low, high = 2, value
+            while low < high:
+                middle = (low + high) // 2
+                if self._holds(extents, symbol, middle):
+                    high = middle
+                else:
+                    low = middle + 1
+            self._symbols[symbol] = float(high)
+            yield KnownValue(parameter, "extent", d, high, least=True)
+
+    def _scalar(
+        self, i: int, parameter: Parameter, extents: Mapping[Place, Bound]
+    ) -> Iterator[KnownValue]:
+        """The condition on a scalar; where there can be none, what depends on it is given up."""
+        value = self._symbols.get(parameter.name)
+        if value is None:
+            return
+        others = [0.0, value / 2, value * 2 + 1]
+        if parameter.type.code in ("int", "uint"):
+            if not all(self._holds(extents, parameter.name, float(int(v))) for v in others):
+                yield KnownValue(i, "value", 0, int(value))
+            return
+        for other in others:
+            self._give_up(extents, **{parameter.name: other})
+
+    def _holds(self, extents: Mapping[Place, Bound], symbol: str, value: float) -> bool:
+        met = self._met(extents, {symbol: float(value)})
+        return all(bool(right.all()) for right in met.values())
+
+    def _met(
+        self, extents: Mapping[Place, Bound], symbols: Mapping[str, float] | None = None
+    ) -> dict[Place, npt.NDArray[np.bool_]]:
+        """Whether each inner need is met, by candidate; the rest is as estimated."""
+        if not self._inner:
+            return {}
+        count = max([1, *(np.size(extent) for extent in extents.values())])
+        offsets = np.repeat(_OFFSETS, count)
+        boxes: dict[str, Box] = {}
+        for name in self._algorithm.outputs:
+            func = self._algorithm.order[name]
+            box = []
+            for d in range(len(self._algorithm.funcs[func].args)):
+                span = self._spans[func, d]
+                extent = np.resize(extents.get((func, d), float(span.extent)), count)
+                low = span.min + offsets
+                box.append(Interval(low, low + np.tile(extent, len(_OFFSETS)) - 1.0))
+            boxes[name] = tuple(box)
+        computed = Computed(
+            self._schedule, self._algorithm, boxes, {**self._symbols, **(symbols or {})}
+        )
+        shape = len(_OFFSETS), count
+        result: dict[Place, npt.NDArray[np.bool_]] = {}
+        with np.errstate(invalid="ignore"):
+            for (func, d), least in self._inner.items():
+                extent = np.broadcast_to(np.asarray(computed.extents(func)[d]), offsets.shape)
+                result[func, d] = np.asarray((extent >= least).reshape(shape).all(axis=0))
+        return result
