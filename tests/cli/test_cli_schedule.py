@@ -104,6 +104,7 @@ def test_arguments_arrive(schedule, pipe):
         "keep_schedule": True,
         "discard_schedule": False,
         "calibration": True,
+        "exact_sizes": False,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},
         "inputs": None,
         "seed": 7,

@@ -144,7 +144,7 @@ class AtSizes:
 
     def run(self) -> None:
         """Run at every size and compare."""
-        self.outcomes = [self._at(inputs) for inputs in self._sizes]
+        self.outcomes = [self.at(inputs) for inputs in self._sizes]
 
     def verify(self) -> VerifyResult:
         """Whether every size was right, or barred by the pipeline itself."""
@@ -155,7 +155,8 @@ class AtSizes:
         """What came of every size, as JSON data."""
         return {"sizes": [asdict(outcome) for outcome in self.outcomes]}
 
-    def _at(self, inputs: Inputs) -> SizeOutcome:
+    def at(self, inputs: Inputs) -> SizeOutcome:
+        """Run at one size and compare."""
         extents = tuple(tuple(span.extent for span in output.dims) for output in inputs.outputs)
         kinds = [kind for output in inputs.outputs for kind in output.types]
         expected = _outputs(inputs)
