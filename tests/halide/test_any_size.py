@@ -1,7 +1,6 @@
 """Schedules are right at every size: compiled once each, run at many sizes."""
 
 import functools
-import re
 from dataclasses import replace
 
 import halide as hl
@@ -9,12 +8,14 @@ import pytest
 from any_size_pipelines import PIPELINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduled_pipelines import lowered
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
 from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
 from tilewright.halide.execution.inputs import describe_inputs
+from tilewright.halide.frontend.live import to_pipeline
 from tilewright.halide.ir.json import from_json, to_json
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import OutputExtent
@@ -131,21 +132,17 @@ def test_reach_is_by_dimension():
 def test_json_and_printed_python_mean_the_same(name, tmp_path):
     algorithm, schedule = task(name).algorithm, scheduled(name)
     assert from_json(to_json(schedule), algorithm) == schedule
-    lowered = []
-    for printed in (False, True):
-        pipeline = fresh_pipeline(algorithm)
-        if printed:
-            namespace = {}
-            exec(to_python(schedule, algorithm), namespace)
-            namespace["schedule"](pipeline)
-        else:
-            apply(schedule, algorithm, pipeline, same_bytes=True)
-        path = tmp_path / "lowered.stmt"
-        pipeline.compile_to_lowered_stmt(
-            str(path), pipeline.infer_arguments(), hl.StmtOutputFormat.Text
-        )
-        lowered.append(re.sub(r"(\$|__)\d+", "", path.read_text()))
-    assert lowered[0] == lowered[1]
+    namespace = {}
+    exec(to_python(schedule, algorithm), namespace)
+
+    def source():
+        return to_pipeline(PIPELINES[name]())
+
+    path = tmp_path / "lowered.stmt"
+    applied = lowered(source, lambda p: apply(schedule, algorithm, p), path)
+    printed = lowered(source, lambda p: namespace["schedule"](p), path)
+    assert applied == printed
+    assert " else " in applied
     assert ".specialize(" in to_cpp(schedule, algorithm)
 
 
