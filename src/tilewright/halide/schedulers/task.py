@@ -112,7 +112,8 @@ def make_task(
     measured = None
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
-    return Task(algorithm, target, machine, name or _name(pipeline, algorithm), exact_sizes, measured)
+    name = name or _name(pipeline, algorithm)
+    return Task(algorithm, target, machine, name, exact_sizes, measured)
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:
