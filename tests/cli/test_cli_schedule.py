@@ -103,6 +103,7 @@ def test_arguments_arrive(schedule, pipe):
         "check": True,
         "keep_schedule": True,
         "discard_schedule": False,
+        "improve": False,
         "calibration": True,
         "exact_sizes": False,
         "estimates": {"out": ((0, 10), (0, 20)), "sigma": 0.5},
@@ -201,6 +202,26 @@ def test_compare_finds_the_hand_written_schedule(compare, tmp_path):
     path.write_text("def f():\n    return b'x'\ndef hand(target):\n    return b'y'\n")
     assert main(["compare", str(path), "-q", "--json"]) == 0
     assert compare.called[1]["hand"](None) == b"y"
+
+
+def test_compare_takes_a_serialised_schedule(compare, pipe):
+    assert main(["compare", pipe, "-q", "--json", "--hand", "h.hlpipe"]) == 0
+    assert compare.called[1]["hand"] == "h.hlpipe"
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode", "improve"),
+    [
+        ([], "oneshot", False),
+        (["--improve"], "top", True),
+        (["--improve", "--mode", "tune"], "tune", True),
+        (["--mode", "given"], "given", False),
+    ],
+)
+def test_improving_measures(schedule, pipe, flags, mode, improve):
+    assert main(["schedule", pipe, "-q", *flags]) == 0
+    assert schedule.called[1]["mode"] == mode
+    assert schedule.called[1]["improve"] is improve
 
 
 def test_a_terminal_gets_tables(schedule, pipe, monkeypatch, capsys):

@@ -252,7 +252,7 @@ def test_a_loop_may_be_named_again_and_renamed(tmp_path):
     found = check_same_code(serialized(out), tmp_path / "lowered")
     entry = found.schedule.funcs[-1]
     assert [change.factor for change in entry.stages[0].splits] == [8, 4]
-    assert found.schedule.funcs[1].compute == Level("at", entry.func, 0, "u")
+    assert found.schedule.funcs[1].compute == Level("at", entry.func, 0, "v0oi")
 
 
 def test_expected_values_are_read(tmp_path):

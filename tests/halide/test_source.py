@@ -10,7 +10,7 @@ from halide_constructs import define, image, output, x, y
 from scheduled_pipelines import unnumbered
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.frontend.source import ScheduledError, load, load_source
+from tilewright.halide.frontend.source import ScheduledError, load
 
 
 def blur():
@@ -68,7 +68,7 @@ def test_files_are_read(tmp_path):
     path = tmp_path / "blur.hlpipe"
     hl.serialize_pipeline(hl.Pipeline(blur()), str(path))
     expected = load(blur()).digest
-    assert load(path).digest == load(str(path)).digest == load_source(str(path)).digest == expected
+    assert load(path).digest == load(str(path)).digest == expected
 
 
 PROGRAM = """
@@ -115,12 +115,12 @@ def program(tmp_path):
 def test_functions_generators_and_funcs_in_a_file(program):
     before = list(sys.path), list(sys.modules)
     names = ["line", "ready", "Line", "Line"]
-    assert len({load_source(f"{program}:{name}").digest for name in names}) == 1
+    assert len({load(f"{program}:{name}").digest for name in names}) == 1
     assert (list(sys.path), [m for m in sys.modules if m != "helper_of_source_test"]) == before
 
 
 def test_estimates_reach_pipelines_in_files(program):
-    algorithm = load_source(f"{program}:line", estimates={"line": [(3, 5)]})
+    algorithm = load(f"{program}:line", estimates={"line": [(3, 5)]})
     assert algorithm.by_name[algorithm.outputs[0]].estimates["x"].min == 3
 
 
@@ -136,7 +136,7 @@ def test_estimates_reach_pipelines_in_files(program):
 )
 def test_what_a_file_does_not_have_is_said(program, name, message):
     with pytest.raises(TilewrightError, match=message):
-        load_source(program + name)
+        load(program + name)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

@@ -145,8 +145,11 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
 
 
-def add_scheduled(parser: argparse.ArgumentParser) -> None:
-    """What to do with the schedules that Funcs of the pipeline already have."""
+def add_scheduled(parser: argparse.ArgumentParser) -> Any:
+    """What to do with the schedules that Funcs of the pipeline already have.
+
+    Returns the group of flags, which exclude each other.
+    """
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "--keep", action="store_true", help="keep the schedules that Funcs already have"
@@ -156,6 +159,7 @@ def add_scheduled(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="drop the schedules that Funcs already have; estimates and bounds stay",
     )
+    return choice
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:

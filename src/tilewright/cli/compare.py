@@ -23,6 +23,12 @@ def add_parser(commands: Any) -> None:
         "--k", type=arguments.positive, default=5, help="schedules of ours to try (default: 5)"
     )
     parser.add_argument(
+        "--hand",
+        metavar="FILE",
+        help="a scheduled serialisation of the same algorithm (.hlpipe), to compare with as the "
+        "hand-written schedule (default: function hand of the pipeline's Python file)",
+    )
+    parser.add_argument(
         "--peer-time",
         type=arguments.duration,
         default=120.0,
@@ -60,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         result = compare(
             pipeline.pipeline,
             name=pipeline.name,
-            hand=pipeline.hand and partial(pipeline.hand, **dict(args.arguments)),
+            hand=args.hand or (pipeline.hand and partial(pipeline.hand, **dict(args.arguments))),
             peer_time=args.peer_time,
             peer_memory=args.peer_memory,
             keep_schedule=args.keep,

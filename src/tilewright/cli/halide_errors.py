@@ -31,5 +31,6 @@ def with_flags() -> Iterator[None]:
     except ScheduledError as error:
         raise TilewrightError(
             f"the pipeline has been scheduled already: {', '.join(error.funcs)}. Drop "
-            "these schedules with --discard-schedule, or leave these Funcs as they are with --keep"
+            "these schedules with --discard-schedule, leave these Funcs as they are with --keep, "
+            "or (schedule) start from them with --improve"
         ) from error

@@ -23,11 +23,11 @@ def add_parser(commands: Any) -> None:
     arguments.add_pipeline(parser)
     parser.add_argument(
         "--mode",
-        choices=("oneshot", "top", "tune"),
-        default="oneshot",
+        choices=("oneshot", "top", "tune", "given"),
         help="oneshot: the model's best, not compiled; top: build, verify and measure the best "
-        "few and keep the fastest; tune: top, then tune tile sizes, vector widths and unrolls "
-        "(default: %(default)s)",
+        "few and keep the fastest; tune: top, then tune tile sizes, vector widths and unrolls; "
+        "given: no search, the schedule that the pipeline came with (default: oneshot, and top "
+        "with --improve)",
     )
     parser.add_argument(
         "--k", type=arguments.positive, help="schedules that top and tune plan (default: 5)"
@@ -51,7 +51,12 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="hand back the schedule of oneshot without having Halide lower it",
     )
-    arguments.add_scheduled(parser)
+    arguments.add_scheduled(parser).add_argument(
+        "--improve",
+        action="store_true",
+        help="as --discard-schedule, with the schedule that is there as a candidate of top and "
+        "tune: the result is never slower",
+    )
     parser.add_argument(
         "--exact-sizes",
         action="store_true",
@@ -91,13 +96,14 @@ def run(args: argparse.Namespace) -> int:
         result = schedule(
             pipeline.pipeline,
             name=pipeline.name,
-            mode=args.mode,
+            mode=args.mode or ("top" if args.improve else "oneshot"),
             fusion=args.fusion,
             verify=args.verify,
             check=not args.no_check,
             keep_schedule=args.keep,
             discard_schedule=args.discard_schedule,
             exact_sizes=args.exact_sizes,
+            improve=args.improve,
             on_progress=progress,
             **options,
         )

@@ -13,10 +13,12 @@ from typing import Any, Literal, get_args
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.profiling import group_seconds, profile
 from tilewright.halide.execution.session import Session, Variant, machine_key
+from tilewright.halide.frontend.source import resolve, serialized
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.result import Result
+from tilewright.halide.schedulers.given import given_plan
 from tilewright.halide.schedulers.registry import Fusion, device_limits, model_facts, naive, plan
-from tilewright.halide.schedulers.task import Machine, Task, make_task
+from tilewright.halide.schedulers.task import Machine, Task, make_task, name_of
 from tilewright.halide.search.one_shot import plan_checked
 from tilewright.halide.search.top_k import (
     Outcome,
@@ -32,7 +34,7 @@ from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.report import Progress
 
-Mode = Literal["oneshot", "top", "tune"]
+Mode = Literal["oneshot", "top", "tune", "given"]
 TOP_K = 5
 EVALUATIONS = 60  # of mode "tune"
 
@@ -62,6 +64,7 @@ def schedule(
     check: bool = True,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
+    improve: bool = False,
     calibration: bool = True,
     exact_sizes: bool = False,
     estimates: Mapping[str, Any] | None = None,
@@ -94,7 +97,8 @@ def schedule(
         ``top``: the best `k` distinct schedules are built, verified and measured, and the
         fastest is the result.
         ``tune``: as ``top``, then the tile sizes, vector widths and unrolls of the best
-        structures are tuned on measured times (`tilewright.tuning`).
+        structures are tuned on measured times (`tilewright.tuning`). ``given``: no search; the
+        result is the schedule that the pipeline came with.
     k
         How many schedules to find, one for ``oneshot`` and 5 else unless it is given; all are
         in ``Result.top``.
@@ -113,6 +117,9 @@ def schedule(
     discard_schedule
         Drop the schedules that Funcs have already; estimates and bounds stay. `Result.apply`
         wants the pipeline without them.
+    improve
+        As `discard_schedule`, and the schedule that the pipeline came with is a candidate of
+        ``top`` and ``tune``, named "given": the result is never slower than it.
     calibration
         Cost CPUs with what ``tilewright machine --calibrate`` measured of them, if it did.
     exact_sizes
@@ -163,43 +170,55 @@ def schedule(
         raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
     if evaluations < 1:
         raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
+    improve = improve or mode == "given"
+    if improve and (keep_schedule or mode == "oneshot"):
+        raise TilewrightError(
+            "to improve a schedule is to measure it and others: give mode='top' or 'tune', and "
+            "no keep_schedule"
+        )
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
     values, contents = split_inputs(inputs)
+    if isinstance(pipeline, str | os.PathLike):
+        name = name or name_of(pipeline)
+        pipeline = resolve(os.fspath(pipeline))
     task = make_task(
         pipeline,
         target=target,
         machine=machine,
         estimates={**(estimates or {}), **values},
         keep_schedule=keep_schedule,
-        discard_schedule=discard_schedule,
+        discard_schedule=discard_schedule or improve,
         calibration=calibration,
         exact_sizes=exact_sizes,
         name=name,
     )
+    given = [given_plan(serialized(pipeline), task)] if improve else []
     watch.enter("searching")
     searching = time.process_time()
-    if mode == "oneshot":
+    if mode == "given":
+        planned = given
+    elif mode == "oneshot":
         planned = plan_checked(task, k=k or 1, fusion=fusion, check=check)
     else:
-        planned = plan(task, k=k or TOP_K, fusion=fusion)
+        planned = [*given, *plan(task, k=k or TOP_K, fusion=fusion)]
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
-    if mode == "oneshot" and not verify:
+    if mode in ("oneshot", "given") and not verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))
         return Result(task, planned[0], mode, tried=tried, facts=facts)
-    task.must_run("verify" if mode == "oneshot" else f"mode={mode!r}")
+    task.must_run("verify" if mode in ("oneshot", "given") else f"mode={mode!r}")
     budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
     with ExitStack() as stack:
         session = stack.enter_context(
             open_session(task, budget, watch, began, seed=seed, contents=contents)
         )
-        if mode == "oneshot":
+        if mode in ("oneshot", "given"):
             outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
             tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
             outcome = replace(outcome, tried=tried)
-            return conclude_oneshot(task, outcome, facts)
+            return replace(conclude_oneshot(task, outcome, facts), mode=mode)
         baseline = Variant(naive(task), target=task.target)
         if mode == "tune":
             from tilewright.halide.search.autotune import measure_tuned

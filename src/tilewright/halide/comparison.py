@@ -22,6 +22,9 @@ from tilewright.halide.autoschedule import (
     with_profile,
 )
 from tilewright.halide.execution.session import Session, Source, Variant
+from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.source import serialized
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.halide_autoschedulers import (
     CPU_SECONDS,
@@ -101,7 +104,7 @@ def compare(
     machine: Machine | str | None = None,
     k: int | None = None,
     fusion: Fusion = "nested",
-    hand: Callable[..., Any] | None = None,
+    hand: Callable[..., Any] | bytes | str | os.PathLike[str] | None = None,
     peer_time: float = CPU_SECONDS,
     peer_memory: int = MEMORY_BYTES,
     keep_schedule: bool = False,
@@ -122,7 +125,8 @@ def compare(
     """Compare our schedules with the naive one, Halide's autoschedulers', and one by hand.
 
     `hand` is a function ``hand(target, …)`` of a Python file that builds the same pipeline with
-    a schedule (a `functools.partial` gives it further arguments). An autoscheduler may use
+    a schedule (a `functools.partial` gives it further arguments), or a scheduled serialisation
+    of the same algorithm: bytes, or the path of a ``.hlpipe`` file. An autoscheduler may use
     `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
     Everything else is as for `tilewright.schedule`. The final rounds are always measured anew.
 
@@ -149,7 +153,7 @@ def compare(
     with open_session(task, budget, watch, began, seed=seed, contents=contents) as session:
         others: dict[str, Variant] = {}
         if hand is not None:
-            others[HAND] = Variant(handwritten=source_of(hand), target=task.target, name=HAND)
+            others[HAND] = hand_variant(hand, task)
         searched = peer_schedules(session, task, watch, peer_time, peer_memory)
         for found in searched.values():
             if found.serialized is not None:
@@ -171,6 +175,31 @@ def compare(
         naive=measured.get(NAIVE, result.naive),
     )
     return Comparison(result, entries)
+
+
+def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
+    """The schedule by hand as something to measure; `hand` is as for `compare`.
+
+    Raises `TilewrightError` where a serialised pipeline does not have the task's inputs and
+    outputs, and what `source_of` raises.
+    """
+    if callable(hand):
+        return Variant(handwritten=source_of(hand), target=task.target, name=HAND)
+    data = serialized(hand)
+    theirs, ours = interface(import_pipeline(data)), interface(task.algorithm)
+    if theirs != ours:
+        raise TilewrightError(
+            f"the hand-written pipeline is another: it has {theirs}, where the pipeline has {ours}"
+        )
+    return Variant(serialized=data, target=task.target, name=HAND)
+
+
+def interface(algorithm: Algorithm) -> str:
+    """The inputs, scalars and outputs of a pipeline, in words: what callers of it must know."""
+    inputs = sorted(f"{p.name} ({p.type}, {p.dimensions}D)" for p in algorithm.parameters)
+    outputs = [algorithm.by_name[name] for name in algorithm.outputs]
+    made = [f"{', '.join(map(str, f.types))} of {len(f.args)} dimensions" for f in outputs]
+    return f"inputs {', '.join(inputs) or 'none'} and outputs {'; '.join(made)}"
 
 
 def source_of(hand: Callable[..., Any]) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.sizes import Requirement, requirements
 from tilewright.halide.schedulers.task import Task
-from tilewright.halide.search.top_k import Outcome, Tried
+from tilewright.halide.search.top_k import Outcome, Tried, key_of
 from tilewright.measure import Measurement
 from tilewright.report import Attempt, Bar, ScheduleReport
 
@@ -161,9 +162,9 @@ class Result:
             return ()
         return tuple(
             Attempt(
-                f"schedule {t.rank + 1}",
+                key_of(t),
                 t.measurement.status if t.measurement is not None else "not tried",
-                predicted=t.planned.cost,
+                predicted=t.planned.cost if math.isfinite(t.planned.cost) else None,
                 measured=t.seconds,
                 note=t.note,
             )

@@ -53,7 +53,7 @@ def load(
 
     `pipeline` is a ``halide.Func``, a sequence of them, a ``halide.Pipeline``, a Python
     ``halide.Generator`` (class or instance), serialised bytes, or a path or string as
-    `load_source` takes it. Estimates come from the pipeline; `estimates` adds to them and
+    `resolve` takes it. Estimates come from the pipeline; `estimates` adds to them and
     takes precedence (see `tilewright.halide.frontend.estimates.with_estimates`). A scalar
     without an estimate has its current value as one, an input without one the extents that
     the outputs' estimates imply.
@@ -68,12 +68,7 @@ def load(
     if keep_schedule and discard_schedule:
         raise TilewrightError("a schedule is kept or discarded: give one of the two")
     if isinstance(pipeline, str | os.PathLike):
-        return load_source(
-            os.fspath(pipeline),
-            estimates=estimates,
-            keep_schedule=keep_schedule,
-            discard_schedule=discard_schedule,
-        )
+        pipeline = resolve(os.fspath(pipeline))
     if isinstance(pipeline, bytes | bytearray | memoryview):
         captured = Capture(bytes(pipeline), {}, {}, {})
     else:
@@ -136,20 +131,14 @@ def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
     return replace(algorithm, parameters=tuple(parameters), scalars=scalars)
 
 
-def load_source(
-    source: str,
-    *,
-    estimates: Mapping[str, Any] | None = None,
-    keep_schedule: bool = False,
-    discard_schedule: bool = False,
-) -> Algorithm:
-    """Read a pipeline from a file.
+def resolve(source: str) -> Any:
+    """The pipeline that a file holds, as `load` takes it.
 
     `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that
     Python file, a function without required arguments that returns what `load` takes, a
     Generator class, or such a thing itself. The file is run, in this process.
 
-    Raises as `load` does, and `TilewrightError` where the file cannot be read or run.
+    Raises `TilewrightError` where the file cannot be read or run.
     """
     path, _, name = source.rpartition(":") if ".py:" in source else (source, "", "")
     if not name and path.endswith(".py"):
@@ -158,12 +147,7 @@ def load_source(
             f"{', '.join(_candidates(_run(path))) or 'none that could be meant'}"
         )
     if not name:
-        return load(
-            _read(path),
-            estimates=estimates,
-            keep_schedule=keep_schedule,
-            discard_schedule=discard_schedule,
-        )
+        return _read(path)
     thing = _find(_run(path), path, name)
     if inspect.isroutine(thing):
         try:
@@ -175,9 +159,19 @@ def load_source(
                 f"{source} failed: {type(error).__name__}: {error}. It must be a function that "
                 "can be called without arguments and returns a Func, Funcs or a Pipeline"
             ) from error
-    return load(
-        thing, estimates=estimates, keep_schedule=keep_schedule, discard_schedule=discard_schedule
-    )
+    return resolve(os.fspath(thing)) if isinstance(thing, str | os.PathLike) else thing
+
+
+def serialized(pipeline: Any) -> bytes:
+    """The bytes of a pipeline, schedule included; `pipeline` is as for `load`.
+
+    Raises `TilewrightError` as `load` does.
+    """
+    if isinstance(pipeline, str | os.PathLike):
+        pipeline = resolve(os.fspath(pipeline))
+    if isinstance(pipeline, bytes | bytearray | memoryview):
+        return bytes(pipeline)
+    return capture(to_pipeline(pipeline)).serialized
 
 
 def _read(path: str) -> bytes:

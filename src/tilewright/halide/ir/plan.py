@@ -40,7 +40,7 @@ class PlannedSchedule:
     """A schedule, the groups it is made of, and what the model expects it to cost.
 
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
-    Halide's runtime (64).
+    Halide's runtime (64). `name` is empty but for a schedule that the pipeline came with.
     """
 
     schedule: Schedule
@@ -48,3 +48,4 @@ class PlannedSchedule:
     cost: float
     notes: tuple[str, ...] = ()
     max_registers: int | None = None
+    name: str = ""

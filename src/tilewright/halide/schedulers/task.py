@@ -112,7 +112,7 @@ def make_task(
     measured = None
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
-    name = name or _name(pipeline, algorithm)
+    name = name or name_of(pipeline) or readable(algorithm.outputs[0])
     return Task(algorithm, target, machine, name, exact_sizes, measured)
 
 
@@ -174,10 +174,11 @@ def _api(target: str) -> str:
     )
 
 
-def _name(pipeline: Any, algorithm: Algorithm) -> str:
+def name_of(pipeline: Any) -> str:
+    """What a pipeline is called by its file or class; empty where there is neither."""
     if isinstance(pipeline, str | os.PathLike):
         text = os.fspath(pipeline)
         return text.rpartition(":")[2] if ".py:" in text else Path(text).stem
     if inspect.isclass(pipeline):
         return pipeline.__name__
-    return readable(algorithm.outputs[0])
+    return ""

@@ -133,7 +133,7 @@ def replanned(
         before = planned.schedule.funcs[i].stages[group.stage]
         after = schedule.funcs[i].stages[group.stage]
         groups.append(_regrouped(group, before, after))
-    return replace(planned, schedule=schedule, groups=tuple(groups))
+    return replace(planned, schedule=schedule, groups=tuple(groups), name="")
 
 
 def _regrouped(group: GroupReport, before: StageSchedule, after: StageSchedule) -> GroupReport:

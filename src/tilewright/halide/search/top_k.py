@@ -157,8 +157,8 @@ def measure_top(
     the user interrupts, what there is by then is the outcome. Raises what `Session` raises.
     """
     variants = {
-        f"schedule {i + 1}": Variant(
-            p.schedule, target=target, name=f"schedule {i + 1}", max_registers=p.max_registers
+        (name := name_of(p, i)): Variant(
+            p.schedule, target=target, name=name, max_registers=p.max_registers
         )
         for i, p in enumerate(planned)
     }
@@ -222,7 +222,12 @@ def early_end() -> Iterator[Why]:
 
 def key_of(tried: Tried) -> str:
     """What the variant of a tried schedule is called."""
-    return f"schedule {tried.rank + 1}"
+    return name_of(tried.planned, tried.rank)
+
+
+def name_of(planned: PlannedSchedule, rank: int) -> str:
+    """What a planned schedule is called, `rank` counting from 0."""
+    return planned.name or f"schedule {rank + 1}"
 
 
 def _tried(

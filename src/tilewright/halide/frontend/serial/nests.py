@@ -2,12 +2,12 @@
 
 Halide names the loops that a split of ``x`` gives ``x.xo`` and ``x.xi``, and finds a loop by the
 end of its name; a name may be used again (``split(x, x, xi, 8)``). Here every loop gets a
-canonical name of its own, one for all stages of a Func that have a last loop of that name.
+canonical name of its own, one for all stages of a Func that have a last loop of one name. It
+says where the loop comes from, as names of Halide's depend on what else was built.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import get_args
@@ -87,7 +87,6 @@ class FuncLoops:
         self.func = func
         self.stages: list[StageLoops] = []
         self._canonical: dict[str, str] = {}
-        self._used: set[str] = set()
 
     def fail(self, directive: str) -> UnreadableScheduleError:
         """The error that the Func has such a directive."""
@@ -126,11 +125,12 @@ class FuncLoops:
                 names[split.outer] = names.pop(split.old_var)
             elif split.split_type == FUSE:
                 inner, outer = names.pop(split.inner), names.pop(split.outer)
-                names[split.old_var] = self._name(split.old_var, final)
+                names[split.old_var] = self._name(split.old_var, f"{inner}_{outer}", final)
                 changes.append(Fuse(inner, outer, names[split.old_var]))
             else:
                 old = names.pop(split.old_var)
-                outer, inner = (self._name(n, final) for n in (split.outer, split.inner))
+                outer = self._name(split.outer, f"{old}o", final)
+                inner = self._name(split.inner, f"{old}i", final)
                 names[split.outer], names[split.inner] = outer, inner
                 factor = constant(split.factor, self.func.name, "a split")
                 if split.tail >= len(_TAILS):
@@ -145,19 +145,15 @@ class FuncLoops:
         left = StageLoops({dim.var: names[dim.var] for dim in schedule.dims if dim.var in names})
         return StageSchedule(tuple(changes), loops, single_thread=single), left
 
-    def _name(self, full: str, final: set[str]) -> str:
-        """A canonical name; that of a loop that is left depends on its last name alone."""
+    def _name(self, full: str, wish: str, final: set[str]) -> str:
+        """A canonical name, after the loops it comes of; of a loop that is left, one a name."""
         short = full.split(".")[-1]
         # A name may be given again to a loop that comes of the one that had it.
         key = short if full in final else full + "."
         if key not in self._canonical:
-            wish = re.sub(r"\W+", "_", short, flags=re.ASCII)
-            if not re.match(r"[A-Za-z]", wish) or re.match(r"[vr]\d", wish):
-                wish = f"l_{wish}"
             name, number = wish, 2
-            while name in self._used:
+            while name in self._canonical.values():
                 name, number = f"{wish}_{number}", number + 1
-            self._used.add(name)
             self._canonical[key] = name
         return self._canonical[key]
 

@@ -1,0 +1,111 @@
+"""Pipelines that come with a schedule: shown, improved, and compared with."""
+
+import halide as hl
+import pytest
+
+import tilewright
+from tilewright.errors import TilewrightError
+from tilewright.halide import autoschedule, comparison
+from tilewright.halide.comparison import HAND, OURS, compare, hand_variant
+from tilewright.halide.frontend.given import read_schedule
+from tilewright.halide.ir.json import from_json
+from tilewright.halide.schedulers.task import make_task
+
+WIDTH, HEIGHT = 200, 90
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def blur(scheduled=True, wide=False, name="image_i"):
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.UInt(16), 2, name)
+    across, blurred = hl.Func("across_i"), hl.Func("blurred_i")
+    across[x, y] = (image[x, y] + image[x + 1, y] + image[x + 2, y]) // 3
+    value = (across[x, y] + across[x, y + 1] + across[x, y + 2]) // 3
+    blurred[x, y] = hl.cast(hl.UInt(32), value) if wide else value
+    if scheduled:
+        blurred.vectorize(x, 8).parallel(y)
+        across.compute_at(blurred, y).vectorize(x, 8)
+    return blurred.set_estimates([(0, WIDTH), (0, HEIGHT)])
+
+
+def hlpipe(func, path):
+    path.write_bytes(bytes(hl.serialize_pipeline(hl.Pipeline(func))))
+    return path
+
+
+def test_the_schedule_that_is_there_is_shown_and_printed():
+    result = tilewright.schedule(blur(), mode="given")
+    expected = read_schedule(bytes(hl.serialize_pipeline(hl.Pipeline(blur())))).schedule
+    assert result.schedule == expected
+    assert (result.mode, result.verified) == ("given", None)
+    assert "vectorize" in result.to_python()
+    assert "parallel" in result.to_cpp()
+    assert from_json(result.to_json(), result.task.algorithm) == expected
+    assert [line for line in result.report().nest if line.mapping == "parallel"]
+    result.apply(blur(scheduled=False))
+
+
+def test_the_schedule_that_is_there_can_be_verified():
+    assert tilewright.schedule(blur(), mode="given", verify=True).verified is True
+
+
+@pytest.mark.parametrize("mode", ["top", "tune"])
+def test_the_result_is_never_slower_than_the_schedule_that_was_there(mode, tmp_path):
+    path = hlpipe(blur(), tmp_path / "blur.hlpipe")
+    result = tilewright.schedule(path, mode=mode, improve=True, k=1, evaluations=2)
+    names = [attempt.label for attempt in result.report().attempts]
+    assert names[0] == "given"
+    assert names.count("given") == 1
+    assert result.tried[0].ok
+    assert result.task.name == "blur"
+    assert result.seconds == min(t.seconds for t in result.tried if t.seconds is not None)
+    given = read_schedule(path.read_bytes()).schedule
+    assert result.tried[0].planned.schedule == given
+
+
+def test_a_schedule_that_beats_ours_is_kept(monkeypatch):
+    monkeypatch.setattr(autoschedule, "plan", lambda task, **_: [])
+    result = tilewright.schedule(blur(), mode="top", improve=True)
+    assert result.verified is True
+    assert result.planned.name == "given"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"improve": True}, "mode='top' or 'tune'"),
+        ({"improve": True, "mode": "top", "keep_schedule": True}, "no keep_schedule"),
+    ],
+)
+def test_what_improving_does_not_go_with(options, message):
+    with pytest.raises(TilewrightError, match=message):
+        tilewright.schedule(blur(), **options)
+
+
+@pytest.mark.parametrize("options", [{"mode": "given"}, {"mode": "top", "improve": True}])
+def test_without_a_schedule_there_is_nothing_to_improve(options):
+    with pytest.raises(TilewrightError, match="nothing of it has been scheduled"):
+        tilewright.schedule(blur(scheduled=False), **options)
+
+
+def test_a_serialised_schedule_by_hand_is_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "peer_schedules", lambda *_: {})
+    monkeypatch.setattr(comparison, "ROUNDS", 2)
+    path = hlpipe(blur(), tmp_path / "hand.hlpipe")
+    found = compare(hlpipe(blur(False), tmp_path / "p.hlpipe"), hand=path, k=1)
+    assert found.entry(HAND).ok
+    assert found.entry(HAND).measurement.verified
+    assert found.entry(OURS).ok
+
+
+def test_a_serialised_schedule_of_another_pipeline_is_refused(tmp_path):
+    task = make_task(blur(scheduled=False))
+    for other in (blur(wide=True), blur(name="other_i")):
+        with pytest.raises(TilewrightError, match="another: it has inputs"):
+            hand_variant(hlpipe(other, tmp_path / "hand.hlpipe"), task)
+    with pytest.raises(TilewrightError, match="there is no file"):
+        hand_variant(str(tmp_path / "nowhere.hlpipe"), task)
