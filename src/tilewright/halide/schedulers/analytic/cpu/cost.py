@@ -151,6 +151,10 @@ class CpuCosts:
             self._blocks[key] = known
         return known
 
+    def set_block(self, name: str, index: int, block: Block) -> None:
+        """Cost a stage with a block that somebody else has chosen."""
+        self._blocks[name, index] = block
+
     def _best_block(self, name: str, index: int) -> Block:
         summary = self.analysis.summaries(name)[index]
         whole = self.nested[name].whole if name in self.nested else None

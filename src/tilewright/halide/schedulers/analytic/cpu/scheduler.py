@@ -203,6 +203,13 @@ def schedule_with(
     """One search under one policy; `base` is the analysis with nothing inlined, if known."""
     search = Search(algorithm, machine, boxes, scalars, policy, base, known, constants)
     costs, grouping = search.run(effort)
+    return assembled(algorithm, costs, grouping, machine.cores), grouping, costs
+
+
+def assembled(
+    algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
+) -> Schedule:
+    """A grouping with its tilings as a schedule for so many cores."""
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -212,7 +219,7 @@ def schedule_with(
         if unplanned(func, plan):
             funcs += [FuncSchedule(algorithm.order[name], ROOT, ROOT) for name in group.members]
             continue
-        funcs += group_schedules(costs, group, plan.tiling, machine.cores)
+        funcs += group_schedules(costs, group, plan.tiling, cores)
     funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
     placed = {entry.func for entry in funcs}
     # Of what an extern stage alone reads, nobody says how much is wanted.
@@ -223,7 +230,7 @@ def schedule_with(
     ]
     funcs.sort(key=lambda f: f.func)
     clones = clones_of(algorithm)
-    return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones), grouping, costs
+    return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones)
 
 
 def unplanned(func: Func, plan: CpuPlan) -> bool:

@@ -100,6 +100,15 @@ class Planner:
             self.spent += len(group.members)
         return found
 
+    def given(self, group: Group, tiling: Tiling) -> CpuPlan:
+        """The plan of a tiling that somebody else has chosen."""
+        if self.costs.analysis.view.by_name[group.output].extern is not None:
+            return CpuPlan(0.0, tiling)
+        tiles = np.array([tiling.sizes], dtype=np.float64)
+        windows = () if tiling.sliding is None else (tiling.sliding,)
+        regions = self.costs.regions(group, tiles, tiling.order, windows)
+        return _plan(self.costs.costs(group, regions, tiling.sliding, tiling.deep), 0, tiling)
+
     def _best(self, group: Group) -> CpuPlan:
         costs, view = self.costs, self.costs.analysis.view
         output = view.by_name[group.output]

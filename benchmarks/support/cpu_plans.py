@@ -1,0 +1,160 @@
+"""Schedules of the CPU's model as data small enough to keep, and their costs under any numbers.
+
+A plan says what is inlined, which Funcs form groups, how each group's output is tiled and which
+block of registers each stage has: all that the model's cost of a schedule depends on, apart from
+its constants. Funcs are named by their place in the algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
+from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
+from tilewright.halide.schedulers.analytic.cpu.regions import Window
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+from tilewright.halide.schedulers.analytic.cpu.scheduler import (
+    POLICIES,
+    Search,
+    assembled,
+    schedule_with,
+)
+from tilewright.halide.schedulers.analytic.cpu.tiling import (
+    CpuPlan,
+    Planner,
+    Policy,
+    candidate_tiles,
+)
+from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
+from tilewright.machines import CpuMachine
+
+Data = dict[str, Any]
+# Tilings are drawn with a chance that falls with their cost to this power, by turns.
+GREED = (4.0, 2.0, 1.0)
+PATIENCE = 8  # draws per schedule that is wanted
+
+
+def analysed(algorithm: Algorithm) -> Analysis:
+    """What the model reads, at the estimated sizes and with nothing inlined."""
+    view = View(algorithm)
+    return Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
+
+
+def plan_data(algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> Data:
+    """A grouping as JSON data."""
+    place = algorithm.order
+    view = costs.analysis.view
+    groups, blocks = [], []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        t = plan.tiling
+        window = None if t.sliding is None else list(t.sliding)
+        members = [place[name] for name in group.members]
+        groups.append([members, list(t.sizes), list(t.order), window, int(t.deep)])
+        for name in group.members:
+            for stage in () if view.by_name[name].fixed else view.stages(name):
+                b = costs.block(name, stage.index)
+                shape = [b.vector, b.lanes, b.vectors, b.row, b.rows]
+                blocks.append([place[name], stage.index, *shape])
+    return {
+        "inlined": sorted(place[name] for name in view.inlined),
+        "transposed": int(costs.transposed),
+        "groups": groups,
+        "blocks": blocks,
+    }
+
+
+def recosted(
+    algorithm: Algorithm,
+    base: Analysis,
+    machine: CpuMachine,
+    constants: CpuConstants,
+    data: Data,
+) -> float:
+    """Cycles of a plan under other numbers."""
+    names = [func.name for func in algorithm.funcs]
+    analysis = base.with_inlined(frozenset(names[i] for i in data["inlined"]))
+    costs = CpuCosts(
+        analysis,
+        model_of(machine, constants),
+        nest_reductions(analysis),
+        transposed=bool(data["transposed"]),
+    )
+    for func, stage, *block in data["blocks"]:
+        costs.set_block(names[func], stage, Block(*block))
+    policy = Policy()
+    planner = Planner(costs, policy, {})
+    groups, plans = [], []
+    for members, sizes, order, window, deep in data["groups"]:
+        group = Group(tuple(names[i] for i in members))
+        sliding = None if window is None else Window(*window)
+        tiling = Tiling(tuple(sizes), tuple(order), sliding, bool(deep))
+        groups.append(group)
+        plans.append(planner.given(group, tiling))
+    search = Search(algorithm, machine, base.output_boxes, {}, policy, base, constants=constants)
+    return search.total(costs, Grouping(tuple(groups), tuple(plans)))
+
+
+def various(
+    algorithm: Algorithm, machine: CpuMachine, count: int, seed: int
+) -> Iterator[tuple[Schedule, Data]]:
+    """Up to `count` distinct legal schedules: the policies' choices, then tilings by chance."""
+    base = analysed(algorithm)
+    boxes = base.output_boxes
+    found: dict[Schedule, Data] = {}
+    starts: list[tuple[CpuCosts, Grouping[CpuPlan]]] = []
+    for policy in POLICIES:
+        schedule, grouping, costs = schedule_with(
+            algorithm, machine, boxes, algorithm.symbols, policy, base=base
+        )
+        if schedule not in found and not check(schedule, algorithm):
+            found[schedule] = plan_data(algorithm, costs, grouping)
+            starts.append((costs, grouping))
+        if len(found) > count // 2:
+            break
+    random = np.random.default_rng(seed)
+    for i in range(PATIENCE * count):
+        if len(found) >= count or not starts:
+            break
+        costs, grouping = starts[i % len(starts)]
+        try:
+            drawn = Grouping(
+                grouping.groups,
+                tuple(
+                    _drawn(costs, group, plan, random, GREED[i % len(GREED)])
+                    for group, plan in zip(grouping.groups, grouping.plans, strict=True)
+                ),
+            )
+            schedule = assembled(algorithm, costs, drawn, machine.cores)
+        except TooLarge:
+            continue
+        if schedule not in found and not check(schedule, algorithm):
+            found[schedule] = plan_data(algorithm, costs, drawn)
+    yield from list(found.items())[:count]
+
+
+def _drawn(
+    costs: CpuCosts, group: Group, plan: CpuPlan, random: np.random.Generator, greed: float
+) -> CpuPlan:
+    """Another tiling of a group, a cheap one more likely than a dear one."""
+    if not plan.tiling.sizes or random.random() < 1 / 4:
+        return plan
+    extents = [max(1, int(np.max(i.extent))) for i in costs.analysis.regions[group.output]]
+    tiles = candidate_tiles(extents, costs.block(group.output, 0), False)
+    order = tuple(range(len(extents)))
+    cycles = costs.costs(group, costs.regions(group, tiles, order)).cycles
+    weight = np.where(np.isfinite(cycles), -greed * np.log(np.maximum(cycles, 1.0)), -np.inf)
+    # The largest of perturbed weights is a draw from their softmax.
+    chosen = int(np.argmax(weight + random.gumbel(size=len(tiles))))
+    tiling = Tiling(tuple(int(t) for t in tiles[chosen]), order)
+    return Planner(costs, Policy(), {}).given(group, tiling)
