@@ -84,6 +84,8 @@ def run(p, x, inputs):
         case n.PadValue():
             one = filled(x[0], p.value)
             return [one] * p.left.value + x + [one] * p.right.value
+        case n.Crop():
+            return x[: p.length.value]
         case n.Transpose():
             return [list(column) for column in zip(*x, strict=True)]
         case n.Gather() | n.Scatter():

@@ -25,7 +25,19 @@ def stage(draw, given, depth=2):
     if isinstance(given, TupleType):
         return draw(tuple_stage(given, depth))
     length = given.length.value
-    choices = ["map", "split", "slide", "pad", "value", "reverse", "shift", "at", "fork", "iterate"]
+    choices = [
+        "map",
+        "split",
+        "slide",
+        "pad",
+        "value",
+        "reverse",
+        "crop",
+        "shift",
+        "at",
+        "fork",
+        "iterate",
+    ]
     if isinstance(given.item, ArrayType):
         choices += ["join", "transpose", "map"]
     if isinstance(given.item, TupleType):
@@ -47,6 +59,7 @@ def stage(draw, given, depth=2):
         "value": lambda: tp.pad(draw(st.integers(0, 2)), 1, draw(st.integers(-2, 2))),
         "reverse": lambda: tp.gather(lambda i, m: m - 1 - i),
         "shift": lambda: tp.scatter(lambda i, m: (i + 1) % m),
+        "crop": lambda: tp.crop(draw(st.integers(1, length))),
         "at": lambda: tp.at(draw(st.integers(0, length - 1))),
         "fork": lambda: tp.fork(tp.identity, tp.gather(lambda i, m: m - 1 - i)) >> tp.zip,
         "iterate": lambda: tp.iterate(

@@ -17,6 +17,7 @@ from tilewright.patterns.rewriting.rule import apply_at, sites
 
 N, M = tp.sizes("N M")
 MEAN = tp.fun(lambda w: (w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1]) / 4, "mean")
+MEAN_OF_ONE = tp.fun(lambda v: v + v, "twice")
 GRID = [n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
 
 
@@ -89,6 +90,20 @@ def test_a_tiled_stencil_stages_its_tile():
     assert "float l0[60]" in kernel.source
     with pytest.raises(tp.SizeError, match=r"M / 8 is 25/8|\(M - 8\) / 8 is 17/8"):
         kernel(np.ones((12, 25)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 9), (8, 16), (13, 31)])
+def test_tiles_that_do_not_divide_the_size(shape):
+    steps = (rw.round_up2(4, 8), rw.tiling2(4, 8), rw.lower_nest(*GRID), rw.stage_tile())
+    tiled = rw.derive(stencil(), *steps).program
+    assert str(tp.type_of(tiled)) == "f32[N, M]"
+    a = np.random.default_rng(0).random(shape, np.float32)
+    expected = tp.interpret(stencil(), a)
+    assert np.array_equal(tp.interpret(tiled, a), expected)
+    assert np.allclose(compile(tiled)(a), expected, rtol=1e-6)
+    x = tp.array("x", tp.f32[N]) >> tp.map(MEAN_OF_ONE)
+    chunks = rw.derive(x, rw.round_up(8), rw.split_join(8), rw.lower_nest(n.PAR, n.SIMD)).program
+    assert np.array_equal(compile(chunks)(a[0]), 2 * a[0])
 
 
 def test_the_source_binds_what_indices_share():

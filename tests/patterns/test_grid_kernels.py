@@ -68,6 +68,17 @@ def test_explored_programs_run_on_any_grid(launch):
     assert count > 30
 
 
+def test_tiles_that_do_not_divide_the_grid_write_only_what_exists():
+    A = tp.array("A", tp.i32[N, M])
+    p = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(SUM)
+    steps = (rw.round_up2(2, 4), rw.tiling2(2, 4), rw.lower_nest(*GRID), rw.stage_tile())
+    q = rw.derive(p, *steps).program
+    a = np.arange(35, dtype=np.int32).reshape(5, 7)
+    for launch in (None, Launch((poly(2), poly(1), poly(1)), (3, 2, 1))):
+        (result,), _, _ = simulated(q, [a], launch, {"N": 5, "M": 7})
+        assert equal(result.reshape(5, 7), tp.interpret(p, a))
+
+
 def tiled(stage=True):
     A = tp.array("A", tp.i32[6, 9])
     p = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(SUM)

@@ -125,6 +125,17 @@ def test_type_errors_show_both_types_and_the_place(wrong, message):
     assert "test_language.py:" in str(caught.value)
 
 
+def test_a_pattern_made_twice_is_found_where_the_program_uses_it(tmp_path):
+    other = tmp_path / "other.py"
+    other.write_text("import tilewright.patterns as tp\nmade = tp.split(7)\n")
+    p = tp.array("A", tp.f32[6]) >> tp.split(7)
+    exec(compile(other.read_text(), str(other), "exec"), {})
+    with pytest.raises(tp.PatternTypeError) as caught:
+        tp.type_of(p)
+    assert "test_language.py:" in str(caught.value)
+    assert "other.py" not in str(caught.value)
+
+
 def test_type_errors_point_into_the_program():
     p = tp.array("A", tp.f32[N, 6]) >> tp.map(tp.split(4) >> tp.join)
     with pytest.raises(tp.PatternTypeError) as caught:

@@ -27,6 +27,8 @@ RULES = [
     rw.tiling2(2, 3),
     rw.zipped_tiling2(2, 3),
     rw.split2(2, 3),
+    rw.round_up(4),
+    rw.round_up2(4, 2),
     rw.lower(n.SEQ),
     rw.lower(n.Level("glb")),
     rw.lower_nest(n.PAR, n.SIMD),
@@ -246,6 +248,18 @@ def test_a_large_stencil_has_many_programs():
     stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
     found = rw.explore(stencil, rw.Settings(limit=300))
     assert len({d.program for d in found}) == len(found) == 300
+
+
+def test_grids_that_no_tile_divides_are_tiled_too():
+    A, B = tp.array("A", tp.i32[7, 11]), tp.array("B", tp.i32[7, 11])
+    windows = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1)
+    for start in (windows >> tp.map2(STAR), tp.zip2(windows, B) >> tp.map2(MIX)):
+        chosen = rw.Settings(tiles=(2, 4), families=("tiling",), limit=40)
+        tiled = [d for d in rw.explore(start, chosen) if "crop2(7, 11)" in str(d.program)]
+        assert len(tiled) > 5
+        arrays = data(start)
+        for d in tiled:
+            assert equal(tp.interpret(d.program, *arrays), tp.interpret(start, *arrays))
 
 
 def test_settings_that_cannot_be_used_are_refused():

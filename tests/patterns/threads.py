@@ -109,6 +109,8 @@ class Thread:
                 if s.buffer.space == "private":
                     self.private.pop(s.buffer, None)
             elif isinstance(s, c.Store):
+                if any(i.evaluate(self.known) >= m.evaluate(self.known) for i, m in s.guards):
+                    continue
                 self.run.counts["store", s.buffer.memory] += 1
                 value = s.buffer.type.dtype.type(self.value(s.value))
                 self.memory(s.buffer).store(s.index.evaluate(self.known), value, self.me)

@@ -25,6 +25,7 @@ from tilewright.patterns.nodes import (
     SIMD,
     UNROLL,
     At,
+    Crop,
     Fork,
     Gather,
     Get,
@@ -211,6 +212,16 @@ def pad2(left: Length, right: Length, boundary: str | Number) -> Pattern:
     """`pad` in both dimensions."""
     one = pad(left, right, boundary)
     return noted(pipe(one, Map(one)))
+
+
+def crop(length: Length) -> Pattern:
+    """The first ``length`` elements."""
+    return noted(Crop(_size("crop's length", length, 1)))
+
+
+def crop2(rows: Length, columns: Length) -> Pattern:
+    """The first rows, and of each the first columns."""
+    return noted(pipe(crop(rows), Map(crop(columns))))
 
 
 def gather(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:

@@ -18,7 +18,7 @@ from tilewright.arith import NotWhole, Poly, at_least_zero, below, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.errors import PatternTypeError, SizeError
-from tilewright.patterns.places import Place, place_of
+from tilewright.patterns.places import nearest_place, place_of
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
@@ -121,14 +121,10 @@ def _message(error: Mismatch, whole: n.Pattern) -> str:
         at = program.find(str(culprit))
         if at >= 0 and program.count(str(culprit)) == 1:
             lines.append("     " + " " * at + "^" * len(str(culprit)))
-    place = _place(error.trail)
+    place = nearest_place(error.trail)
     if place is not None:
         lines.append(f"  at {place}")
     return "\n".join(lines)
-
-
-def _place(trail: list[n.Pattern]) -> Place | None:
-    return next((place for p in trail if (place := place_of(p)) is not None), None)
 
 
 @lru_cache(200_000)
@@ -267,6 +263,15 @@ def _pad(p: n.Pad | n.PadValue, given: Type) -> Type:
     return ArrayType(array.item, p.left + array.length + p.right)
 
 
+def _crop(p: n.Crop, given: Type) -> Result:
+    array = _array(p, given)
+    rest = array.length - p.length
+    if rest.value is not None and not at_least_zero(rest):
+        raise Mismatch(p, f"an array of at least {p.length} elements", str(given))
+    needs = NONE if at_least_zero(rest) else frozenset({Requirement("least", rest, p)})
+    return ArrayType(array.item, p.length), needs
+
+
 def _transpose(p: n.Transpose, given: Type) -> Type:
     outer = _array(p, given, "an array of arrays")
     inner = outer.item
@@ -367,6 +372,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.Slide: _slide,
     n.Pad: _pad,
     n.PadValue: _pad,
+    n.Crop: _crop,
     n.Transpose: _transpose,
     n.Gather: _gather,
     n.Scatter: _gather,

@@ -151,6 +151,10 @@ def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value
     return _each(value, padded)
 
 
+def _crop(p: n.Crop, value: Value, given: Type, scope: _Scope) -> Value:
+    return _take(value, np.arange(p.length.evaluate(scope.world.sizes)), scope.axis)
+
+
 def _transpose(p: n.Transpose, value: Value, given: Type, scope: _Scope) -> Value:
     return _each(value, lambda a: np.swapaxes(a, scope.axis, scope.axis + 1))
 
@@ -283,6 +287,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Value]] = {
     n.Slide: _slide,
     n.Pad: _pad,
     n.PadValue: _pad_value,
+    n.Crop: _crop,
     n.Transpose: _transpose,
     n.Gather: _gather,
     n.Scatter: _scatter,

@@ -150,6 +150,13 @@ class PadValue(Pattern):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Crop(Pattern):
+    """``[T]n -> [T]length``: the first elements."""
+
+    length: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Transpose(Pattern):
     """``[[T]m]n -> [[T]n]m``."""
 

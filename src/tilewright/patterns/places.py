@@ -1,12 +1,13 @@
 """Where in the user's source a pattern was written, for error messages.
 
-Patterns are interned, so a place cannot be part of them: the last place at which a pattern was
-made is kept in a table aside.
+Patterns are interned, so a place cannot be part of them: the last places at which a pattern was
+made are kept in a table aside. Of several, an error shows the one nearest to the program.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from linecache import getline
 from pathlib import Path
@@ -16,7 +17,8 @@ from weakref import WeakKeyDictionary
 from tilewright.patterns.interned import Node
 
 _HERE = str(Path(__file__).parent)
-_PLACES: WeakKeyDictionary[Node, Place] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[Node, tuple[Place, ...]] = WeakKeyDictionary()
+MOST_PLACES = 8  # of one pattern that are kept, the latest last
 
 N = TypeVar("N", bound=Node)
 
@@ -38,10 +40,27 @@ def noted(node: N) -> N:
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
         frame = frame.f_back
-    _PLACES[node] = Place(frame.f_code.co_filename, frame.f_lineno)
+    here = Place(frame.f_code.co_filename, frame.f_lineno)
+    others = tuple(p for p in _PLACES.get(node, ()) if p != here)
+    _PLACES[node] = (*others, here)[-MOST_PLACES:]
     return node
 
 
 def place_of(node: Node) -> Place | None:
     """Where the node was last made by a user, if it was."""
-    return _PLACES.get(node)
+    places = _PLACES.get(node)
+    return places[-1] if places else None
+
+
+def nearest_place(trail: Sequence[Node]) -> Place | None:
+    """The place of the first of some nodes, each inside of the next, the last the program.
+
+    A node made in another file than the program, or nowhere, is passed over.
+    """
+    anchor = place_of(trail[-1])
+    for node in trail:
+        inside = [p for p in _PLACES.get(node, ()) if anchor and p.file == anchor.file]
+        if inside:
+            line = anchor.line if anchor else 0
+            return min(inside, key=lambda p: abs(p.line - line))
+    return next((p for node in trail if (p := place_of(node)) is not None), None)

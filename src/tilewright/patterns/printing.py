@@ -59,6 +59,10 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
         return (3, f"zip2({arguments})") if twice else (2, f"zip({arguments})")
     if stages[:2] == (_ZIP, _MAP_ZIP):
         return 2, "zip2"
+    if isinstance(first, n.Crop):
+        inner = second.f if isinstance(second, n.Map) and second.level is None else None
+        if isinstance(inner, n.Crop):
+            return 2, f"crop2({first.length}, {inner.length})"
     if isinstance(first, n.At):
         count = next((i for i, s in enumerate(stages) if not isinstance(s, n.At)), len(stages))
         indices = ", ".join(str(s.index) for s in stages[:count] if isinstance(s, n.At))
@@ -108,6 +112,7 @@ _TEXTS: dict[type[n.Pattern], Callable[..., str]] = {
     n.Slide: lambda p: f"slide({p.size}, {p.step})",
     n.Pad: lambda p: f"pad({p.left}, {p.right}, {p.boundary})",
     n.PadValue: lambda p: f"pad({p.left}, {p.right}, {p.value!r})",
+    n.Crop: lambda p: f"crop({p.length})",
     n.Transpose: lambda p: "transpose",
     n.Gather: lambda p: f"gather(lambda i, n: {_index(p.index)})",
     n.Scatter: lambda p: f"scatter(lambda i, n: {_index(p.index)})",

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import Node
 from tilewright.patterns.types import ScalarType, boolean
@@ -19,6 +21,7 @@ class Operand:
     """What operators apply to: an expression, or a traced parameter that stands for one."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # NumPy's numbers leave operators to this class
 
     def expression(self) -> Expr:
         """The expression that it stands for."""
@@ -172,6 +175,8 @@ def expression(x: Operand | float) -> Expr:
     """
     if isinstance(x, Operand):
         return x.expression()
+    if isinstance(x, np.generic):
+        x = x.item()
     if isinstance(x, bool | int | float):
         return Const(x)
     raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")

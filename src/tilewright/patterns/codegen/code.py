@@ -131,11 +131,12 @@ class Assign(Statement):
 
 @dataclass(eq=False, slots=True)
 class Store(Statement):
-    """An element of a buffer gets a value."""
+    """An element of a buffer gets a value, if all guards hold: pairs (i, n) mean ``i < n``."""
 
     buffer: Buffer
     index: Poly
     value: Value
+    guards: tuple[tuple[Poly, Poly], ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -193,6 +194,7 @@ def indices_of(s: Statement) -> Iterator[Poly]:
     """The index expressions in a statement itself."""
     if isinstance(s, Store):
         yield s.index
+        yield from (p for guard in s.guards for p in guard)
     if isinstance(s, Loop):
         yield s.variable.extent
     for v in values_of(s):

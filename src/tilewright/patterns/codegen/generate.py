@@ -313,7 +313,7 @@ class _Generator:
             value = scalar_value(view)
             assert isinstance(out, Memory)
             assert isinstance(out.store, Buffer)
-            self.emit(Store(out.store, out.offset, value))
+            self.emit(Store(out.store, out.offset, value, out.guards))
 
     def _loop(self, extent: Poly, level: n.Level | None, body: Body) -> None:
         if extent == 1:

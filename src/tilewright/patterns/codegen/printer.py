@@ -78,7 +78,10 @@ class Printer:
         if isinstance(s, Assign):
             return f"{s.name} = {self.words.value(s.value)};"
         assert isinstance(s, Store)
-        return f"{s.buffer.name}[{self.words.index(s.index)}] = {self.words.value(s.value)};"
+        text = f"{s.buffer.name}[{self.words.index(s.index)}] = {self.words.value(s.value)};"
+        index = self.words.index
+        tests = " && ".join(f"{index(i)} < {index(length)}" for i, length in s.guards)
+        return f"if ({tests}) {text}" if tests else text
 
     def table(self, buffer: Buffer, qualifier: str) -> str:
         """The definition of an array of fixed numbers."""

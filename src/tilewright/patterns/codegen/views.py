@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.arith import Poly, boundary
+from tilewright.arith import Poly, below, boundary
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import at_index, child_inputs, infer
 from tilewright.patterns.codegen.code import Buffer, Inside, Load, Number, Value
@@ -52,10 +52,14 @@ Store: TypeAlias = "Buffer | tuple[Store, ...]"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory(View):
-    """What is stored row by row; tuples have a buffer for each component."""
+    """What is stored row by row; tuples have a buffer for each component.
+
+    What is written where a guard (i, n) does not hold, ``i < n``, is dropped.
+    """
 
     store: Store
     offset: Poly
+    guards: tuple[tuple[Poly, Poly], ...] = ()
 
 
 def element(view: View, i: Poly) -> View:
@@ -64,7 +68,8 @@ def element(view: View, i: Poly) -> View:
         return view.at(i)
     assert isinstance(view, Memory)
     assert isinstance(view.type, ArrayType)
-    return Memory(view.type.item, view.store, view.offset * view.type.length + i)
+    offset = view.offset * view.type.length + i
+    return Memory(view.type.item, view.store, offset, view.guards)
 
 
 def component(view: View, k: int) -> View:
@@ -74,7 +79,7 @@ def component(view: View, k: int) -> View:
     assert isinstance(view, Memory)
     assert isinstance(view.type, TupleType)
     assert isinstance(view.store, tuple)
-    return Memory(view.type.items[k], view.store[k], view.offset)
+    return Memory(view.type.items[k], view.store[k], view.offset, view.guards)
 
 
 def scalar_value(view: View) -> Value:
@@ -139,6 +144,8 @@ def read_layout(p: n.Pattern, view: View) -> View | None:
         return array(made, lambda i: element(view, boundary(kind, i - left, length)))
     if isinstance(p, n.PadValue):
         return _pad_value(p, view, made)
+    if isinstance(p, n.Crop):
+        return array(made, lambda i: element(view, i))
     if isinstance(p, n.Transpose):
         column = _item(made)
         return array(made, lambda i: array(column, lambda j: element(element(view, j), i)))
@@ -205,6 +212,9 @@ def written_layout(p: n.Pattern, out: View, given: Type) -> View | None:
     if isinstance(p, n.Transpose):
         column = _item(given)
         return array(given, lambda i: array(column, lambda j: element(element(out, j), i)))
+    if isinstance(p, n.Crop):
+        kept = p.length
+        return array(given, lambda i: dropped(element(out, i), i, kept))
     if isinstance(p, n.Scatter):
         length, index = _length(given), p.index
         return array(given, lambda i: element(out, at_index(index, i, length)))
@@ -215,6 +225,18 @@ def written_layout(p: n.Pattern, out: View, given: Type) -> View | None:
     if isinstance(p, n.Map):
         return _written_map(p, out, given)
     return None
+
+
+def dropped(out: View, i: Poly, length: Poly) -> View:
+    """A place to write to, if the index is less than the length; else what is written is lost."""
+    if below(i, length):
+        return out
+    if isinstance(out, Memory):
+        return Memory(out.type, out.store, out.offset, (*out.guards, (i, length)))
+    if isinstance(out, Several):
+        return Several(out.type, tuple(dropped(item, i, length) for item in out.items))
+    assert isinstance(out, Lazy)
+    return array(out.type, lambda j: dropped(element(out, j), i, length))
 
 
 def _written_map(p: n.Map, out: View, given: Type) -> View | None:

@@ -29,7 +29,14 @@ from tilewright.patterns.rewriting.strategies import (
     sequence,
     top_down,
 )
-from tilewright.patterns.rewriting.tiling import slide_tiling, split2, tiling2, zipped_tiling2
+from tilewright.patterns.rewriting.tiling import (
+    round_up,
+    round_up2,
+    slide_tiling,
+    split2,
+    tiling2,
+    zipped_tiling2,
+)
 
 __all__ = [
     "Derivation",
@@ -53,6 +60,8 @@ __all__ = [
     "partial_reduce",
     "reduce_map_fusion",
     "repeat",
+    "round_up",
+    "round_up2",
     "sequence",
     "sites",
     "slide_tiling",

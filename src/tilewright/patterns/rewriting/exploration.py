@@ -12,15 +12,23 @@ from itertools import product
 
 from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
+from tilewright.patterns.check import infer
 from tilewright.patterns.errors import PatternError, RewriteError
 from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join
 from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile
 from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
-from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere
-from tilewright.patterns.rewriting.tiling import slide_tiling, split2, tiling2, zipped_tiling2
-from tilewright.patterns.types import ArrayType, Type, dimensions
+from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere, one
+from tilewright.patterns.rewriting.tiling import (
+    round_up2,
+    slide_tiling,
+    split2,
+    tiling2,
+    zipped_tiling2,
+)
+from tilewright.patterns.types import UNIT, ArrayType, Type, dimensions
 
+Steps = tuple[tuple[Rule, n.Pattern], ...]
 FAMILIES = ("tiling", "split", "fusion", "partial")
 
 
@@ -81,23 +89,47 @@ def variants(program: n.Pattern, settings: Settings) -> Iterator[Derivation]:
         following: list[tuple[Derivation, tuple[str, ...]]] = []
         for derivation, used in layer:
             yield derivation
-            for family, rule, made in _moves(derivation.program, settings, used):
+            for family, steps in _moves(derivation.program, settings, used):
+                made = steps[-1][1]
                 if made not in seen:
                     seen.add(made)
-                    following.append((derivation.then(rule, made), (*used, family)))
+                    longer = Derivation(derivation.start, (*derivation.steps, *steps))
+                    following.append((longer, (*used, family)))
         layer = following
 
 
 def _moves(
     program: n.Pattern, settings: Settings, used: tuple[str, ...]
-) -> Iterator[tuple[str, Rule, n.Pattern]]:
+) -> Iterator[tuple[str, Steps]]:
     open_families = [f for f in settings.families if used.count(f) < settings.times]
     for site in sites(program):
         for family in open_families:
             for rule in _instances(family, site, settings):
                 made = apply_at(rule, site)
                 if isinstance(made, n.Pattern):
-                    yield family, rule, made
+                    yield family, ((rule, made),)
+            if family == "tiling" and not site.around:
+                for steps in _rounded(site, settings):
+                    yield family, steps
+
+
+def _rounded(site: Site, settings: Settings) -> Iterator[Steps]:
+    """Tilings of grids whose known sizes the tiles do not divide."""
+    given = site.given if isinstance(site.stages[0], n.Map) else None
+    lengths = dimensions(given)[0] if given is not None else ()
+    if any(length.value is None for length in lengths):
+        return
+    for y, x in product(settings.tiles, repeat=2):
+        rounding = round_up2(y, x)
+        made = apply_at(rounding, site) if y * x <= settings.most_local else None
+        if not isinstance(made, n.Pattern):
+            continue
+        try:
+            tiled = derive(made, one(tiling2(y, x), zipped_tiling2(y, x)))
+        except RewriteError:
+            continue
+        if dimensions(infer(made, UNIT)[0])[0][0].value is not None:
+            yield ((rounding, made), *tiled.steps)
 
 
 def _instances(family: str, site: Site, settings: Settings) -> Iterator[Rule]:

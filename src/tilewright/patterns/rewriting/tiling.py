@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
+from tilewright.patterns.check import infer
 from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages
+from tilewright.patterns.types import ArrayType, dimensions
 
+OWN = "Tilewright: sizes that tiles do not divide"
 HAGEDORN = "Hagedorn et al. 2018 (overlapped tiling)"
 
 JOIN, TRANSPOSE = n.Join(), n.Transpose()
@@ -137,6 +140,74 @@ def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
     after = f"zip2(tiles {rows} x {columns}) >> map2(zip2(windows) >> map2(f)) >> untile2"
     name = f"zipped_tiling2({rows}, {columns})"
     return Rule(name, "zip2(slide2(n, 1), grids) >> map2(f)", after, HAGEDORN, at)
+
+
+def _missing(length: Poly, k: Poly) -> Poly:
+    """How much a length lacks to a multiple of k."""
+    return (length + k - 1) // k * k - length
+
+
+def round_up(length: Poly | int) -> Rule:
+    """A map of a few elements too many, so that chunks of any length divide it."""
+    k = poly(length)
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or first.level is not None or not n.computes(first):
+            return None
+        assert isinstance(site.given, ArrayType)
+        missing = _missing(site.given.length, k)
+        if missing == 0:
+            return f"its length {site.given.length} is a multiple of {k}"
+        widened = n.Pad(poly(0), missing, "clamp")
+        return Change(1, (widened, first, n.Crop(site.given.length)))
+
+    after = f"pad(0, ..., clamp) >> map(f) >> crop(n), to a multiple of {k}"
+    return Rule(f"round_up({k})", "map(f)", after, OWN, at)
+
+
+def _widened(stages: Stages, missing: list[Poly]) -> Stages | str:
+    """Stages with more rows and columns in their result, before windows where there are any."""
+    wide = tuple(n.Pad(poly(0), m, "clamp") for m in missing)
+    windows = _slide2(stages[-3:])
+    if windows is None:
+        return (*stages, wide[0], n.Map(wide[1]))
+    if windows[0].step != 1 or windows[1].step != 1:
+        return "the windows must move by 1"
+    return (*stages[:-3], wide[0], n.Map(wide[1]), *stages[-3:])
+
+
+def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
+    """Windows of grids with rows and columns to spare, so that tiles of any size divide them.
+
+    Grids that are zipped are widened alike.
+    """
+    steps = poly(rows), poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        first, body = site.stages[0], site.stages[3] if len(site.stages) > 3 else None
+        if body is None or _map2(body) is None:
+            return None
+        zipped = isinstance(first, n.Fork) and site.stages[1:3] == ZIP2
+        if not zipped and _slide2(site.stages) is None:
+            return None
+        lengths, _ = dimensions(infer(n.pipe(*site.stages[:3]), site.given)[0])
+        missing = [_missing(length, v) for length, v in zip(lengths[:2], steps, strict=True)]
+        if missing == [0, 0]:
+            return f"there are multiples of {rows} x {columns} points"
+        cut = n.Crop(lengths[0]), n.Map(n.Crop(lengths[1]))
+        if not isinstance(first, n.Fork):
+            start = _widened(site.stages[:3], missing)
+            return start if isinstance(start, str) else Change(4, (*start, body, *cut))
+        items = [_widened(n.stages(item), missing) for item in first.items]
+        wrong = next((item for item in items if isinstance(item, str)), None)
+        if wrong is not None:
+            return wrong
+        fork = n.Fork(tuple(n.pipe(*item) for item in items if not isinstance(item, str)))
+        return Change(4, (fork, *ZIP2, body, *cut))
+
+    after = f"pad to multiples of {rows} x {columns} >> slide2(n, 1) >> map2(f) >> crop2"
+    return Rule(f"round_up2({rows}, {columns})", "slide2(n, 1) >> map2(f)", after, OWN, at)
 
 
 def split2(rows: Poly | int, columns: Poly | int) -> Rule:
