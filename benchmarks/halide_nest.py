@@ -217,18 +217,18 @@ def piece(make: Callable[[], Any]) -> dict[str, Any]:
 def main() -> None:
     """Compare, measure, print, write."""
     parser = common.arguments(__doc__.splitlines()[0], PROGRAMS)
-    parser.add_argument("--part", choices=("conformance", "speed"), help="only this part")
+    parser.add_argument("--part", choices=("host", "cuda", "speed"), help="only this part")
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_nest", args.fresh)
     rows = []
     for name in common.chosen(args, PROGRAMS):
         row: dict[str, Any] = {"program": name, "held_out": held_out(name)}
-        if args.part != "speed":
-            for target in ("host", "cuda"):
+        for target in ("host", "cuda"):
+            if args.part in (None, target):
                 row[target] = pieces.get(
                     f"{name}-{target}", partial(piece, partial(conformance, name, target))
                 )
-        if args.part != "conformance" and name in common.PROGRAMS:
+        if args.part in (None, "speed") and name in common.PROGRAMS:
             row["speed"] = pieces.get(f"{name}-speed", partial(piece, partial(speed, name)))
         rows.append(row)
         print(name, {k: v for k, v in row.items() if k != "program"}, flush=True)

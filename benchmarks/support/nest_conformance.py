@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import re
 import resource
+import signal
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -123,11 +125,23 @@ def _launched(payload: dict[str, Any], seconds: float) -> list[dict[str, Any]] |
                 log.write(json.dumps({"error": str(error)[-300:]}) + "\n")
         finally:
             os._exit(status)
-    _, status = os.waitpid(child, 0)
+    status = _ended(child, 4 * seconds)
     found = recorder.launches()
     if status != 0:
         return str(found[-1].get("error", status)) if found else f"ended with status {status}"
     return found
+
+
+def _ended(child: int, seconds: float) -> int:
+    """The status that a child ends with; it is killed after that many seconds of wall time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]]) -> Comparison:
