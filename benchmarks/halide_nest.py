@@ -133,13 +133,13 @@ def uses(schedule: Any, target: str) -> bool:
     )
 
 
-def conformance(name: str, target: str) -> dict[str, Any]:
-    """All schedules of one program for one target."""
+def conformance(name: str, target: str, most: int | None = None) -> dict[str, Any]:
+    """All schedules of one program for one target, or the first `most` of them."""
     import nest_conformance
 
     algorithm = algorithm_of(name)
     wanted = HOST_SCHEDULES if target == "host" else CUDA_SCHEDULES
-    schedules = random_schedules(algorithm, target, wanted)
+    schedules = random_schedules(algorithm, target, wanted)[:most]
     counts: Counter[str] = Counter(schedules=len(schedules))
     wrong: dict[str, list[str]] = {"extents": [], "allocations": [], "launches": []}
     refused: list[str] = []
@@ -218,6 +218,7 @@ def main() -> None:
     """Compare, measure, print, write."""
     parser = common.arguments(__doc__.splitlines()[0], PROGRAMS)
     parser.add_argument("--part", choices=("host", "cuda", "speed"), help="only this part")
+    parser.add_argument("--most", type=int, metavar="N", help="only N schedules of each kind")
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_nest", args.fresh)
     rows = []
@@ -226,7 +227,8 @@ def main() -> None:
         for target in ("host", "cuda"):
             if args.part in (None, target):
                 row[target] = pieces.get(
-                    f"{name}-{target}", partial(piece, partial(conformance, name, target))
+                    f"{name}-{target}-{args.most or 'all'}",
+                    partial(piece, partial(conformance, name, target, args.most)),
                 )
         if args.part in (None, "speed") and name in common.PROGRAMS:
             row["speed"] = pieces.get(f"{name}-speed", partial(piece, partial(speed, name)))

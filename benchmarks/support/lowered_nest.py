@@ -12,6 +12,7 @@ import os
 import re
 import select
 import signal
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -178,8 +179,9 @@ class Expression:
             return (token, self._unary())
         if token == "(":
             self._take()
-            if self._cast():
-                return ("cast", self._unary())
+            kind = self._cast()
+            if kind:
+                return ("cast", self._unary(), kind)
             inner = self._binary(0)
             self._take(")")
             return inner
@@ -193,7 +195,7 @@ class Expression:
         if token[0].isdigit():
             if re.fullmatch(r"\d+", token):
                 return ("const", int(token))
-            return ("const", float(token.rstrip("fh")))
+            return ("const", _single(float(token.rstrip("fh"))))
         if token[0] == '"':
             return ("const", token)
         if self._peek() == "(":
@@ -207,16 +209,28 @@ class Expression:
             return ("call", token, args)
         return ("name", token)
 
-    def _cast(self) -> bool:
-        """Whether a type in brackets follows; it is taken."""
-        at = self.at
-        if _TYPES.match(self._peek()):
+    def _cast(self) -> str:
+        """The type in brackets that follows, which is taken; else nothing."""
+        at, kind = self.at, self._peek()
+        if _TYPES.match(kind):
             self.at += 1
             if self._peek() == ")":
                 self.at += 1
-                return True
+                return kind
         self.at = at
-        return False
+        return ""
+
+
+def _single(value: Any) -> Any:
+    """A number as single precision holds it, the only one that coordinates are worked out in."""
+    return struct.unpack("f", struct.pack("f", value))[0] if isinstance(value, float) else value
+
+
+def _converted(value: Any, kind: str) -> Any:
+    """A value as another type holds it."""
+    if kind.startswith(("int", "uint")):
+        return int(value)
+    return _single(float(value)) if kind.startswith("float") else value
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
@@ -281,20 +295,20 @@ class Scope:
                 return False
             if name == "||" and left:
                 return True
-            return _BINARY[name][1](left, self._value(tree[3]))
+            return _single(_BINARY[name][1](left, self._value(tree[3])))
         if kind == "-":
             return -self._value(tree[1])
         if kind == "!":
             return not self._value(tree[1])
         if kind == "cast":
-            return self._value(tree[1])
+            return _converted(self._value(tree[1]), tree[2])
         if kind == "let":
             return self.bind(tree[1], self._value(tree[2]))._value(tree[3])
         name, args = tree[1], tree[2]
         if name == "select":
             return self._value(args[1] if self._value(args[0]) else args[2])
         if _TYPES.match(name):
-            return self._value(args[0])
+            return _converted(self._value(args[0]), name)
         if name not in _CALLS:
             raise Unreadable(f"the function {name}")
         if name == "_halide_buffer_is_bounds_query":

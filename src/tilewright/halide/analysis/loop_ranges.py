@@ -32,8 +32,10 @@ def where(condition: Any, yes: Bound, no: Bound) -> Bound:
 
 
 def floor(value: Bound) -> Bound:
-    """The largest integer that is not above."""
-    return float(math.floor(value)) if isinstance(value, float) else np.floor(value)
+    """The largest integer that is not above; what is unbounded stays so."""
+    if isinstance(value, float):
+        return float(math.floor(value)) if math.isfinite(value) else value
+    return np.floor(value)
 
 
 def smaller(a: Bound, b: Bound) -> Bound:

@@ -134,6 +134,8 @@ class NestStructure:
             return (StageNest((i, 0), func, stage, (), (), -1, {}, {}, read),)
         found = []
         rewritten = self.view.stages(func.name)
+        if func.scheduled and self._places[i] < 0:
+            return tuple(self._kept(i, func, stage) for stage in rewritten)
         for stage, nest in stage_schedules(self.view.algorithm, self.entries[i]):
             loops = scheduled_loops(func, stage, nest)
             mapped = {loop.name: loop.mapping for loop in nest.loops}
@@ -156,6 +158,16 @@ class NestStructure:
                 )
             )
         return tuple(found)
+
+    def _kept(self, i: int, func: Func, stage: Stage) -> StageNest:
+        """A stage whose loops are the user's own and unknown here: nothing is computed at them."""
+        names = {f"r{r}": rvar.name for r, rvar in enumerate(stage.rvars)}
+        for d, arg in enumerate(stage.args):
+            if isinstance(arg, Variable) and arg.name in func.args:
+                names[f"v{d}"] = arg.name
+        order = self.view.algorithm.order
+        reads = frozenset(order[call.name] for call in stage.calls if call.kind == "func")
+        return StageNest((i, stage.index), func, stage, (), (), -1, names, {}, reads)
 
     # --- places ---------------------------------------------------------------------------
 
