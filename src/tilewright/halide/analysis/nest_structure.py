@@ -97,8 +97,10 @@ class NestStructure:
                 self._places[i], self.entries[i] = given.get(i, (-1, FuncSchedule(i, ROOT, ROOT)))
         self.consumers: dict[int, list[StageKey]] = {i: [] for i in self.entries}
         self.stages: dict[StageKey, StageNest] = {}
+        self._of: dict[int, tuple[StageNest, ...]] = {}
         for i in self.entries:
-            for nest in self._stages(i):
+            self._of[i] = self._stages(i)
+            for nest in self._of[i]:
                 self.stages[nest.key] = nest
                 for read in sorted(nest.reads - {i}):
                     self.consumers[read].append(nest.key)
@@ -193,18 +195,17 @@ class NestStructure:
             level = self.entries[i].compute
             hosts[i] = []
             if level.kind == "at":
-                for key, nest in self.stages.items():
+                for nest in self._of.get(level.func, ()):
                     at = _loop_at(nest, level)
-                    if key[0] == level.func and at is not None and i in inside[key][at]:
-                        hosts[i].append((key, at))
+                    if at is not None and i in inside[nest.key][at]:
+                        hosts[i].append((nest.key, at))
                 if not hosts[i]:
                     raise ScheduleError(f"{self.names[i]} is computed where nothing reads it")
             else:
                 hosts[i].append(None)
             for host in hosts[i]:
                 sites.setdefault(host, []).insert(0, i)
-            stages = [nest for key, nest in self.stages.items() if key[0] == i]
-            note(i, frozenset().union(*(nest.reads for nest in stages)))
+            note(i, frozenset().union(*(nest.reads for nest in self._of[i])))
         return sites
 
     def _body(self, site: tuple[StageKey, int] | None, around: frozenset[int]) -> Body:
@@ -214,11 +215,8 @@ class NestStructure:
             self._made += 1
             if self._made > _MOST_PLACES:
                 raise ScheduleError(f"{self.names[i]} is computed in too many places")
-            stages = []
-            for key, nest in self.stages.items():
-                if key[0] == i:
-                    stages.append(self._nested(nest, around | {i}))
-            body.productions.append(Production(i, tuple(stages)))
+            stages = tuple(self._nested(nest, around | {i}) for nest in self._of[i])
+            body.productions.append(Production(i, stages))
         inner = {production.func for production in body.productions}
         for production in body.productions:
             for stage in production.stages:
@@ -276,22 +274,16 @@ class NestStructure:
     ) -> tuple[tuple[StageKey, tuple[StageKey, ...]], ...]:
         """The stages whose boxes a body works out, consumers first, with the readers that count.
 
-        These are what is produced inside, and what reads that, directly or not, except for what
-        is being produced all around (``BoundsInference.cpp``).
+        These are what is produced inside; the readers are what is produced there too, and the
+        stage whose loop it is (``BoundsInference.cpp``).
         """
-        needed = set(inner)
         found: list[tuple[StageKey, tuple[StageKey, ...]]] = []
-        for i in sorted(self.entries):
-            if i in around or i not in needed:
-                needed.discard(i)
-                continue
-            readers = self.consumers[i]
-            needed |= {key[0] for key in readers}
-            counted = [key for key in readers if key == producing or key[0] in inner]
-            own = [key for key in self.stages if key[0] == i]
-            for key in own:
-                later = [k for k in own if k[1] > key[1] and i in self.stages[k].reads]
-                found.append((key, (*counted, *(k for k in later if i in inner))))
+        for i in sorted(inner - around):
+            counted = [k for k in self.consumers[i] if k == producing or k[0] in inner]
+            keys = [nest.key for nest in self._of[i]]
+            for key in keys:
+                later = [k for k in keys if k[1] > key[1] and i in self.stages[k].reads]
+                found.append((key, (*counted, *later)))
         return tuple(reversed(found))
 
 
