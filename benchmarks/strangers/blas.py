@@ -283,7 +283,7 @@ def _trsm(inputs, *, size, **_):
 PROGRAMS = (
     Program(axpy, VECTOR, VECTOR_SMALL, _axpy, hand=True),
     Program(scal, VECTOR, VECTOR_SMALL, _scal, hand=True),
-    Program(dot, VECTOR, VECTOR_SMALL, _dot),
+    Program(dot, VECTOR, VECTOR_SMALL, _dot, hand=True),
     Program(nrm2, VECTOR, VECTOR_SMALL, _nrm2),
     Program(asum, VECTOR, VECTOR_SMALL, _asum),
     Program(iamax, VECTOR, VECTOR_SMALL, _iamax),

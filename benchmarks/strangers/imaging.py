@@ -260,8 +260,8 @@ def gaussian_pyramid(target, *, width, height):
         for down_x, down in levels:
             if down is not levels[-1][1]:
                 down.compute_root()
-            _strips(target, down, x, y, F32, 8)
-            down_x.compute_at(down, "strip").vectorize(x, lanes(target, F32))
+            strip = _strips(target, down, x, y, F32, 8)
+            down_x.compute_at(down, strip).vectorize(x, lanes(target, F32))
     before = hl.Func("before")  # the last level reads beyond what is asked for of this one
     before[x, y] = levels[-2][1][x, y]
     return pipeline((levels[-1][1], (width, height)), (before, (2 * width, 2 * height)))
@@ -351,7 +351,7 @@ def gaussian9(target, *, width, height):
     out[x, y] = hl.u8(total >> 8)
     if target is not None:
         strip = _strips(target, out, x, y, U8)
-        rows.store_at(out, strip).compute_at(out, "inner").vectorize(x, lanes(target, U8))
+        rows.store_at(out, strip).compute_at(out, hl.Var("inner")).vectorize(x, lanes(target, U8))
     return pipeline((out, (width, height)))
 
 
@@ -540,7 +540,7 @@ PROGRAMS = (
     Program(yuv420_to_rgb, PICTURE, PICTURE_SMALL, _yuv420_to_rgb),
     Program(rgb_to_hsv, BOTH, PICTURE_SMALL),
     Program(tone_curve, PICTURE, PICTURE_SMALL, contents={"data": (0, 1024)}, hand=True),
-    Program(gaussian_pyramid, {"width": 96, "height": 64}, {"width": 4, "height": 3}),
+    Program(gaussian_pyramid, {"width": 96, "height": 64}, {"width": 4, "height": 3}, hand=True),
     Program(composite_over, PICTURE, PICTURE_SMALL, _composite_over, hand=True),
     Program(equalise, PICTURE, PICTURE_SMALL),
     Program(summed_area, PICTURE, PICTURE_SMALL, _summed_area),

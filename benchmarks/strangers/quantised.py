@@ -62,7 +62,7 @@ def quantised_multiply(target, *, channels, width, height):
     wide = (hl.i32(a[c, x, y]) - 127) * (hl.i32(b[c, x, y]) - 120)
     product[c, x, y] = to_u8(scaled(wide, 1 << 30, 6), 128)
     if target is not None:
-        product.vectorize(c, lanes(target, U8), hl.TailStrategy.ShiftInwards).parallel(y, 8)
+        product.fuse(c, x, c).vectorize(c, lanes(target, U8)).parallel(y, 8)
     return pipeline((product, (channels, width, height)))
 
 
