@@ -48,7 +48,7 @@ class Stand:
             report=lambda: self.report,
             to_json=lambda: '{"schema": 1}',
             to_python=lambda: "# python",
-            to_cpp=lambda: "// c++",
+            to_cpp=lambda runtime_checks=False: "// c++" + " with checks" * runtime_checks,
         )
 
 
@@ -222,6 +222,13 @@ def test_improving_measures(schedule, pipe, flags, mode, improve):
     assert main(["schedule", pipe, "-q", *flags]) == 0
     assert schedule.called[1]["mode"] == mode
     assert schedule.called[1]["improve"] is improve
+
+
+def test_runtime_checks_go_into_code_alone(schedule, pipe, tmp_path, capsys):
+    assert main(["schedule", pipe, "-q", "--runtime-checks", "-o", str(tmp_path / "s.json")]) != 0
+    assert "-o FILE.py or .h" in capsys.readouterr().err
+    assert main(["schedule", pipe, "-q", "--runtime-checks", "-o", str(tmp_path / "s.h")]) == 0
+    assert (tmp_path / "s.h").read_text() == "// c++ with checks"
 
 
 def test_a_terminal_gets_tables(schedule, pipe, monkeypatch, capsys):

@@ -155,6 +155,19 @@ def test_memoised_and_extern_funcs_go_to_the_root():
     assert levels[total.name()] == ""
 
 
+def test_an_output_whose_size_only_the_schedule_asked_for_is_an_output_again():
+    out = everything()[3]
+    result = tilewright.schedule(out, check=False)
+    assert any(nest.sizes for entry in result.schedule.funcs for nest in entry.stages)
+    result.apply(out)
+    again = load(out, discard_schedule=True)
+    assert again.digest == result.task.algorithm.digest
+    assert again.by_name[out.name()].strides == result.task.algorithm.by_name[out.name()].strides
+    fresh_pipeline(again)
+    with pytest.raises(ScheduleError, match="applied to this pipeline already"):
+        result.apply(out)
+
+
 def test_a_schedule_is_kept_or_discarded_but_not_both():
     with pytest.raises(TilewrightError, match="one of the two"):
         load(everything()[3], keep_schedule=True, discard_schedule=True)

@@ -10,6 +10,7 @@ import pytest
 from schedule_cases import all_cases
 from scheduled_pipelines import BUILDERS, imported, lowered, normalised, unnumbered
 
+import tilewright
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
 from tilewright.halide.ir.json import to_json
@@ -131,3 +132,54 @@ def test_printed_code_uses_the_users_names():
     assert ".split(y, y_o, y_i, 32, hl.TailStrategy.GuardWithIf)" in text
     assert "across.compute_at(blurred, y_i)" in text
     assert "# across: computed at loop y_i of blurred, stored at loop y_o of blurred" in text
+
+
+def narrow():
+    """A blur whose schedule, made for its estimates alone, wants outputs of some size."""
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.UInt(16), 2, "image_n")
+    across, down = hl.Func("across_n"), hl.Func("down_n")
+    across[x, y] = image[x, y] + image[x + 1, y]
+    down[x, y] = across[x, y] + across[x, y + 1]
+    return down.set_estimates([(0, 1536), (0, 1024)])
+
+
+def test_printed_schedules_state_what_they_require_and_check_it_when_asked():
+    result = tilewright.schedule(narrow(), exact_sizes=True)
+    needs = [need for need in result.requirements if need.on == "output"]
+    assert needs
+    assert "\n    Requires: " in result.to_python()
+    assert "\n// Requires: " in result.to_cpp()
+    assert "_refuses" not in result.to_python() + result.to_cpp()
+    space = {}
+    exec(result.to_python("fast", runtime_checks=True), space)
+    name = result.task.algorithm.outputs[0]
+    assert space["fast_refuses"](**{name: (1536, 1024)}) is None
+    for need in needs:
+        extents = [1536, 1024]
+        extents[need.dimension] = need.minimum - 1
+        assert space["fast_refuses"](**{name: extents}) == str(need)
+
+
+def test_checks_in_cpp_say_the_same(tmp_path):
+    result = tilewright.schedule(narrow(), exact_sizes=True)
+    need = next(need for need in result.requirements if need.on == "output")
+    (tmp_path / "checked.h").write_text(result.to_cpp("fast", runtime_checks=True))
+    main = f"""
+        #include "checked.h"
+        #include <cstdio>
+        int main() {{
+            halide_dimension_t dims[] = {{{{0, 1536, 1}}, {{0, 1024, 1536}}}};
+            halide_buffer_t output = {{}};
+            output.dim = dims;
+            if (fast_refuses(&output)) return 1;
+            dims[{need.dimension}].extent = {need.minimum - 1};
+            puts(fast_refuses(&output));
+        }}"""
+    (tmp_path / "main.cpp").write_text(main)
+    wheel = Path(hl.__file__).parent
+    options = ["-std=c++17", "-O0", "-Wall", "-Werror", f"-isystem{wheel / 'include'}"]
+    options += [f"-L{wheel / 'lib64'}", "-lHalide", f"-Wl,-rpath,{wheel / 'lib64'}"]
+    subprocess.run(["g++", "main.cpp", "-o", "main", *options], cwd=tmp_path, check=True)
+    said = subprocess.run(["./main"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert said.stdout == f"{need}\n"

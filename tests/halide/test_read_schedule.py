@@ -13,6 +13,7 @@ from random_schedules import schedules, some_clones
 from schedule_cases import all_cases
 from scheduled_pipelines import PIPELINES, imported, lowered
 
+import tilewright
 from tilewright.halide.emit.apply import apply, fresh_pipeline
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.frontend.given import read_schedule
@@ -262,6 +263,25 @@ def test_expected_values_are_read(tmp_path):
     found = check_same_code(serialized(out), tmp_path / "lowered")
     known = (KnownValue(0, "stride", 0, 3), KnownValue(0, "extent", 1, 40))
     assert found.schedule.funcs[-1].stages[0].specialize == known
+
+
+def test_schedules_that_are_right_at_every_size_are_read(tmp_path):
+    result = tilewright.schedule(stencils(2), check=False)
+    assert any(nest.sizes for entry in result.schedule.funcs for nest in entry.stages)
+    check_round_trip(result.schedule, result.task.algorithm, tmp_path / "lowered")
+
+
+def test_nests_of_updates_that_are_inlined_are_read(tmp_path):
+    total = hl.Func("total_n")
+    r = hl.RDom([(0, 16)], "r")
+    out = hl.Func("out_n")
+    total[x] = 0
+    total[x] += x * r
+    out[x, y] = total[x] + y
+    total.update().unroll(r.x, 4)
+    found = check_same_code(serialized(out), tmp_path / "lowered")
+    assert found.schedule.funcs[0].compute.kind == "inline"
+    assert found.schedule.funcs[0].stages[1].splits[0].factor == 4
 
 
 def split_by_a_parameter(image, wide, out):

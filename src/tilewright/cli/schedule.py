@@ -70,6 +70,12 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="write the schedule: .json, .py (Python) or .h (C++); - prints JSON",
     )
+    parser.add_argument(
+        "--runtime-checks",
+        action="store_true",
+        help="put a function into the .py or .h that is written that says, at run time, whether "
+        "outputs have the sizes that the schedule requires",
+    )
     arguments.add_output(parser)
     parser.set_defaults(run=run)
 
@@ -77,6 +83,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     writer = _writer(args.output)
+    if args.runtime_checks and writer == "to_json":
+        raise TilewrightError("--runtime-checks is for schedules written with -o FILE.py or .h")
     arguments.writable(args.output)
     arguments.writable(args.report)
     options = arguments.common(args)
@@ -109,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
         )
     report = result.report()
     if args.output:
-        write_file(args.output, getattr(result, writer)())
+        checks = {"runtime_checks": True} if args.runtime_checks else {}
+        write_file(args.output, getattr(result, writer)(**checks))
     if args.report:
         from tilewright.report.pages import schedule_page
 

@@ -104,17 +104,26 @@ class Result:
 
         apply(self.schedule, self.task.algorithm, to_pipeline(pipeline))
 
-    def to_python(self, name: str = "schedule") -> str:
-        """A Python module with a function `name` that schedules a fresh pipeline."""
+    def to_python(self, name: str = "schedule", runtime_checks: bool = False) -> str:
+        """A Python module with a function `name` that schedules a fresh pipeline.
+
+        A comment says what `requirements` there are; with `runtime_checks` a function
+        ``NAME_refuses`` says at run time whether outputs have the sizes that are required.
+        """
         from tilewright.halide.emit.printing import to_python
 
-        return to_python(self.schedule, self.task.algorithm, name)
+        needs = self.requirements
+        return to_python(self.schedule, self.task.algorithm, name, needs, runtime_checks)
 
-    def to_cpp(self, name: str = "schedule") -> str:
-        """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``."""
+    def to_cpp(self, name: str = "schedule", runtime_checks: bool = False) -> str:
+        """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
+
+        `runtime_checks` is as for `to_python`.
+        """
         from tilewright.halide.emit.printing import to_cpp
 
-        return to_cpp(self.schedule, self.task.algorithm, name)
+        needs = self.requirements
+        return to_cpp(self.schedule, self.task.algorithm, name, needs, runtime_checks)
 
     def to_json(self, indent: int | None = 2) -> str:
         """The schedule as JSON text, which `tilewright.halide.ir.json` reads back."""

@@ -161,8 +161,11 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
     loops = _all_loops(schedule, algorithm)
     result: list[Directive] = []
     for entry in sorted(schedule.funcs, key=lambda entry: -entry.func):
-        if entry.compute.kind != "inline":
+        inline = entry.compute.kind == "inline"
+        if not inline:
             result += _where(entry, algorithm, loops)
+        # A Func with updates that is inlined is computed next to its uses, with its own nests.
+        if not inline or entry.stages:
             for stage, nest in stage_schedules(algorithm, entry):
                 result += _stage(entry, stage.index, nest, algorithm, loops)
     return tuple(result)

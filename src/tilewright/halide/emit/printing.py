@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tilewright.halide.emit.checks import cpp_check, cpp_string, python_check
 from tilewright.halide.emit.directives import (
     Argument,
     Condition,
@@ -31,6 +32,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
+from tilewright.halide.legality.sizes import Requirement
 
 _CPP_WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
@@ -95,14 +97,35 @@ _CPP = _Language(
 )
 
 
-def to_python(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
-    """A Python module with a function `name` that schedules a fresh ``halide.Pipeline``."""
-    return _Printer(schedule, algorithm, _PYTHON).python(name)
+def to_python(
+    schedule: Schedule,
+    algorithm: Algorithm,
+    name: str = "schedule",
+    requirements: Sequence[Requirement] = (),
+    checks: bool = False,
+) -> str:
+    """A Python module with a function `name` that schedules a fresh ``halide.Pipeline``.
+
+    `requirements` are stated in a comment; with `checks` the module has a function
+    ``NAME_refuses`` that says whether outputs meet them (see `emit.checks`).
+    """
+    text = _Printer(schedule, algorithm, _PYTHON, requirements).python(name)
+    return f"{text}\n\n{python_check(name, requirements)}" if checks else text
 
 
-def to_cpp(schedule: Schedule, algorithm: Algorithm, name: str = "schedule") -> str:
-    """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``."""
-    return _Printer(schedule, algorithm, _CPP).cpp(name)
+def to_cpp(
+    schedule: Schedule,
+    algorithm: Algorithm,
+    name: str = "schedule",
+    requirements: Sequence[Requirement] = (),
+    checks: bool = False,
+) -> str:
+    """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
+
+    `requirements` and `checks` are as for `to_python`.
+    """
+    text = _Printer(schedule, algorithm, _CPP, requirements).cpp(name)
+    return f"{text}{cpp_check(name, requirements)}" if checks else text
 
 
 def name_key(name: str) -> tuple[str, int]:
@@ -132,12 +155,6 @@ def _shown(text: str) -> str:
     return re.sub(r"[^\w$.:,()\- ]", "?", text, flags=re.ASCII)
 
 
-def _cpp_string(text: str) -> str:
-    """A C++ string literal."""
-    plain = (chr(b) if chr(b).isalnum() or b in b"_$.- " else f"\\{b:03o}" for b in text.encode())
-    return '"' + "".join(plain) + '"'
-
-
 @dataclass
 class _Section:
     """The directives of one stage of one Func, and how its own loops are called in them.
@@ -156,8 +173,15 @@ class _Section:
 
 
 class _Printer:
-    def __init__(self, schedule: Schedule, algorithm: Algorithm, language: _Language) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        algorithm: Algorithm,
+        language: _Language,
+        requirements: Sequence[Requirement] = (),
+    ) -> None:
         self.schedule = schedule
+        self.requirements = requirements
         self.clones = clone_calls(algorithm, schedule.clones)
         self.algorithm = algorithm = with_clones(algorithm, schedule.clones)
         self.given = originals(algorithm)
@@ -332,6 +356,7 @@ class _Printer:
             lines.append(
                 f"Compiled a second time for the expected sizes or values of {_shown(names)}."
             )
+        lines += [f"Requires: {_shown(str(need))}" for need in self.requirements]
         return lines
 
     @property
@@ -378,9 +403,9 @@ class _Printer:
                 return f"{extent} >= {known.minimum}{even}"
             base, rank = self.param_keys[known.parameter]
             suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
-            param = f"param.at({_cpp_string(base)}).at({rank})"
+            param = f"param.at({cpp_string(base)}).at({rank})"
             least = ", true" if known.least else ""
-            return f"known({param}, {_cpp_string(suffix)}, {known.value}{least})"
+            return f"known({param}, {cpp_string(suffix)}, {known.value}{least})"
 
         return " && ".join(one(known) for known in condition.known)
 
@@ -442,7 +467,7 @@ class _Printer:
         for index, ident in self.func_ids.items():
             if index in self.keys:
                 base, rank = self.keys[index]
-                lines.append(f"    Func {ident} = func.at({_cpp_string(base)}).at({rank});")
+                lines.append(f"    Func {ident} = func.at({cpp_string(base)}).at({rank});")
         for call in self.clones:
             lines.append(f"    Func {self.func_ids[call.result]} = {self._clone(call)};")
         for (loop, reduction), ident in self.loop_ids.items():

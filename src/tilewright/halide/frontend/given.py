@@ -8,7 +8,7 @@ from typing import get_args
 
 from tilewright.halide.analysis.paths import find_paths
 from tilewright.halide.frontend.importer import import_pipeline
-from tilewright.halide.frontend.serial.conditions import known_values
+from tilewright.halide.frontend.serial.conditions import conditions
 from tilewright.halide.frontend.serial.copies import find_copies
 from tilewright.halide.frontend.serial.nests import (
     FuncLoops,
@@ -24,13 +24,14 @@ from tilewright.halide.frontend.serial.validate import validate
 from tilewright.halide.frontend.serial.writer import write
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
-from tilewright.halide.ir.nest import default_stage
+from tilewright.halide.ir.nest import default_stage, guarded
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     ComputeWith,
     DimensionBounds,
     FuncSchedule,
+    KnownValue,
     Level,
     LoopAlign,
     MemoryType,
@@ -111,14 +112,17 @@ class _Reader:
         first, *others = definition.specializations
         if first.failure_message or others:
             raise UnreadableScheduleError(name, "several specialisations, or one that fails")
-        known = known_values(first.condition, self.algorithm)
-        inner = loops.nest(first.definition, self.places.get)
+        inner = self._nest(place, first.definition)
         loops.stages.pop()
-        if known is None or inner != nest or first.definition.specializations:
-            raise UnreadableScheduleError(
-                name, "a specialisation with a schedule of its own, or on an inequality"
-            )
-        return replace(nest, specialize=known)
+        said = conditions(first.condition, self.algorithm, self.places)
+        known = tuple(c for c in said or () if isinstance(c, KnownValue))
+        if said == known and inner == nest:
+            return replace(nest, specialize=known)
+        if said and guarded(inner) == nest:
+            return replace(inner, sizes=said)
+        raise UnreadableScheduleError(
+            name, "a specialisation with a schedule of its own, or on a condition that is rare"
+        )
 
     def entry(self, place: int) -> FuncSchedule:
         """One Func's schedule."""

@@ -3,42 +3,79 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, cast
 
 from tilewright.halide.frontend.serial.reader import Record
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import KnownValue
+from tilewright.halide.ir.schedule import KnownValue, OutputExtent
 
-_METADATA = re.compile(r"(.+)\.(min|extent|stride)\.(\d+)")
+_METADATA = re.compile(r"(.+?)(?:\.0)?\.(min|extent|stride)\.(\d+)")
+_INTEGERS = ("IntImm", "UIntImm")
+
+Known = KnownValue | OutputExtent
 
 
-def known_values(condition: Record, algorithm: Algorithm) -> tuple[KnownValue, ...] | None:
-    """The values that parameters have where `condition` holds; None if it says more."""
-    found: list[KnownValue] = []
+def conditions(
+    condition: Record, algorithm: Algorithm, places: Mapping[str, int]
+) -> tuple[Known, ...] | None:
+    """What `condition` says of parameters and of outputs' extents; None if it says more.
+
+    `places` gives the place of a Func by its name.
+    """
+    found: list[Known] = []
     stack = [condition]
     while stack:
         term = stack.pop()
         if term.table == "And":
             stack += [term.b, term.a]
             continue
-        known = _known(term, algorithm) if term.table == "EQ" else None
-        if known is None:
+        if term.table not in ("EQ", "GE") or term.b.table not in _INTEGERS:
             return None
-        found.append(known)
+        if not _add(found, term, algorithm, places):
+            return None
     return tuple(found)
 
 
-def _known(term: Record, algorithm: Algorithm) -> KnownValue | None:
-    variable, value = term.a, term.b
-    while variable.table == "Cast":
-        variable = variable.value
-    if variable.table != "Variable" or value.table not in ("IntImm", "UIntImm"):
-        return None
+def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping[str, int]) -> bool:
+    """Add a comparison with a literal to what is known; False where it is of another kind."""
+    number, value = term.a, int(term.b.value)
+    modulus = 0
+    if number.table == "Mod" and number.b.table in _INTEGERS and not value:
+        number, modulus = number.a, int(number.b.value)
+    while number.table == "Cast":
+        number = number.value
+    if number.table != "Variable":
+        return False
+    least = term.table == "GE"
+    metadata = _METADATA.fullmatch(number.name)
+    outputs = set(algorithm.outputs) & set(places)
+    if metadata and metadata[1] in outputs and metadata[2] == "extent":
+        return _add_extent(found, places[metadata[1]], int(metadata[3]), value, modulus, least)
     names = {parameter.name: i for i, parameter in enumerate(algorithm.parameters)}
-    metadata = _METADATA.fullmatch(variable.name)
+    if modulus:
+        return False
     if metadata and metadata[1] in names:
         what = cast(Literal["min", "extent", "stride"], metadata[2])
-        return KnownValue(names[metadata[1]], what, int(metadata[3]), int(value.value))
-    if variable.name in names:
-        return KnownValue(names[variable.name], "value", 0, int(value.value))
-    return None
+        found.append(KnownValue(names[metadata[1]], what, int(metadata[3]), value, least))
+        return True
+    if number.name in names:
+        found.append(KnownValue(names[number.name], "value", 0, value, least))
+        return True
+    return False
+
+
+def _add_extent(
+    found: list[Known], func: int, dimension: int, value: int, modulus: int, least: bool
+) -> bool:
+    """Add that an output is so large, or that its extent is a multiple."""
+    if least and not modulus:
+        found.append(OutputExtent(func, dimension, value))
+        return True
+    last = found[-1] if found else None
+    same = isinstance(last, OutputExtent) and (last.func, last.dimension) == (func, dimension)
+    if not modulus or least or not same or not isinstance(last, OutputExtent):
+        return False
+    found[-1] = replace(last, multiple=modulus)
+    return True

@@ -55,6 +55,58 @@ def drop_schedule(root: Record, keep_extents: bool = True) -> None:
             if definition is not None:
                 definition.__dict__["specializations"] = ()
                 _reset_stage(func, definition, index)
+    _restore_outputs(root)
+
+
+def _restore_outputs(root: Record) -> None:
+    """Make outputs whose sizes only specialisations asked for parameters like any others.
+
+    Halide lists such an output among those that the caller provides, without its constraints.
+    """
+    outputs = {buffer for f in root.funcs for buffer in f.output_buffers_names}
+    outputs &= {p.name for p in root.external_parameters}
+    if not outputs:
+        return
+    read: set[str] = set()
+    stack: list[Any] = [*root.funcs, *root.requirements]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Record):
+            read.add(value.__dict__.get("param_name") or "")
+            stack.extend(v for v in value.__dict__.values() if isinstance(v, Record | tuple))
+        elif isinstance(value, tuple):
+            stack.extend(value)
+    moved = [p for p in root.external_parameters if p.name in outputs - read]
+    kept = [p for p in root.external_parameters if p.name not in outputs - read]
+    root.__dict__["external_parameters"] = tuple(kept)
+    root.__dict__["parameters"] = (*root.parameters, *map(_output_parameter, moved))
+
+
+def _output_parameter(external: Record) -> Record:
+    """The parameter of an output, with the constraints that Halide gives it at first."""
+    constraints = []
+    for dimension in range(external.dimensions):
+        constraint = Record("BufferConstraint", -1)
+        fields = ("min", "extent", "stride", "min_estimate", "extent_estimate")
+        constraint.__dict__.update({field: _undefined() for field in fields})
+        if dimension == 0:
+            constraint.__dict__["stride"] = _int32(1)
+        constraints.append(constraint)
+    parameter = Record("Parameter", -1)
+    parameter.__dict__.update(
+        defined=1,
+        is_buffer=1,
+        type=external.type,
+        dimensions=external.dimensions,
+        name=external.name,
+        host_alignment=(external.type.bits + 7) // 8,
+        buffer_constraints=tuple(constraints),
+        memory_type=0,
+        scalar_data=0,
+    )
+    for field in ("scalar_default", "scalar_min", "scalar_max", "scalar_estimate"):
+        parameter.__dict__[field] = None
+    return parameter
 
 
 def _reset_func(func: Record, keep_extents: bool) -> None:
@@ -188,6 +240,13 @@ def _dim(var: str, kind: int) -> Record:
     dim = Record("Dim", -1)
     dim.__dict__.update(var=var, for_type=0, device_api=0, dim_type=kind, partition_policy=0)
     return dim
+
+
+def _int32(value: int) -> Record:
+    kind, literal = Record("Type", -1), Record("IntImm", -1)
+    kind.__dict__.update(code=0, bits=32, lanes=1)
+    literal.__dict__.update(value=value, type=kind)
+    return literal
 
 
 def _undefined() -> Record:

@@ -1,0 +1,69 @@
+"""Functions, in Python and C++, that say at run time whether outputs fit a schedule.
+
+Halide itself refuses outputs that do not fit, with a message about coordinates; these name the
+axis, the reason and the cure, before the pipeline is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tilewright.halide.legality.sizes import Requirement
+
+
+def cpp_string(text: str) -> str:
+    """A C++ string literal."""
+    plain = (chr(b) if chr(b).isalnum() or b in b"_$.- " else f"\\{b:03o}" for b in text.encode())
+    return '"' + "".join(plain) + '"'
+
+
+def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requirement]]:
+    """The requirements on outputs by the Func's place."""
+    result: dict[int, list[Requirement]] = {}
+    for need in requirements:
+        if need.on == "output":
+            result.setdefault(need.func, []).append(need)
+    return result
+
+
+def _tests(need: Requirement, extent: str) -> list[str]:
+    """The conditions, in either language, under which an extent does not fit."""
+    small = [f"{extent} < {need.minimum}"] * (need.minimum > 1)
+    return small + [f"{extent} % {need.multiple} != 0"] * (need.multiple > 1)
+
+
+def python_check(name: str, requirements: Sequence[Requirement]) -> str:
+    """A function ``NAME_refuses(**outputs)`` of the outputs' extents, innermost first."""
+    lines = [
+        f"def {name}_refuses(**extents):",
+        '    """Why outputs of these extents do not fit the schedule; None where they do.',
+        "",
+        "    Extents are given by the outputs' names, innermost dimension first.",
+        '    """',
+    ]
+    for needs in _by_output(requirements).values():
+        key = f"extents[{json.dumps(needs[0].name)}]"
+        for need in needs:
+            for test in _tests(need, f"{key}[{need.dimension}]"):
+                lines += [f"    if {test}:", f"        return {json.dumps(str(need))}"]
+    return "\n".join([*lines, "    return None", ""])
+
+
+def cpp_check(name: str, requirements: Sequence[Requirement]) -> str:
+    """A function ``NAME_refuses`` of the outputs of which something is required, in order."""
+    found = _by_output(requirements)
+    arguments = [f"const halide_buffer_t *output{i}" for i in range(len(found))]
+    lines = ["", "// Why outputs do not fit the schedule; null where they do."]
+    for i, needs in enumerate(found.values()):
+        lines.append(f"// output{i}: {cpp_string(needs[0].name)[1:-1]}")
+    lines.append(f"inline const char *{name}_refuses({', '.join(arguments)}) {{")
+    for i, needs in enumerate(found.values()):
+        for need in needs:
+            for test in _tests(need, f"output{i}->dim[{need.dimension}].extent"):
+                lines += [
+                    f"    if ({test}) {{",
+                    f"        return {cpp_string(str(need))};",
+                    "    }",
+                ]
+    return "\n".join([*lines, "    return nullptr;", "}", ""])
