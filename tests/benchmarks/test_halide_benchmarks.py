@@ -115,3 +115,40 @@ def test_a_goal_may_be_another_figure(load):
     assert docs.verdict(3, "<= theirs", result) == "met"
     assert docs.verdict(5, "<= theirs", result) == "**missed**"
     assert docs.verdict(None, "<= 1", result) == "unknown"
+
+
+def test_the_summary_of_sizes(load):
+    sizes = load("halide_sizes")
+    right = {"extents": [[3, 5]], "status": "ok", "message": ""}
+    barred = {"extents": [[1, 5]], "status": "barred", "message": "no"}
+    wrong = {"extents": [[7, 5]], "status": "wrong", "message": "3 values"}
+    host = {"status": "ok", "message": "", "sizes": [right, barred, wrong]}
+    cuda = {"status": "build_failed", "message": "why", "sizes": []}
+    rows = [
+        {"program": "a", "targets": {"host": host, "cuda": cuda}, "timing": {"loss": 1.21}},
+        {"program": "b", "targets": {"host": {**host, "sizes": [right]}}, "timing": {"loss": 1.0}},
+    ]
+    found = sizes.summary(rows)
+    assert (found["failures"], found["failures_by_target"]) == (2, {"host": 1, "cuda": 1})
+    assert (found["runs"], found["barred_by_the_pipeline"]) == (4, 1)
+    assert found["loss_at_estimates"] == pytest.approx(1.1)
+    assert sizes.failed(host) == ["7x5 wrong: 3 values"]
+
+
+def test_sizes_begin_at_one_and_keep_bounds(load):
+    import halide as hl
+
+    from tilewright.halide.schedulers.task import make_task
+
+    x, y, c = hl.vars("x y c")
+    out = hl.Func("out")
+    out[x, y, c] = x + y * c
+    out.bound(c, 0, 3)
+    out.set_estimates([(0, 640), (0, 480), (0, 3)])
+    algorithm = make_task(out).algorithm
+    (name,) = algorithm.outputs
+    chosen = [extents[name] for extents in load("halide_sizes").sizes(algorithm, 40, "p")]
+    assert len(chosen) == 40
+    assert chosen[0] == [1, 1, 3]
+    assert {extent for *_, extent in chosen} == {3}
+    assert any(width % 2 and width < 32 for width, *_ in chosen)

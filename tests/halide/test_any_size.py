@@ -17,8 +17,8 @@ from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
 from tilewright.halide.execution.inputs import describe_inputs
 from tilewright.halide.frontend.live import to_pipeline
 from tilewright.halide.ir.json import from_json, to_json
-from tilewright.halide.ir.nest import exact_size
-from tilewright.halide.ir.schedule import OutputExtent
+from tilewright.halide.ir.nest import exact_size, guarded
+from tilewright.halide.ir.schedule import OutputExtent, Split
 from tilewright.halide.legality.check import check
 from tilewright.halide.legality.overreach import overreaching
 from tilewright.halide.legality.sizes import requirements
@@ -144,6 +144,26 @@ def test_json_and_printed_python_mean_the_same(name, tmp_path):
     assert applied == printed
     assert " else " in applied
     assert ".specialize(" in to_cpp(schedule, algorithm)
+
+
+@pytest.mark.parametrize("name", ["product", "stencils"])
+def test_kernels_for_small_outputs_lower(name, tmp_path):
+    gpu = make_task(PIPELINES[name](), target="cuda", machine="a100")
+    schedule = plan(gpu)[0].schedule
+    nests = [nest for entry in schedule.funcs for nest in entry.stages if nest.sizes]
+    assert nests
+    for nest in nests:
+        assert {c.tail for c in guarded(nest).splits if isinstance(c, Split)} == {"guard_with_if"}
+    counts = []
+    for one in (exact_size(schedule), schedule):
+        text = lowered(
+            lambda: to_pipeline(PIPELINES[name]()),
+            lambda p, one=one: apply(one, gpu.algorithm, p),
+            tmp_path / "lowered.stmt",
+            gpu.target,
+        )
+        counts.append(text.count("halide_cuda_run("))
+    assert counts[1] == counts[0] + len(nests)
 
 
 def test_conditions_must_be_of_outputs():

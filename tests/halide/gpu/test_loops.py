@@ -67,11 +67,9 @@ def test_no_fusion_computes_everything_at_root():
 
 @pytest.mark.parametrize("any_size", [False, True])
 def test_tiles_shift_inwards_only_where_a_kernel_has_members(any_size):
-    funcs, reports = scheduled(matmul(), any_size=any_size)
+    funcs, _ = scheduled(matmul(), any_size=any_size)
     tails = {change.tail for change in funcs["out"].stages[0].splits if isinstance(change, Split)}
     assert ("shift_inwards" in tails) != any_size
-    said = [note for report in reports for note in report.notes if "at least" in note]
-    assert bool(said) != any_size
     funcs, _ = scheduled(pointwise(1024, 1024), any_size=any_size)
     assert all(change.tail == "guard_with_if" for change in funcs["out"].stages[0].splits)
 

@@ -117,16 +117,50 @@ def default_stage(func: Func, stage: Stage) -> StageSchedule:
     )
 
 
+_EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
+
+
+def _single_points(nest: StageSchedule) -> StageSchedule:
+    """The nest with one point per GPU thread where it had several of a tile that is not guarded.
+
+    What a thread computes for its points is kept in registers. Of points that are each guarded
+    Halide cannot infer how many there are::
+
+        before: v0 -> v0_b, v0_i by 128; v0_i -> v0_t, v0_r by 4      after: v0 -> v0_b, v0_t by 32
+    """
+    mapped = {loop.name: loop.mapping for loop in nest.loops}
+    splits = list(nest.splits)
+    dropped: set[str] = set()
+    for tile in nest.splits:
+        for points in nest.splits:
+            if (
+                isinstance(tile, Split)
+                and isinstance(points, Split)
+                and tile.tail not in _EXACT
+                and points.old == tile.inner
+                and mapped.get(points.outer) == "gpu_thread"
+                and points.inner in mapped
+            ):
+                factor = -(-tile.factor // points.factor)
+                splits[splits.index(tile)] = replace(tile, inner=points.outer, factor=factor)
+                splits.remove(points)
+                dropped.add(points.inner)
+    loops = tuple(loop for loop in nest.loops if loop.name not in dropped)
+    return replace(nest, splits=tuple(splits), loops=loops)
+
+
 def guarded(nest: StageSchedule) -> StageSchedule:
     """The nest with every split guarded, so that it is right at every size.
+
+    Nothing may be computed at the loop over the points of one GPU thread, which is left out.
 
     Only loops directly around vectors are cut into a body and borders: elsewhere a cut would
     copy everything that is computed inside, for calls that are too small to gain from it.
     """
-    exact: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
+    nest = _single_points(nest)
     splits = tuple(
         replace(change, tail="guard_with_if")
-        if isinstance(change, Split) and change.tail not in exact
+        if isinstance(change, Split) and change.tail not in _EXACT
         else change
         for change in nest.splits
     )

@@ -62,7 +62,7 @@ def plan(
 
 def sized(schedule: Schedule, task: Task) -> Schedule:
     """The schedule made right at every size, or stripped of that, as the task asks for."""
-    if task.exact_sizes or task.gpu:
+    if task.exact_sizes:
         return exact_size(schedule)
     try:
         return any_size(schedule, task.algorithm)

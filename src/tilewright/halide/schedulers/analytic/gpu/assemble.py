@@ -16,7 +16,6 @@ from tilewright.halide.schedulers.analytic.gpu.launch import largest_regions, pr
 from tilewright.halide.schedulers.analytic.gpu.loops import (
     member_schedule,
     output_schedule,
-    output_tail,
 )
 from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
@@ -106,9 +105,6 @@ def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
         notes.append("reduced in parallel with atomic additions")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
-    if plan.kind == "parallel" and output_tail(kernel, any_size) == "shift_inwards":
-        least = " x ".join(str(plan.tile[i]) for i in kernel.roles.threads)
-        notes.append(f"needs at least {least} points of {kernel.output}")
     waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
