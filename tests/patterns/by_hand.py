@@ -62,7 +62,11 @@ def run(p, x, inputs):
         case n.Map():
             return [again(p.f, item) for item in x]
         case n.Reduce():
-            acc = again(p.init, ()) if p.init.type else type(flat_leaf(x))(p.init.value)
+            acc = (
+                again(p.init, ())
+                if getattr(p.init, "type", True)
+                else type(flat_leaf(x))(p.init.value)
+            )
             for item in x:
                 acc = again(p.f, (acc, item))
             return acc

@@ -13,6 +13,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.compiling import compile
+from tilewright.patterns.programs import LINEAR_ALGEBRA
 from tilewright.patterns.rewriting.rule import apply_at, sites
 
 N, M = tp.sizes("N M")
@@ -104,6 +105,33 @@ def test_tiles_that_do_not_divide_the_size(shape):
     x = tp.array("x", tp.f32[N]) >> tp.map(MEAN_OF_ONE)
     chunks = rw.derive(x, rw.round_up(8), rw.split_join(8), rw.lower_nest(n.PAR, n.SIMD)).program
     assert np.array_equal(compile(chunks)(a[0]), 2 * a[0])
+
+
+def test_a_product_of_matrices_keeps_a_tile_of_sums():
+    product = LINEAR_ALGEBRA["matmul"](8, 12, 6)
+    steps = (
+        rw.split2(4, 6),
+        rw.lower_nest(n.PAR, n.SEQ),
+        rw.bottom_up(rw.interchange),
+        rw.bottom_up(rw.interchange),
+    )
+    tiled = rw.derive(product, *steps).program
+    a, b = np.random.default_rng(0).random((2, 8, 12), np.float32)
+    a, b = a[:, :6].copy(), b[:6].copy()
+    kernel = compile(tiled)
+    assert np.allclose(tp.interpret(tiled, a, b), a @ b, rtol=1e-5)
+    assert np.allclose(kernel(a, b), a @ b, rtol=1e-5)
+    assert "float acc0[24]" in kernel.source
+    assert "new" not in kernel.source
+
+
+def test_accumulators_that_move_their_elements_are_kept_twice():
+    x = tp.array("x", tp.i32[5, 3])
+    turned = tp.par(tp.gather(lambda i, m: (i + 1) % m), tp.identity) >> tp.zip >> tp.map(tp.add)
+    p = x >> tp.reduce(turned, tp.i32(0) >> tp.repeat(3))
+    a = np.arange(15, dtype=np.int32).reshape(5, 3)
+    assert np.array_equal(compile(p)(a), tp.interpret(p, a))
+    assert "new0[3]" in compile(p).source
 
 
 def test_the_source_binds_what_indices_share():

@@ -21,6 +21,7 @@ RULES = [
     *(rw.split_join(k) for k in (1, 2, 3)),
     *(rw.partial_reduce(k) for k in (1, 2, 3)),
     rw.strided_reduce(2),
+    rw.interchange,
     *fusion.RULES,
     *motion.RULES,
     *(rw.slide_tiling(v) for v in (2, 3, 4)),

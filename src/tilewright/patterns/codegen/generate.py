@@ -29,6 +29,7 @@ from tilewright.patterns.codegen.code import (
     Statement,
     Store,
     Value,
+    loads,
 )
 from tilewright.patterns.codegen.tidy import inlined
 from tilewright.patterns.codegen.views import (
@@ -225,7 +226,7 @@ class _Generator:
         kind = infer(p, view.type)[0]
         types = scalars(kind)
         if types is None:
-            raise MappingError(f"{p} has an accumulator of type {kind}: reduce scalars")
+            return self._reduce_arrays(p, view, kind)
         if isinstance(p.init, n.Literal) and isinstance(kind, ScalarType):
             start: list[Value] = [Number(p.init.value, kind)]
         else:
@@ -244,6 +245,40 @@ class _Generator:
         self._loop(view.type.length, p.level or n.SEQ, step)
         return acc
 
+    def _reduce_arrays(self, p: n.Reduce, view: View, kind: Type) -> View:
+        """A reduction whose accumulator is an array, kept in private memory.
+
+        It is changed in place if every element depends on no other one of it.
+        """
+        acc = self._allocate("acc", "private", kind)
+        self.write(p.init, NOTHING, acc)
+        pair = TupleType((kind, _item(view.type)))
+        length, level = _length(view.type), p.level or n.SEQ
+        before, names = list(self.block), dict(self.count)
+
+        def within(i: Poly) -> None:
+            self.write(p.f, Several(pair, (acc, element(view, i))), acc)
+
+        self._loop(length, level, within)
+        if in_place(self.block[len(before) :], set(_flat(acc.store))):
+            return acc
+        self.block[:], self.count = before, names
+        following = self._allocate("new", "private", kind)
+
+        def step(i: Poly) -> None:
+            self.write(p.f, Several(pair, (acc, element(view, i))), following)
+            self._copy(following, acc)
+
+        self._loop(length, level, step)
+        return acc
+
+    def _allocate(self, stem: str, space: str, kind: Type) -> Memory:
+        """Memory for a value, from here to the end of the block."""
+        store = self.buffers(stem, space, kind)
+        for buffer in _flat(store):
+            self.emit(Allocate(buffer))
+        return Memory(kind, store, Poly.constant(0))
+
     def _assign(self, names: list[Name], values: list[Value]) -> None:
         """All accumulators at once: values are computed before the first changes."""
         if len(names) > 1:
@@ -255,12 +290,8 @@ class _Generator:
             self.emit(Assign(name.name, value))
 
     def _stored(self, p: n.To, view: View) -> View:
-        kind = infer(p.f, view.type)[0]
         stem = {"global": "g", "local": "l", "private": "p"}[p.space]
-        store = self.buffers(stem, p.space, kind)
-        for buffer in _flat(store):
-            self.emit(Allocate(buffer))
-        memory = Memory(kind, store, Poly.constant(0))
+        memory = self._allocate(stem, p.space, infer(p.f, view.type)[0])
         self.write(p.f, view, memory)
         return memory
 
@@ -333,6 +364,36 @@ class _Generator:
         body(Poly.of(loop.variable))
         self.block = outer
         self.emit(loop)
+
+
+def in_place(block: Block, buffers: set[Buffer]) -> bool:
+    """Whether what is stored to buffers depends on the same element only.
+
+    Each buffer has one store, and all loads of it are of that element, in its block, before it.
+    """
+    written: dict[Buffer, list[tuple[int, int, Poly]]] = {b: [] for b in buffers}
+    read: dict[Buffer, list[tuple[int, int, Poly]]] = {b: [] for b in buffers}
+
+    def visit(block: Block) -> None:
+        for position, s in enumerate(block):
+            if isinstance(s, Loop):
+                visit(s.body)
+                continue
+            for v in loads([s]):
+                if v.buffer in buffers:
+                    read[v.buffer].append((id(block), position, v.index))
+            if isinstance(s, Store) and s.buffer in buffers:
+                written[s.buffer].append((id(block), position, s.index))
+
+    visit(block)
+    return all(
+        len(written[b]) == 1
+        and all(
+            where == written[b][0][0] and at <= written[b][0][1] and index == written[b][0][2]
+            for where, at, index in read[b]
+        )
+        for b in buffers
+    )
 
 
 UNDECIDED = n.Level("undecided")

@@ -10,7 +10,6 @@ from tilewright.patterns.build import (
     array,
     fork,
     fun,
-    get,
     identity,
     map,
     map2,
@@ -59,9 +58,9 @@ def gemv(n: Poly | int = N, m: Poly | int = M) -> Pattern:
 
 def matmul(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
     """``A @ B`` with an n x k and a k x m matrix."""
-    columns = array("B", f32[k, m]) >> transpose
-    row = fork(get(0) >> repeat(m), get(1)) >> zip >> map(dot_product)
-    return zip(array("A", f32[n, k]), columns >> repeat(n)) >> map(row)
+    rows = array("A", f32[n, k]) >> map(repeat(m))
+    columns = array("B", f32[k, m]) >> transpose >> repeat(n)
+    return zip2(rows, columns) >> map2(dot_product)
 
 
 def convolution(n: Poly | int = N, m: Poly | int = M) -> Pattern:

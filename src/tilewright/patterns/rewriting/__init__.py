@@ -5,7 +5,12 @@
 """
 
 from tilewright.patterns.errors import RewriteError
-from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join, strided_reduce
+from tilewright.patterns.rewriting.algorithmic import (
+    interchange,
+    partial_reduce,
+    split_join,
+    strided_reduce,
+)
 from tilewright.patterns.rewriting.exploration import Settings, explore
 from tilewright.patterns.rewriting.fusion import map_fission, map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import (
@@ -51,6 +56,7 @@ __all__ = [
     "derive",
     "everywhere",
     "explore",
+    "interchange",
     "lower",
     "lower_nest",
     "lower_reduce",

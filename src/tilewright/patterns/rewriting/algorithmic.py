@@ -76,6 +76,33 @@ def strided_reduce(chunks: Poly | int) -> Rule:
     return Rule(f"strided_reduce({k})", "reduce(f, z)", after, STEUWER, step)
 
 
+def _interchange(site: Site) -> Change | str | None:
+    first = site.stages[0]
+    if not isinstance(first, n.Map):
+        return None
+    *before, last = n.stages(first.f) or (n.IDENTITY,)
+    if not isinstance(last, n.Reduce):
+        return None
+    if first.level is not None or last.level is not None:
+        return "it is already decided who runs the map or the reduction"
+    assert isinstance(site.given, ArrayType)
+    middle = infer(n.pipe(*before), site.given.item)[0]
+    inner = Site((last,), middle, (*site.around, first), site.put)
+    start = n.pipe(typed_start(last, inner), n.Repeat(site.given.length))
+    rows = () if not before else (n.Map(n.pipe(*before)),)
+    step = n.pipe(n.Zip(), n.Map(last.f))
+    return Change(1, (*rows, n.Transpose(), n.Reduce(step, start)))
+
+
+interchange = Rule(
+    "interchange",
+    "map(g >> reduce(f, z))",
+    "map(g) >> transpose >> reduce(zip >> map(f), z >> repeat(n))",
+    "Hagedorn et al. 2020 (ELEVATE: loop interchange)",
+    _interchange,
+)
+
+
 def commutative(f: n.UserFun) -> bool:
     """Whether a user function is a sum, product, minimum or maximum of its two parameters."""
     body = f.body
