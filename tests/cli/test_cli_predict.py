@@ -301,7 +301,7 @@ def test_a_selector_file_with_settings(folder, tmp_path, capsys):
         (["quick_model.json", "quick_model.json", "--query", "m=1,n=2"], "two models are called"),
         (["quick_model.json", "--family", "halide_blur"], "give the --size"),
         (["quick_model.json", "--query", "m=4,n=4", "--verify", "1"], "--verify needs a kernel"),
-        (["quick_model.json", "--query", "m=4,n=4", "--default", "x"], "is no variant"),
+        (["quick_model.json", "--query", "m=4,n=4", "--default", "x"], "is not a variant"),
     ],
 )
 def test_what_cannot_be_selected_is_named(folder, monkeypatch, capsys, words, said):

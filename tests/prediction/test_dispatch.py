@@ -171,7 +171,7 @@ def test_errors_name_what_is_there(models):
         by_models(models, lambda a: {"length": 3})(1)
     with pytest.raises(PredictionError, match="at least one"):
         Dispatcher({}, lambda: None)
-    with pytest.raises(PredictionError, match="'c' is no route; there are linear, constant"):
+    with pytest.raises(PredictionError, match="'c' is not a route; there are linear, constant"):
         made(models, default="c")
 
     def fails(a):

@@ -89,9 +89,9 @@ def test_errors_say_what_to_do(selector, tmp_path):
     with pytest.raises(PredictionError, match="at least one"):
         Selector({})
     model = selector.models["dear"].model
-    with pytest.raises(PredictionError, match="'b' is no variant; there are a"):
+    with pytest.raises(PredictionError, match="'b' is not a variant; there are a"):
         Selector({"a": model}, default="b")
-    with pytest.raises(PredictionError, match="'threads' is no feature"):
+    with pytest.raises(PredictionError, match="'threads' is not a feature"):
         Modelled(model, {"threads": (1.0,)})
     with pytest.raises(PredictionError, match="'n' is missing"):
         selector.select({"m": 3})

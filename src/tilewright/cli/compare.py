@@ -1,4 +1,4 @@
-"""``tilewright compare``: our schedule beside others' of the same pipeline."""
+"""``tilewright compare``: our schedule compared with others of the same pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "compare",
-        help="measure our schedule beside those of Halide's autoschedulers",
+        help="compare our schedule with those of Halide's autoschedulers",
         description="Measure the naive schedule, those of the autoschedulers that come with "
         "Halide, a hand-written one where the pipeline has one, and ours, in one interleaved run.",
     )

@@ -132,7 +132,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a user's code; an exception becomes an error that tells where it came from."""
+    """Call a user's code; an exception becomes an error that names its place."""
     try:
         return function(*args, **kwargs)
     except TilewrightError:

@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--evaluations",
         type=arguments.positive,
-        help="schedules that tune measures beside those (default: 60)",
+        help="additional schedules measured by --mode tune (default: 60)",
     )
     parser.add_argument(
         "--fusion",

@@ -68,7 +68,7 @@ class CpuMachine:
         return self.caches[0].line_bytes if self.caches else 64
 
     def lanes(self, bits: int) -> int:
-        """Elements of so many bits in one vector register, at least 1.
+        """Elements of `bits` bits in one vector register, at least 1.
 
         >>> CpuMachine("x", "x86-64", 1, ("avx2",), 256, ()).lanes(32)
         8

@@ -1,4 +1,4 @@
-"""The CPU this process runs on, from what Linux tells, and common values elsewhere."""
+"""The CPU this process runs on, from what Linux reports, and common values elsewhere."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tilewright.machines.compute_capability import limits
 # The capabilities that Halide 21 has target features for; a newer GPU takes the newest of them.
 HALIDE_CUDA_CAPABILITIES = (30, 32, 35, 50, 61, 70, 75, 80, 86)
 
-# The CUDA runtime of Halide 21 compiles PTX with at most so many registers a thread, unless the
+# The CUDA runtime of Halide 21 compiles PTX with at most this many registers per thread, unless the
 # environment has HL_CUDA_JIT_MAX_REGISTERS.
 HALIDE_JIT_MAX_REGISTERS = 64
 

@@ -141,7 +141,7 @@ def occupancy(
 
 
 def max_registers(machine: GpuMachine, threads: npt.ArrayLike, cap: int | None = None) -> Any:
-    """Registers a thread that a block of so many threads can have at most.
+    """Most registers per thread that a block of the given number of threads can have.
 
     The bound of Sioutas 2020: the register file shared among the block's threads, the limit per
     thread, and `cap` where a compiler has one. Zero where the block is larger than allowed.

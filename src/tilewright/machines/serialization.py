@@ -42,7 +42,7 @@ def machine_from_dict(data: Any) -> Machine:
     if data.get("schema") != SCHEMA:
         raise TilewrightError(
             f"the machine's description has schema {data.get('schema')!r}, this version of "
-            f"Tilewright reads schema {SCHEMA}: describe the machine anew"
+            f"Tilewright reads schema {SCHEMA}: describe the machine again"
         )
     fields = {key: value for key, value in data.items() if key not in ("schema", "kind")}
     cls: type[Machine] = CpuMachine if data["kind"] == "cpu" else GpuMachine

@@ -49,7 +49,8 @@ def execute(
             compiled code); ``processes`` any functions that can be pickled, whose operands and
             results are then copied between processes; or an executor for each device, with one
             worker. Workers are pinned to the device's cores and compute with as many threads.
-        keep: whether `Execution.results` has every task's result or only those nobody needs.
+        keep: whether `Execution.results` has every task's result, or only those that no other
+            task reads.
 
     Raises:
         MappingError: a task without a function. An exception of a task is raised as it is,
@@ -157,7 +158,7 @@ class _Run:
                 for source in self.needs[step.task]:
                     self.readers[source] -= 1
                     if not self.readers[source]:
-                        self.results[source] = None  # a result that nobody needs any more
+                        self.results[source] = None  # all its readers have run
                 if self.keep or not self.readers[step.task]:
                     self.kept[step.task] = result
                 ready = self._take_ready()

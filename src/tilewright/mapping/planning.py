@@ -17,7 +17,7 @@ from tilewright.mapping.platform import Platform
 
 Method = Literal["auto", "search", "heft", "peft", "exact"]
 METHODS: tuple[Method, ...] = ("auto", "search", "heft", "peft", "exact")
-# `auto` proves the optimum of graphs of so many tasks, if that takes no longer than this.
+# `auto` proves the optimum of graphs up to this many tasks, within this time.
 _SMALL, _PROOF_SECONDS = 9, 2.0
 
 

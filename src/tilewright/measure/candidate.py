@@ -77,7 +77,7 @@ class Timing:
     `seconds` are used. A sample is the mean of as many runs as fill `sample_seconds`, at
     least one. A candidate whose one run takes longer than `seconds` is sampled once.
 
-    With `cutoff`, a candidate is cut short once two samples are above so many seconds; its
+    With `cutoff`, a candidate is cut short once two samples exceed it (seconds); its
     measurement is then a lower bound. `cutoff_ratio` does the same relative to the best
     median that the same `Workers` have seen so far among those that have such a ratio.
     """
@@ -97,8 +97,8 @@ class Timing:
 class Measurement:
     """What a candidate really cost, or how it failed.
 
-    Times are in seconds. `times` has one entry a sample (the mean of its runs), `cpu_times`
-    the CPU time beside it, summed over threads, and `runs` counts every timed run.
+    Times are in seconds. `times` has one entry per sample (the mean of its runs), `cpu_times`
+    the CPU time of the same runs, summed over threads, and `runs` counts every timed run.
     `lower_bound` says that timing was cut short because the candidate was clearly slower than
     the best. `peak_memory` is the largest resident size seen, in bytes. `output` is what the
     candidate printed, cut to its limit. `details` is JSON data that the candidate gave.

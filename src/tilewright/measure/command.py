@@ -28,8 +28,8 @@ def command(
     hold ``exit_code``, ``stdout`` and ``stderr`` (each cut to ``Limits.output_bytes``), also
     when it failed or was killed. CPU time counts its children that it waited for.
 
-    An `exclusive` command runs alone, as anything that is timed; others run beside builds and
-    beside each other, for measurements whose objective is not time.
+    An `exclusive` command runs alone, as anything that is timed; others run during builds and
+    at the same time, for objectives other than time.
 
     With `repeated`, the command is timed as any other candidate, with warm-up and as many
     runs as the timing asks for; its output is kept merged, in the measurement's ``output``.
@@ -56,7 +56,7 @@ class CommandFailedError(Exception):
 
 
 class Repeated:
-    """A command that is started anew for every run."""
+    """A command that is started again for every run."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Take ``{"argv": [...], "cwd": path or None}``."""

@@ -64,7 +64,7 @@ class Server:
                         self._selector.unregister(key.fd)  # it has ended: reaped below
                 self._look_after()
         except (EOFError, ConnectionError, BrokenPipeError):
-            pass  # the client is gone, so nobody wants the results
+            pass  # the client is gone and with it the use of the results
         finally:
             for job in self._live.values():
                 processes.kill_tree(job.pid)
@@ -198,7 +198,7 @@ class Server:
                     os.waitpid(pid, 0)
 
     def _busy(self, job: Job) -> bool:
-        """Whether it computes beside others."""
+        """Whether it computes while others do."""
         unguarded = job.phase == "timing" and job is not self._timed
         return unguarded or job.phase in ("building", "verifying")
 

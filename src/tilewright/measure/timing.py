@@ -108,7 +108,7 @@ def time_runs(
 
 
 def _inner(seconds: float, timing: Timing) -> int:
-    """How many runs of so many seconds fill a sample."""
+    """Number of runs of the given length (seconds) that fill a sample."""
     if seconds <= 0:
         return _MAX_INNER
     return min(max(math.ceil(timing.sample_seconds / seconds), 1), _MAX_INNER)

@@ -1,4 +1,4 @@
-"""The worker's side: build one candidate, verify it, time it when told to.
+"""The worker's side: build one candidate, verify it, time it on request.
 
 A worker is forked from the server for one candidate and ends with it. It reports in JSON
 lines on one pipe and takes orders in JSON lines from another.

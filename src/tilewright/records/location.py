@@ -1,4 +1,4 @@
-"""Where records are kept unless told otherwise."""
+"""Where records are kept by default."""
 
 from __future__ import annotations
 

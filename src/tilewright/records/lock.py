@@ -2,7 +2,7 @@
 
 Any number of processes write to one file at the same time, in transactions of milliseconds. A
 run whose decisions follow from the records of its own problem, such as a tuner's, claims that
-problem, so that no second run takes the same decisions beside it.
+problem, so that no second run takes the same decisions.
 """
 
 from __future__ import annotations

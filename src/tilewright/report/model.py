@@ -19,7 +19,7 @@ class Node:
     """A node of a pipeline's graph: an input, a Func, or an output.
 
     `group` is the index into the report's groups of the group that computes it (None for
-    inputs), `inlined` says that it has no storage of its own, and `detail` is told on hovering.
+    inputs), `inlined` says that it has no storage of its own, and `detail` is shown on hovering.
     """
 
     name: str
@@ -150,7 +150,7 @@ class ScheduleReport:
 
     @property
     def failure(self) -> str:
-        """Why a schedule is not verified, in two words: a crash is no wrong answer."""
+        """Why a schedule is not verified, in two words: a crash is not a wrong answer."""
         statuses = {attempt.status for attempt in self.attempts} - {"ok", "not tried"}
         return statuses.pop().replace("_", " ") if len(statuses) == 1 else "wrong answer"
 

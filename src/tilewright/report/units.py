@@ -10,7 +10,7 @@ _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """A number with so many significant digits, without an exponent where it is readable.
+    """A number with `significant` digits, without an exponent where it is readable.
 
     >>> digits(1234.5), digits(0.012345), digits(2.0)
     ('1234', '0.0123', '2')

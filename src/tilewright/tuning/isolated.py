@@ -24,7 +24,7 @@ class Isolated:
     it, and what it prints is kept within bounds.
 
     Args:
-        objective: a function at the top level of a module, which the worker imports anew.
+        objective: a function at the top level of a module, which the worker imports itself.
         seconds: wall time of a call.
         memory_bytes: resident memory of the process and its children.
         exclusive: one call at a time, for objectives that time themselves while ``jobs``
@@ -63,7 +63,7 @@ class Isolated:
 
 
 class Call:
-    """One call, made while it is built (beside others), or where exclusive while it is timed."""
+    """One call: made while building (others may run), or while timing if exclusive."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Take the payload that `Isolated` makes."""

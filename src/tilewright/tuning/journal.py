@@ -44,7 +44,8 @@ def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int 
 
     Objectives of different sizes and machines do not compare, so that each earlier run's are
     taken relative to its best (by their rank, where they are not all above zero). The trials
-    of the run ``but`` are left out, and what was cut short counts as it was told.
+    of the run ``but`` are left out; a trial that was cut short counts with the value that it
+    reported.
     """
     runs: dict[tuple[str, str, int], list[Trial]] = {}
     for record in records.query():

@@ -1,4 +1,4 @@
-"""What the tuner asks and what it is told."""
+"""What the tuner asks for and what is reported back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Trial:
 
     ``status`` is one of `tilewright.measure.STATUSES`; ``values`` has one entry an objective
     (smaller is better), empty where it failed. ``lower_bound`` says that the evaluation was
-    cut short, so that the truth is no better than the value.
+    cut short, so the true value is at least this bad.
     """
 
     suggestion: Suggestion

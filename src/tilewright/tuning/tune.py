@@ -119,7 +119,7 @@ def tune(
             turns, and compare medians: for noisy objectives. Not counted in the budget.
         cutoff: for objectives in seconds: call the objective with a second argument, how long
             it makes sense to go on, this many times the best (infinite at first). One that
-            stops there tells ``{"value": seconds, "lower_bound": True}``.
+            stops there returns ``{"value": seconds, "lower_bound": True}``.
         on_trial: called after each trial, with the trial and the tuner.
 
     Ctrl-C ends the run and returns what was found; a second one is not caught.
@@ -258,7 +258,7 @@ class _Run:
 
     def _collect(self) -> None:
         done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
-        # several may have ended: told in the order they were asked
+        # several may have ended: report them in the order they were asked
         for future in sorted(done, key=lambda f: self.under_way[f].index):
             asked = self.under_way.pop(future)
             error = future.exception()
@@ -336,7 +336,7 @@ def _floats(value: Any) -> float | list[float]:
             raise TypeError
         return float(value)
     except (TypeError, ValueError):
-        raise _wrong(f"{str(value)[:200]!r}, which is no number") from None
+        raise _wrong(f"{str(value)[:200]!r}, which is not a number") from None
 
 
 def _wrong(what: str) -> FailedError:
@@ -344,7 +344,7 @@ def _wrong(what: str) -> FailedError:
 
 
 def show(trial: Trial, tuner: Tuner) -> None:
-    """Print a line a trial: an ``on_trial`` for scripts."""
+    """Print one line per trial: an ``on_trial`` for scripts."""
     best = tuner.best
     text = f"{trial.values[0]:.6g}" if trial.ok else trial.status
     so_far = "-" if best is None else f"{best.value:.6g}"

@@ -34,7 +34,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 class Tuner:
     """Bayesian optimisation over a space, by `ask` and `tell` (smaller is better).
 
-    Every decision is a function of the seed, its index and what had been told before, so a
+    Every decision is a function of the seed, its index and what was reported before, so a
     run that is restored from its trials goes on as if it had never stopped.
 
     Args:
@@ -42,7 +42,7 @@ class Tuner:
         seed: the seed of all random choices.
         settings: the pieces of the search; the defaults are meant for every problem.
         queue: configurations to ask first, such as a compiler's default or an expert's.
-        objectives: how many values each evaluation is told.
+        objectives: how many values each evaluation reports.
         prior: where the user expects the optimum, or None.
         warm: evaluations of a similar problem, or None.
 
@@ -217,10 +217,10 @@ class Tuner:
 
         Args:
             asked: the suggestion, or a configuration that was not asked for.
-            value: the objective, one number an objective; None where it failed.
+            value: one number per objective; None where it failed.
             status: ``ok``, or how it failed (see `tilewright.measure.STATUSES`). A value
                 that is not a finite number counts as ``run_failed``.
-            lower_bound: the evaluation was cut short, the value is no worse than the truth.
+            lower_bound: the evaluation was cut short, the true value is at least this bad.
             message: why it failed.
             seconds: how long the evaluation took.
             details: JSON data to keep with the trial.
@@ -237,7 +237,7 @@ class Tuner:
             self._next += 1
         values = () if value is None or status != "ok" else _numbers(value)
         if status == "ok" and len(values) != self.objectives:
-            raise ValueError(f"{len(values)} values were told for {self.objectives} objectives")
+            raise ValueError(f"{len(values)} values were reported for {self.objectives} objectives")
         if not all(math.isfinite(v) for v in values):
             message = message or f"the objective is not a finite number: {list(values)}"
             status, values = "run_failed", ()
@@ -294,7 +294,7 @@ class Tuner:
         return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])[:count]]
 
     def measured(self, trial: Trial) -> int:
-        """How often a trial's configuration has been told."""
+        """How often a trial's configuration has been reported."""
         return len(self._told.get(self._key(trial.configuration), ()))
 
     def exhausted(self, tolerance: float = 0.005, patience: int = 5) -> bool:

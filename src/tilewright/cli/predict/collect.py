@@ -74,7 +74,7 @@ def add_parser(commands: Any) -> None:
         "--rounds",
         type=arguments.positive,
         metavar="N",
-        help="most rounds of timing, of which the quickest counts (default: 6, of schedules 1)",
+        help="most rounds of timing; the quickest sample counts (default: 6, for schedules 1)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")

@@ -16,9 +16,9 @@ from tilewright.errors import TilewrightError
 if TYPE_CHECKING:
     from tilewright.prediction import Estimator, Runs
 
-# Below so many runs a model is little more than a guess, and so are its intervals.
+# With fewer runs a model is little more than a guess, and so are its intervals.
 FEW = 30
-# Above so many the paper's networks take very long, as every step is over all runs.
+# With more runs the paper's networks take very long, as every step is over all runs.
 MANY = 10_000
 
 
@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "fit",
         help="fit a model to past runs",
-        description="Fit a model of run time to a CSV file with a row a run: a column of times "
+        description="Fit a model of run time to a CSV file with one row per run: a column of times "
         "and columns of whatever they depend on. Headings may give units in brackets, as in "
         "'size [bytes]'. Rows with missing values are left out and named.",
     )
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
         "--complexity",
         metavar="EXPRESSION",
         help="the number of operations, such as 'm*n*k' or 'n*log2(n)' (default: that of the "
-        "description beside the runs, if there is one)",
+        "description next to the runs, if there is one)",
     )
     parser.add_argument(
         "--model",
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _spare_the_description(args: argparse.Namespace) -> None:
-    """Refuse to write the model over the description of the runs, which lies beside them."""
+    """Refuse to write the model over the description of the runs, which lies next to them."""
     from tilewright.prediction import sidecar_of
 
     if args.output in (None, "-"):

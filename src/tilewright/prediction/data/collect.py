@@ -27,9 +27,10 @@ TIMING = Timing(
     warmup=2, min_samples=5, max_samples=10, seconds=0.04, sample_seconds=0.002, precision=0.006
 )
 # Passes over all instances for one measurement, at most. A neighbour of a virtual machine slows a
-# processor for seconds by up to two times and takes no CPU time from it: only another moment tells.
+# processor for seconds by up to two times and takes no CPU time from it: only a later
+# measurement reveals it.
 ROUNDS = 6
-# An instance is settled when the quickest samples of two rounds agree to so much.
+# An instance is settled when the quickest samples of two rounds agree to this ratio.
 AGREE = 0.01
 # Instances that a worker is asked for.
 AT_ONCE = 64
@@ -78,7 +79,7 @@ def collect(
     kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
     Tilewright processes are concerned. All instances are timed in a first round, in a second,
     and those whose quickest samples differ by more than a hundredth in further rounds, with
-    operands made anew; the quickest sample of all counts, which is the time of the undisturbed
+    operands made again; the quickest sample of all counts, which is the time of the undisturbed
     kernel. Where the wall time is far above the CPU time, or other processes used the CPUs
     meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
     once more in the next collection that meets it. What fails is not tried again. Each
@@ -102,7 +103,7 @@ def collect(
             be at the top level of a module.
         limits: what an instance may use of time and memory in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
-        on_progress: told after every measurement.
+        on_progress: called after every measurement.
 
     Returns:
         The runs that went well, in the order of their index; those that failed are in
@@ -119,14 +120,14 @@ def collect(
     if not usable:
         raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
     repeats = rounds * (REPEATS if retime else 1)
-    told = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
-    if isolate and told is None:
+    made_from = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
+    if isolate and made_from is None:
         raise PredictionError(
             f"{kernel.name} by {chosen.name} cannot be measured in another process: its functions "
             "have to be at the top level of a module"
         )
     work = _Collection(
-        kernel, chosen, seed, records, verify, timing, told, limits or LIMITS, retime
+        kernel, chosen, seed, records, verify, timing, made_from, limits or LIMITS, retime
     )
     settled = 0
     with _token() as token, quiet_blas():
@@ -173,7 +174,7 @@ class _Collection:
         records: Records | None,
         verify: bool,
         timing: Timing,
-        told: Mapping[str, Any] | None,
+        made_from: Mapping[str, Any] | None,
         limits: Limits,
         retime: bool,
     ) -> None:
@@ -181,7 +182,7 @@ class _Collection:
         # rounds of the first and of the second measurement take turns
         self._stride = REPEATS if retime else 1
         self._records, self._verify, self._timing = records, verify, timing
-        self._told, self._limits = told, limits
+        self._made_from, self._limits = made_from, limits
         self.problem = f"prediction/{kernel.name}/{variant.name}"
         self.machine = machine()
         self.versions = variant.versions()
@@ -189,7 +190,7 @@ class _Collection:
         self._ahead: dict[tuple[int, int], Measurement] = {}
 
     def settled(self, index: int, repeat: int) -> bool:
-        """Whether the rounds before this one have told enough of an instance."""
+        """Whether the earlier rounds settle an instance."""
         earlier = self._rounds(index, range(repeat % self._stride, repeat, self._stride))
         if any(not m.ok for m in earlier):
             return True
@@ -207,13 +208,13 @@ class _Collection:
         index = queue[0]
         if self._known(index, repeat):
             return
-        if self._told is None:
+        if self._made_from is None:
             measurement = self._here(index, token)
         else:
             if (index, repeat) not in self._ahead:
                 wanted = [i for i in queue if i == index or not self._known(i, repeat)]
                 made = measure_isolated(
-                    self._told,
+                    self._made_from,
                     wanted,
                     self.seed,
                     verify=self._verify,
@@ -239,7 +240,7 @@ class _Collection:
         if self._records is not None:
             configuration = {"seed": self.seed, "index": index, "repeat": repeat}
             context = {"timing": asdict(self._timing)}
-            if self._told is not None:
+            if self._made_from is not None:
                 context["limits"] = asdict(self._limits)
             self._records.add(
                 Record(
@@ -276,12 +277,12 @@ class _Collection:
         if known.status == "wrong_answer" and not self._verify:
             return False
         before, now = record.context.get("limits"), asdict(self._limits)
-        if self._told is None or before is None or known.status not in _BY_LIMITS:
+        if self._made_from is None or before is None or known.status not in _BY_LIMITS:
             return True
         return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
 
     def progress(self, settled: int, total: int) -> CollectionProgress:
-        """How far it is, where so many measurements are not needed."""
+        """Progress, with `settled` measurements not needed."""
         found = self.found.values()
         repeated = sum(m.details.get("tries", 1) > 1 for m in found)
         failed = len({index for (index, _), m in self.found.items() if not m.ok})

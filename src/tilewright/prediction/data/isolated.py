@@ -40,13 +40,13 @@ _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolate
 def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
     """What another process makes the same variant from; None where there is no way.
 
-    Kernels of the library are found by name, users' own ones made anew of functions that can
+    Kernels of the library are found by name, users' own ones are made again from functions that can
     be imported.
     """
     from tilewright.prediction.kernels.library import library
 
     base = variant.whole or variant
-    told = {"variant": base.name, "whole_call": variant.whole is not None}
+    made_from = {"variant": base.name, "whole_call": variant.whole is not None}
     known = library().get(kernel.name)
     same = known is not None and (known.draw, known.make, known.reference) == (
         kernel.draw,
@@ -54,7 +54,7 @@ def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
         kernel.reference,
     )
     if known is not None and same and known.variants.get(base.name) is base:
-        return {**told, "kernel": kernel.name}
+        return {**made_from, "kernel": kernel.name}
     if kernel.origin is None or kernel.variants.get(base.name) is not base:
         return None
     maker, arguments = kernel.origin
@@ -62,7 +62,7 @@ def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
         shipped = {name: _shipped(value) for name, value in arguments.items()}
     except PredictionError:
         return None
-    return {**told, "maker": maker, "arguments": shipped}
+    return {**made_from, "maker": maker, "arguments": shipped}
 
 
 def measure_isolated(
@@ -151,17 +151,17 @@ class Instances:
             begun, features = self._begun(following)
 
 
-def _made(told: Mapping[str, Any]) -> tuple[Kernel, Variant]:
+def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, Variant]:
     from tilewright.prediction.data.whole_call import whole_call
     from tilewright.prediction.kernels.library import library
 
-    if "kernel" in told:
-        kernel = library()[told["kernel"]]
+    if "kernel" in made_from:
+        kernel = library()[made_from["kernel"]]
     else:
-        arguments = {name: _landed(value) for name, value in told["arguments"].items()}
-        kernel = load_builder(told["maker"])(arguments)
-    variant = kernel.variant(told["variant"])
-    return kernel, whole_call(variant) if told["whole_call"] else variant
+        arguments = {name: _landed(value) for name, value in made_from["arguments"].items()}
+        kernel = load_builder(made_from["maker"])(arguments)
+    variant = kernel.variant(made_from["variant"])
+    return kernel, whole_call(variant) if made_from["whole_call"] else variant
 
 
 def reference_to(function: Callable[..., Any]) -> str:
@@ -209,9 +209,9 @@ def _shipped(value: Any) -> Any:
     raise PredictionError(f"{value!r} cannot be sent to another process")
 
 
-def _landed(told: Mapping[str, Any]) -> Any:
+def _landed(made_from: Mapping[str, Any]) -> Any:
     """The inverse of `_shipped`."""
-    ((kind, value),) = told.items()
+    ((kind, value),) = made_from.items()
     if kind == "mapping":
         return {_landed(k): _landed(v) for k, v in value}
     if kind in ("tuple", "list"):

@@ -93,7 +93,7 @@ class Kernel:
         variants: implementations by name; `with_variant` adds one.
         tolerance: the largest error of an answer, relative to the largest reference value.
         origin: how another process makes the same kernel: a function, ``module:name``, and its
-            arguments; None where only the library's table has it, or nobody.
+            arguments; None where only the library's table has it, or it cannot be made elsewhere.
     """
 
     name: str

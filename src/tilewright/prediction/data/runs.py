@@ -20,7 +20,7 @@ from tilewright.prediction.errors import PredictionError
 Array: TypeAlias = np.ndarray[Any, Any]
 
 TIME, RETIME = "time_s", "retime_s"
-# What a column of run times may be called where nobody says.
+# Default names of a column of run times.
 _TIMES = "time_s time seconds runtime run_time duration elapsed time_ms time_us time_ns".split()
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
 _COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d*)?|[-+]?\d{1,3}(\.\d{3})*,\d+")
@@ -252,7 +252,7 @@ def read_columns(
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
-    """Write runs as CSV, and their facts and units as JSON beside it; returns the CSV's path.
+    """Write runs as CSV, and their facts and units as JSON next to it; returns the CSV's path.
 
     Columns are the features, ``time_s`` and, if there is one, ``retime_s``.
     """
@@ -318,7 +318,7 @@ def _meant(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the JSON file beside a CSV file says about it; empty where there is none.
+    """Contents of the JSON file next to a CSV file; empty where there is none.
 
     Raises:
         PredictionError: the file is there, but is not JSON.
@@ -333,7 +333,7 @@ def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
         raise PredictionError(
             f"{path}: this description of {source.name} is unreadable ({error}); mend or move it"
         ) from None
-    # A model may lie beside the runs that it was fitted to.
+    # A model may lie next to the runs that it was fitted to.
     return facts if isinstance(facts, dict) and "format" not in facts else {}
 
 
@@ -351,7 +351,8 @@ def _seconds(source: Path, heading: str) -> float:
     if unit:
         if unit not in _SECONDS:
             raise PredictionError(
-                f"{source}: {unit!r} in {heading!r} is no unit of time; use s, ms, us, ns, min or h"
+                f"{source}: {unit!r} in {heading!r} is not a unit of time; use s, ms, us, ns, min "
+                "or h"
             )
         return _SECONDS[unit]
     ending = name.rsplit("_", 1)[-1]

@@ -163,8 +163,8 @@ def from_command(
 
     run.__name__ = "command"
     made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
-    told = {"command": " ".join(words), "ranges": _told(ranges)}
-    known = {label: replace(v, versions=lambda: told) for label, v in made.variants.items()}
+    facts = {"command": " ".join(words), "ranges": _told(ranges)}
+    known = {label: replace(v, versions=lambda: facts) for label, v in made.variants.items()}
     made = replace(made, variants=known)
     arguments = {
         "words": list(words),
@@ -199,7 +199,7 @@ def _caller(
 
 
 def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """What the records know a kernel of one's own by, beside its name: its code and ranges.
+    """What identifies a user's kernel in the records besides its name: its code and ranges.
 
     What a function calls, or has from its surroundings, is not looked at.
     """

@@ -13,7 +13,7 @@ from tilewright.prediction.kernels.storage import csr, dense
 def whole_call(variant: Variant) -> Variant:
     """The variant with its preparation timed too, operands being in its storage already.
 
-    What a call costs beside the computation (checks, wrapping, copies into a library's own
+    What a call costs in addition to the computation (checks, wrapping, copies into a library's own
     form) is part of it; converting between dense and sparse storage is not.
     """
 

@@ -20,7 +20,7 @@ from tilewright.prediction.kernels.storage import is_sparse
 DIRTY = 1.1
 
 # Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
-# less CPU time for waiting. The kernel counts in ticks, of which a few are nobody's.
+# less CPU time for waiting. Kernel accounting is in ticks; allow a few unattributed ones.
 OTHERS = 0.1
 
 TICKS = 0.02

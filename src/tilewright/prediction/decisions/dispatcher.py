@@ -100,7 +100,7 @@ class Dispatcher:
         self._runs = tuple(routes.values())
         if default is not None and default not in self.routes:
             raise PredictionError(
-                f"the default {default!r} is no route; there are {', '.join(self.routes)}"
+                f"the default {default!r} is not a route; there are {', '.join(self.routes)}"
             )
         self.default = self.routes[0] if default is None else default
         self.learn = learn

@@ -122,7 +122,7 @@ def verify_schedules(
         count: how many have to go well. Schedules that fail do not count, but no more than
             `MOST_FAILURES` times as many are tried.
         records: where measurements are kept and looked up.
-        on_progress: told how many of how many went well.
+        on_progress: called with the number that went well and the total.
         how: goes to `tilewright.prediction.kernels.schedules.measure_candidates`.
 
     Returns:
@@ -165,7 +165,7 @@ def verify_variants(
         choices: variants with settings, as `Selector.select` gives them.
         seed: of the operands.
         calls: whether whole calls are timed, as `train` does by default.
-        on_progress: told how many of how many are done.
+        on_progress: called with the number done and the total.
     """
     from tilewright.prediction.data.collect import measure_once
     from tilewright.prediction.data.whole_call import whole_call

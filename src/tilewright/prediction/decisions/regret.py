@@ -1,4 +1,4 @@
-"""What a choice among variants costs beside the best one."""
+"""What a choice among variants costs compared with the best one."""
 
 from __future__ import annotations
 

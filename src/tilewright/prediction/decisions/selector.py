@@ -73,7 +73,7 @@ class Modelled:
         missing = [n for n in self.settings if n not in self.names]
         if missing:
             raise PredictionError(
-                f"the setting {missing[0]!r} is no feature of the model, which has "
+                f"the setting {missing[0]!r} is not a feature of the model, which has "
                 + ", ".join(self.names)
             )
 
@@ -122,7 +122,7 @@ class Selector:
         self.default = next(iter(models)) if default is None else default
         if self.default not in self.models:
             raise PredictionError(
-                f"the default {default!r} is no variant; there are {', '.join(self.models)}"
+                f"the default {default!r} is not a variant; there are {', '.join(self.models)}"
             )
         self.kernel = kernel
         self.conversions = dict(conversions or {})
@@ -169,7 +169,7 @@ class Selector:
         all_seconds = np.array(
             [modelled.model.predict(_with(modelled, queries, c)) for c in combinations]
         )
-        # What is no number is never the best.
+        # NaN is never the best.
         all_seconds = np.where(np.isnan(all_seconds), np.inf, all_seconds)
         best = all_seconds.argmin(axis=0)
         seconds: Array = all_seconds[best, np.arange(all_seconds.shape[1])]
@@ -315,7 +315,7 @@ def train_selector(
         records: where measurements are kept, so that an interrupted training goes on.
         path: where the selector is written (default: `default_path`).
         deadline: of ``time.monotonic``, after which no more is measured.
-        on_progress: told after every measurement.
+        on_progress: called after every measurement.
 
     Raises:
         PredictionError: no such kernel or variant, or nothing could be measured.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-# Entries of a dense array that are looked at for its density. With so many a density of 5 %
+# Entries of a dense array that are looked at for its density. With this many a density of 5 %
 # is known within a factor of 1.5; below 1 % only its smallness is.
 SAMPLES = 256
 # Numbers of non-zeros that share a decision: within a factor of 2^(1/4).

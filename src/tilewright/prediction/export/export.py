@@ -28,7 +28,7 @@ def export_c(model: Estimator, name: str = "predict_seconds") -> str:
     """A C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
 
     It needs a C99 compiler and ``libm``. Raises `PredictionError` for a model that is not
-    fitted, or a ``name`` that is no identifier.
+    fitted, or a ``name`` that is not an identifier.
     """
     body, arguments = _source(model, C_DIALECT, name)
     guard = f"{name.upper()}_H"
@@ -137,7 +137,7 @@ class _Body:
 
 def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[str]]:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or keyword.iskeyword(name):
-        raise PredictionError(f"the function's name {name!r} is no identifier")
+        raise PredictionError(f"the function's name {name!r} is not an identifier")
     if not hasattr(model, "ranges_"):
         raise PredictionError(f"this {type(model).__name__} is not fitted; call fit first")
     arguments = _arguments(model)
@@ -196,7 +196,7 @@ def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
 
 
 def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
-    """Arguments that no statement reads, of which compilers would warn."""
+    """Arguments that no statement reads; compilers would warn of them."""
     read = set(re.findall(r"[A-Za-z_]\w*", " ".join([*body.lines, body.result])))
     return [argument for argument in arguments if argument not in read]
 

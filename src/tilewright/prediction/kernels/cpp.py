@@ -36,7 +36,7 @@ class Library:
 
     `packed` says that sparse operands are copied into the library's own storage when they are
     prepared; otherwise it works on SciPy's arrays. `threads` are the numbers of threads it can
-    be told to use; one only where it cannot be told.
+    be set to use; 1 only where it cannot be set.
     """
 
     name: str

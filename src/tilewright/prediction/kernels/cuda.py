@@ -50,8 +50,8 @@ def compiled(directory: Path | None = None) -> bytes:
     found = nvcc()
     if found is None:
         raise PredictionError("there is no CUDA compiler: install the CUDA toolkit (nvcc)")
-    told = f"{found} {ARCHITECTURE}".encode()
-    key = hashlib.sha256(SOURCE.read_bytes() + told).hexdigest()[:24]
+    compiler = f"{found} {ARCHITECTURE}".encode()
+    key = hashlib.sha256(SOURCE.read_bytes() + compiler).hexdigest()[:24]
     folder = directory or cache_directory() / "kernels"
     target = folder / f"cuda-{key}.ptx"
     if not target.is_file():

@@ -64,8 +64,8 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
     if found is None:
         raise PredictionError("there is no C++ compiler: install g++ or clang++, or set CXX")
     text = b"".join(path.read_bytes() for path in (SOURCES / "dense_sparse.h", SOURCES / source))
-    told = [version(found), *FLAGS, *flags, _processor()]
-    key = hashlib.sha256(text + "\0".join(told).encode()).hexdigest()[:24]
+    parts = [version(found), *FLAGS, *flags, _processor()]
+    key = hashlib.sha256(text + "\0".join(parts).encode()).hexdigest()[:24]
     folder = directory or cache_directory() / "kernels"
     target = folder / f"{Path(source).stem}-{key}.so"
     if target.is_file():
@@ -106,8 +106,8 @@ def version(found: str) -> str:
     """The first line of what a compiler says of its version."""
     done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    told = next((line for line in lines if "release" in line), lines[0] if lines else found)
-    return told.strip()
+    release = next((line for line in lines if "release" in line), lines[0] if lines else found)
+    return release.strip()
 
 
 @cache
@@ -117,5 +117,5 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").split("\n\n", 1)[0].splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    told = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(line for line in lines if line.startswith(told))
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(line for line in lines if line.startswith(wanted))

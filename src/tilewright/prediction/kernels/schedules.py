@@ -1,7 +1,7 @@
 """Thousands of schedules of one Halide pipeline as variants of one kernel, measured.
 
 A `Family` is a pipeline of a size and a schedule for every choice of split factors; the factors
-are features of the run time beside the size (Section V of the paper).
+are features of the run time, as is the size (Section V of the paper).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tilewright.records import Records
 
 Factors: TypeAlias = Mapping[str, int]
 
-# A first run on fresh memory takes up to ten times as long as others; within so many seconds it
-# is a warm-up, and others follow.
+# A first run on fresh memory takes up to ten times as long as others: it is a warm-up if it ends
+# within `seconds`, and others follow.
 TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=2.0, precision=0.01)
 CLOSE = 2.0  # times as long as the quickest of its size: worth further rounds
 LIMITS = Limits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
@@ -98,7 +98,7 @@ def measure_candidates(
 ) -> Iterator[Tried]:
     """Build, verify and time schedules, each in a worker process of its own.
 
-    What the records know is not measured again. `repeat` tells independent measurements of the
+    What the records know is not measured again. `repeat` separates independent measurements of the
     same schedules apart. A schedule that cannot be built or run, is wrong, or takes longer than
     the limits has a measurement that says so. Ends early at the `deadline`, of
     ``time.monotonic``.
@@ -162,7 +162,7 @@ def collect_schedules(
             size. Which memory a process is given decides how fast it is, and neighbours on the
             hardware do, so the median of the starts counts, and of a start's samples.
         deadline: when to stop, of ``time.monotonic``.
-        on_progress: told how many of how many measurements there are.
+        on_progress: called with the number of measurements done and their total.
         how: `timing` and `limits` of `measure_candidates`.
     """
     wanted = {}

@@ -22,7 +22,7 @@ def dense(thing: Any) -> Array:
     """As a C-ordered array of float64; itself if it is one.
 
     Raises:
-        PredictionError: complex numbers, a mask, or what is no array of numbers.
+        PredictionError: complex numbers, a mask, or anything but an array of numbers.
     """
     if type(thing) is np.ndarray and thing.dtype is _FLOAT64 and thing.flags.c_contiguous:
         return thing
@@ -32,7 +32,7 @@ def dense(thing: Any) -> Array:
     try:
         array: Array = np.asarray(thing, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise PredictionError(f"an operand is no array of numbers: {error}") from None
+        raise PredictionError(f"an operand is not an array of numbers: {error}") from None
     return array
 
 

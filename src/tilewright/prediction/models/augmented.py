@@ -1,6 +1,6 @@
 """Our default model of run time: see `tilewright.prediction.models.surface` for its form.
 
-Beyond the paper: log time of log sizes, a sum of monomials beside the hidden layer, second-order
+Beyond the paper: log time of log sizes, a sum of monomials added to the hidden layer, second-order
 training on the relative error that outliers cannot bend, and a choice among a few such
 configurations by cross-validation, from which the intervals come as well.
 """
@@ -48,8 +48,8 @@ class Augmented(Estimator):
         max_parameters: the limit on weights and biases (standardisation by the training
             instances' statistics is not counted).
         threads: the features that count threads; by default those named so.
-        work: expressions of actual work, such as non-zeros, used beside the complexity. Without
-            them, expressions such as how full a sparse product is are tried.
+        work: expressions of actual work, such as non-zeros, used in addition to the
+            complexity. Without them, expressions such as how full a sparse product is are tried.
         max_seconds: CPU seconds of training. No further configuration is tried when more than
             half of it is spent; None for no limit, so that the choice is the same everywhere.
     """
@@ -162,7 +162,7 @@ class Augmented(Estimator):
         self._ready = self.folded()
 
     def _columns(self, data: Array) -> Array:
-        """The features and the expressions beside them."""
+        """The features, then the expressions."""
         if not self.expressions_:
             return data
         added = []

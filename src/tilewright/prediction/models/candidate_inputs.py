@@ -1,4 +1,4 @@
-"""Further inputs worth trying, and a quick judgement of which are worth training with.
+"""Further inputs worth trying, and a quick judgement which are worth training with.
 
 What a kernel does is not always a product of powers of its sizes: an operand's rows may be empty,
 a product of sparse operands fills up, vectors and blocks are padded, strides of powers of two
@@ -20,7 +20,7 @@ from tilewright.prediction.models.surface import Shape, value_and_jacobian
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _PADDED = (4, 8, 16, 32, 64)
-_SHARED = (1, 4, 16)  # whole blocks of so many, for each thread
+_SHARED = (1, 4, 16)  # sizes of the whole blocks that threads share
 _STRIDES = (16, 64, 256)
 _DAMPING = 1e-2
 _MOST = 60  # expressions
@@ -91,7 +91,7 @@ def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Ar
     Args:
         shape: of the models. folds: see there.
         candidates: columns to judge, shape (candidates, n).
-        cap: of a residual; a larger one counts for so much.
+        cap: larger residuals count as this one.
 
     Returns:
         Shape (candidates,), the error relative to that after a step without any.

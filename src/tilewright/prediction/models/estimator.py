@@ -189,7 +189,7 @@ class Estimator:
         self.calibration_ = Calibration.fit(held_out, seconds)
 
     def _with_complexity(self, data: Array) -> Array:
-        """The features and the complexity beside them, shape (n, features + 1)."""
+        """The features and, as the last column, the complexity, shape (n, features + 1)."""
         complexity = self._complexity()
         if complexity is None:
             return data

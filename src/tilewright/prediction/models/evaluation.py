@@ -15,13 +15,13 @@ from tilewright.prediction.models.intervals import thresholded
 from tilewright.prediction.models.tables import names_of, table, times
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# Nominal probabilities at which intervals are looked at beside the one that was asked for.
+# Further nominal probabilities at which the intervals' coverage is reported.
 NOMINAL = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Predicted beside measured times.
+    """Predicted and measured times, side by side.
 
     Attributes:
         measured, predicted: seconds, shape (n,).
@@ -160,7 +160,7 @@ def cross_validate(
         folds: into how many parts the instances are divided.
         coverage: nominal probability of the intervals.
         retimes: an independent second measurement, for the noise floor.
-        on_progress: told how many of how many folds are done.
+        on_progress: called with the number of folds done and their total.
 
     Raises:
         PredictionError: data that cannot be used, or fewer than four instances.

@@ -29,7 +29,7 @@ class Forest(Estimator):
         trees: how many; their predictions are averaged.
         leaf: the smallest number of instances in a leaf. With 1, a training instance is
             predicted to take what it took.
-        work: expressions of the features that are used beside them, such as the bytes of a
+        work: expressions of the features, used as further inputs, such as the bytes of a
             tile (`tilewright.prediction.kernels.schedules.Family.work`).
     """
 

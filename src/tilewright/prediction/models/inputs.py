@@ -39,7 +39,7 @@ class Inputs:
         """Choose for columns of shape (n, columns), the important ones first.
 
         A column that does not vary gives no input, and neither does one whose input is a linear
-        function of the earlier inputs (the logarithm of m n k beside those of m, n and k).
+        function of the earlier inputs (such as log(m n k) of log m, log n and log k).
 
         Args:
             data: shape (n, columns).

@@ -21,7 +21,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 # The ridge is in units of the noise; early residuals are not noise and would freeze the start.
 _WIDEST = 0.05
 _RELATIVE = 0.6  # the share of the steps after which the error is relative, not of log time
-_BEND = 1.5  # Huber's loss is linear beyond so many robust standard deviations
+_BEND = 1.5  # robust standard deviations beyond which Huber's loss is linear
 
 
 @dataclass(frozen=True)

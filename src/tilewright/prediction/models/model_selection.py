@@ -25,8 +25,12 @@ from tilewright.prediction.models.surface import Shape, value
 Array: TypeAlias = np.ndarray[Any, Any]
 _RESTARTS, _STEPS = 2, 40  # of a fold's model
 _CLEARLY = 0.98  # an addition must cut the error to this share
-_CERTAIN = 1.5  # and by so many standard errors
-_PROMISING, _TRAINED, _ROUNDS = 0.98, 2, 3  # additions: judged so good, so many a round
+_CERTAIN = 1.5  # and by this many standard errors
+_PROMISING, _TRAINED, _ROUNDS = (
+    0.98,
+    2,
+    3,
+)  # additions: largest judged ratio, how many per round, rounds
 _STIFFNESS = (0.25, 4.0)
 _EXPONENTS = 3e-3
 _FAR, _FARTHEST, _DISTRUST = 1.5, 2.0, 10.0  # in log time: see `train`
@@ -47,7 +51,7 @@ class Problem:
         optional: columns that are tried one at a time.
         limit: the most fitted numbers.
         seed: of the starting points.
-        cap: of a relative error; a larger one counts for so much.
+        cap: larger relative errors count as this one.
         until: when to try nothing further, by ``time.thread_time``.
     """
 

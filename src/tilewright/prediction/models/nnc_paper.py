@@ -29,7 +29,7 @@ class NN(Estimator):
         max_parameters: the limit on weights and biases; None for the unconstrained version,
             whose default is two hidden layers of 16.
         rates: Adam's learning rates, one stage after the other. epochs: over all stages.
-        restarts: initialisations, of which the smallest training loss is kept.
+        restarts: initialisations; the one with the smallest training loss is kept.
     """
 
     kind: ClassVar[str] = "nn"

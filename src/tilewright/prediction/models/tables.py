@@ -41,7 +41,7 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
         raise PredictionError("there are no features; give at least one column")
     strange = [name for name in names if not isinstance(name, str)]
     if strange:
-        raise PredictionError(f"the feature name {strange[0]!r} is no text; name features by text")
+        raise PredictionError(f"the feature name {strange[0]!r} is not text; name features by text")
     return names
 
 

@@ -15,7 +15,7 @@ _NAME = 22  # characters
 _HEIGHT = 24.0
 _PAD = 12.0
 _MARGIN = 8.0
-_TITLE = 8.0  # beside the room that ports need anyway
+_TITLE = 8.0  # in addition to the room that ports need
 _PORT = (8.0, 0.0)
 
 # A box of the outer layout: a group by number, or a node outside all groups by name.
@@ -138,7 +138,7 @@ def _moved(
 
 
 def _title(group: int, nodes: Sequence[Node], names: Sequence[str]) -> str:
-    """What a group's box is called; a lone Func needs no name beside its own."""
+    """What a group's box is called; a lone Func needs no other name."""
     name = names[group] if group < len(names) else ""
     return f"{group + 1}" if len(nodes) == 1 else f"{group + 1}  {shorten(name, _NAME)}"
 

@@ -25,7 +25,7 @@ def heat_map(
 ) -> Html:
     """One cell a value: pale for the least, deep for the most; None and not-a-number are empty.
 
-    `text` writes a value into its cell where there is room; it is told on hovering anyway.
+    `text` writes a value into its cell where there is room; hovering always shows it.
     """
     known = [
         v

@@ -17,7 +17,7 @@ Edge = tuple[Name, Name]
 
 _SWEEPS = 12
 _PLACEMENTS = 16
-# An edge that passes a layer takes so much room there, and pulls straight so much stronger.
+# Room that an edge takes in a layer it passes, and how much stronger it pulls straight.
 _PASSING_WIDTH = 10.0
 _PASSING_WEIGHT = 4.0
 

@@ -13,7 +13,7 @@ from tilewright.report.charts.svg import WIDTH, picture, shorten
 from tilewright.report.pages.html import Html, points, tag
 
 MOST_STRANDS = 1500
-_FEW = 10  # so many different numbers are all written at the axis
+_FEW = 10  # up to this many different numbers are all written at the axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, about: int = 6) -> list[float]:
-        """Round values within the range, about so many."""
+        """About `about` round values within the range."""
         return _log_ticks(self, about) if self.log else _linear_ticks(self, about)
 
 
@@ -57,7 +57,7 @@ def scale(
         return Scale(low / stretch, high * stretch, start, stop, True)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    # A range that is nothing beside the values themselves, or that underflows, is no range.
+    # A range that vanishes against the values themselves, or underflows, counts as empty.
     if high - low <= max(1e-9 * max(abs(low), abs(high)), _TINY):
         around = max(abs(low), abs(high))
         around = 1.0 if around <= _TINY else around

@@ -16,7 +16,7 @@ MOST_POINTS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points of one kind; `texts` are told on hovering, one a point."""
+    """Points of one kind; `texts` are shown on hovering, one per point."""
 
     label: str
     x: Sequence[float]

@@ -39,7 +39,7 @@ def colour(index: int) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """A text of at most so many characters, its middle left out.
+    """Shorten a text to at most `most` characters by leaving out its middle.
 
     >>> shorten("a_rather_long_name", 9)
     'a_ra…name'

@@ -30,7 +30,7 @@ class PredictionReport:
         low, high: bounds in seconds of the intervals of probability `nominal`, empty for a
             model without intervals.
         outside: which instances lie outside the training range.
-        texts: what is told on hovering, one an instance.
+        texts: shown on hovering, one per instance.
         coverages: for nominal probabilities the share of times inside their intervals.
         mape: mean absolute relative error, 0.05 for 5%. mape_long: without the 30% of the
             instances that run shortest. spearman: rank correlation.

@@ -86,7 +86,7 @@ def grow(
 
 
 class _Grower:
-    """The growing state: which node of which tree each observation has reached."""
+    """The growing state: the node that each observation has reached in each tree."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Grower:
         return self._pack(int(sizes.max()), record, values, reached)
 
     def _mixed(self, slot: Array, mean: Array) -> tuple[Array, Array]:
-        """The slots whose outputs differ, numbered anew, and which they were."""
+        """The slots whose outputs differ, renumbered from 0, and their old numbers."""
         inside = slot >= 0
         outputs = np.broadcast_to(self.outputs, slot.shape)[inside]
         apart = np.abs(outputs - mean[slot[inside]]) > 1e-12

@@ -39,7 +39,7 @@ class OptimumPrior:
         for name, weights in self.weights.items():
             if name not in space.index:
                 raise SettingsError(
-                    f"the prior names {name!r}, which is no parameter{nearest(name, space.index)}; "
+                    f"the prior names {name!r}, not a parameter{nearest(name, space.index)}; "
                     f"the parameters are {', '.join(space.index)}"
                 )
             p = space[name]
@@ -74,6 +74,6 @@ class OptimumPrior:
         return result
 
     def tempered(self, space: Space, evaluations: int) -> Callable[[Array], Array]:
-        """What to add to the logarithm of the acquisition after so many evaluations."""
+        """What to add to the logarithm of the acquisition after `evaluations` evaluations."""
         power = self.strength / max(1, evaluations)
         return lambda codes: power * self.log(space, codes)

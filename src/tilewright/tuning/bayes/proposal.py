@@ -72,7 +72,7 @@ def spread_proposal(
 ) -> Proposal | None:
     """A random feasible configuration unlike those of ``codes``, shape (n, width).
 
-    Of many uniform ones, the one whose nearest neighbour among them is furthest.
+    Draw many uniform configurations; return the one farthest from its nearest neighbour.
     """
     drawn = space.sample(rng, 100, settings.biased_sampling)
     free = drawn[[space.key(code) not in taken for code in drawn]]

@@ -80,10 +80,10 @@ def transform(values: Array, settings: Settings) -> Outputs:
 def uncensored(
     posterior: Posterior, points: Array, outputs: Array, bounded: Array, blocks: Array
 ) -> Posterior:
-    """The posterior with outputs that are only lower bounds told as what they stand for.
+    """Impute censored outputs by their truncated-normal mean and refit (one EM step).
 
     Of an evaluation that was cut short at ``b`` all that is known is that its output is above
-    ``b``. It is told as the mean of what the exact ones predict for it, truncated at ``b`` (one
+    ``b``. It is replaced by the mean of what the exact ones predict for it, truncated at ``b`` (one
     step of the EM algorithm for censored data).
 
     Source: Dempster, Laird and Rubin, Maximum Likelihood from Incomplete Data, 1977, sec. 4.2.

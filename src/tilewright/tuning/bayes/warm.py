@@ -97,7 +97,7 @@ class WarmStart:
 
 
 def _nearest(space: Space, configuration: Mapping[str, Any]) -> Array | None:
-    """The code of a configuration of a similar space, or None where there is no such."""
+    """The code of a configuration of a similar space, or None if it has none."""
     values: dict[str, Any] = {}
     for p in space.parameters:
         value = configuration.get(p.name, None if p.when is not None else p.default)

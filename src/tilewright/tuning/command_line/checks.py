@@ -58,7 +58,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
         for name in PLACE.findall(" ".join(words_of(objective, key))):
             if name not in parameters:
                 raise SpaceError(
-                    f"objective.{key} names {{{name}}}, which is no parameter"
+                    f"objective.{key} names {{{name}}}, which is not a parameter"
                     f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
                 )
     value = objective.get("value", "time")
@@ -80,7 +80,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     directory = objective.get("directory", ".")
     if not isinstance(directory, str) or not (folder / directory).is_dir():
         raise SpaceError(
-            f"objective.directory is {directory!r}, which is no directory in {folder}: make it, or "
+            f"objective.directory: {directory!r} is not a directory in {folder}: make it, or "
             "leave the entry out"
         )
 

@@ -118,7 +118,7 @@ class Session:
             )
         index = told["index"]
         if index not in tuner.pending:
-            raise ValueError(f"index {index!r} is not one that was asked and not told yet")
+            raise ValueError(f"index {index!r} was not asked, or its result is known already")
         value = told.get("value")
         numbers = value if isinstance(value, list) else [value]
         if value is not None and not all(isinstance(v, int | float) for v in numbers):

@@ -59,7 +59,7 @@ jobs = 1                    # evaluations at once
 # time_limit = 600          # seconds in all
 # converge = 0.005          # stop when less than this gain is expected
 # confirm = 2               # with value = "time": measure the leaders so often again at the end
-# cutoff = 5                # with value = "time": give up runs so many times slower than the best
+# cutoff = 5                # with value = "time": give up runs this many times slower than the best
 
 # Configurations to try first (optional, any number).
 [[start]]

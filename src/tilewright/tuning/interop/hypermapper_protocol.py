@@ -8,7 +8,7 @@ input and output. The tuner asks::
     16,"(0, 2, 1)"      (without the quotes: permutations are Python's tuples)
     64,(1, 0, 2)
 
-and the client replies with a header and a row a configuration, its columns in any order::
+and the client replies with a header and one row per configuration, columns in any order::
 
     tile,order,runtime,Valid
     16,(0, 2, 1),0.51,True
@@ -222,7 +222,7 @@ class _Conversation:
         if not line:
             raise ReplyError(
                 f"the client ended after line {self.line} of its replies, before the last one: "
-                "what it told is kept"
+                "what it has reported is kept"
             )
         self.line += 1
         self._note(line)
@@ -329,7 +329,7 @@ def _value(p: Parameter, text: str) -> Any:
 
 
 class Samples:
-    """The CSV file of everything told: a row is on the disk before the next decision."""
+    """The CSV file of everything reported: a row is on the disk before the next decision."""
 
     def __init__(self, scenario: Scenario, before: Sequence[Trial] = ()) -> None:
         self.scenario = scenario

@@ -91,7 +91,7 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
 
     Args:
         path: the file, JSON or gzip'd JSON.
-        space: its space; by default that of the T1 file beside it whose name begins alike,
+        space: its space; by default that of the T1 file in the same folder whose name begins alike,
             else one of the values that occur, in which nothing is known of constraints.
 
     Raises:

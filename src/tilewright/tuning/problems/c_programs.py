@@ -1,7 +1,7 @@
 """Two real problems of ``cc``: its flags for a small program, and a tiled loop nest.
 
 Each evaluation compiles and runs a program of its own in a worker with limits of time and memory;
-an answer that differs from the plain build's is told as wrong.
+an answer that differs from the plain build's is reported as wrong.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Constraints as expressions: parsed from Python's syntax tree, never evaluated as code.
 
-An expression is compiled to closures over NumPy columns, one row a configuration. Whole
+An expression is compiled to closures over NumPy columns, one row per configuration. Whole
 numbers are computed exactly: where a product might not fit 64 bits, Python's own integers
 take over. ``and`` and ``or`` look at their right side only where the left does not decide,
 as Python does; a row where something cannot be computed (a division by zero, the logarithm
