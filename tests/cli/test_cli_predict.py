@@ -121,7 +121,7 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
         ("m,n,time\n1,2,0\n1,3,1\n", [], "line 2: time is '0'"),
         ("m,n,time\n1,2,-4\n1,3,1\n", [], "line 2: time is '-4'"),
         ("m,n,time\n1,2,fast\n", [], "line 2: time is 'fast'"),
-        ("m,n,time [kg]\n1,2,3\n", [], "no unit of time"),
+        ("m,n,time [kg]\n1,2,3\n", [], "not a unit of time"),
         ("m,n,time\n1,2,3\n", [], "there is 1 instance; measure at least 2"),
         ("m,n,time\n1,,3\n,2,3\n", [], "no row has all of its values"),
         ("m,n,time\n1,2,3\n2,3,4\n", ["--complexity", "m*k"], "the name 'k' is unknown"),
@@ -218,7 +218,7 @@ def test_export_writes_python_and_c(folder, tmp_path, capsys):
     assert "a .py or .h file" in error
     code, _, error = run(capsys, "export", model, "-o", tmp_path / "f.py", "--name", "1x")
     assert code == 2
-    assert "no identifier" in error
+    assert "not an identifier" in error
 
 
 def test_select_ranks_variants_for_a_query(folder, capsys):

@@ -89,5 +89,5 @@ def test_any_feature_name_becomes_an_identifier():
 def test_what_cannot_be_exported_is_named(models):
     with pytest.raises(PredictionError, match="not fitted"):
         export_c(Augmented())
-    with pytest.raises(PredictionError, match="no identifier"):
+    with pytest.raises(PredictionError, match="not an identifier"):
         export_c(models[Augmented], "a b")

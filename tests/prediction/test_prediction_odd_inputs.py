@@ -119,7 +119,7 @@ def test_what_cannot_be_used_is_named(table, seconds, said):
     ("settings", "said"),
     [
         ({"features": "abc"}, "features is one text"),
-        ({"features": (0, 1, 2)}, "feature name 0 is no text"),
+        ({"features": (0, 1, 2)}, "feature name 0 is not text"),
         ({"folds": 2.5}, "folds is 2.5"),
         ({"folds": -1}, "folds is -1"),
         ({"seed": None}, "seed is None"),

@@ -201,7 +201,7 @@ def test_operands_are_not_changed(three):
         ((np.ones((2, 2)) * 1j, np.ones((2, 2))), "complex"),
         ((csr_array(np.ones((2, 2)) * 1j), csr_array(np.ones((2, 2)))), "complex"),
         ((np.ma.masked_array(np.ones((2, 2)), [[0, 1], [0, 0]]), np.ones((2, 2))), "masked"),
-        ((np.array([["a", "b"]]), np.ones((2, 2))), "no array of numbers"),
+        ((np.array([["a", "b"]]), np.ones((2, 2))), "not an array of numbers"),
     ],
 )
 def test_what_is_no_operand_is_refused_by_name(three, args, words):

@@ -40,7 +40,7 @@ def test_words_are_numbered_in_order_of_appearance_or_as_told(tmp_path):
     [
         ("n,time\n1,-2\n", "time", "run times are positive"),
         ("n,time\n1,2\n", "seconds", "no column 'seconds'"),
-        ("n,time [weeks]\n1,2\n", "time", "no unit of time"),
+        ("n,time [weeks]\n1,2\n", "time", "not a unit of time"),
         ("n,time\n1,2,3\n", "time", "3 cells under 2 headings"),
         ("n,time\n1,2\nx,3\n", "time", "both numbers (1) and words (x)"),
         ("n,n,time\n1,1,2\n", "time", "there twice"),

@@ -184,7 +184,7 @@ def test_nothing_that_works_is_said(folder, capsys):
         ("budget = 18", "bugdet = 18", "did you mean 'budget'?"),
         ('type = "permutation"', 'type = "permuttion"', "did you mean 'permutation'?"),
         ('value = "regex"', 'value = "regex"\nmaximise = "yes"', "maximise"),
-        ('value = "regex"', 'value = "regex"\ndirectory = "nowhere"', "no directory"),
+        ('value = "regex"', 'value = "regex"\ndirectory = "nowhere"', "is not a directory"),
         ("timeout = 300", "timeout = nan", "timeout"),
         ("seed = 3", "seed = -1", "search.seed"),
         ("budget = 18", "cutoff = 0.5", "above 1"),

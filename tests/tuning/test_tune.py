@@ -183,9 +183,11 @@ def test_records_that_cannot_be_written_end_the_run_before_the_next_decision(tmp
         return cost(c)
 
     with Records(tmp_path / "a.sqlite") as records:
-        with pytest.raises(RecordsError, match="being written"):
-            Records(tmp_path / "a.sqlite")
         journal = RecordsJournal(records, "toy", 0)
+        with Records(tmp_path / "a.sqlite") as others:
+            with pytest.raises(RecordsError, match="works on the same problem"):
+                RecordsJournal(others, "toy", 0)
+            RecordsJournal(others, "toy", 1)
         records.close()
         with pytest.raises(RecordsError):
             tune(objective, SPACE, budget=5, journal=journal)
