@@ -115,9 +115,10 @@ def test_bounds_stand_in_for_estimates():
 
 def test_the_name_without_halides_number_is_understood():
     first, second = (define("f_twice", x, x) for _ in range(2))
-    assert first.name() != second.name() == "f_twice$1"
+    assert first.name() != second.name()
+    assert second.name().startswith("f_twice$")
     algorithm = load(second, estimates={"f_twice": [(0, 3)]})
-    assert algorithm.by_name["f_twice$1"].estimates == {"x": Span(0, 3)}
+    assert algorithm.by_name[second.name()].estimates == {"x": Span(0, 3)}
 
 
 @pytest.mark.parametrize(

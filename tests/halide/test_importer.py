@@ -121,9 +121,9 @@ def test_types_estimates_and_parameters_are_read():
     f = define("f_types", (x, y), hl.Tuple([im[x, y, 0], x > 1]))
     g = define("g_types", (x, y), hl.Tuple([f[x, y][0] * gain, f[x, y][1]]))
     algorithm = imported(output(g, 4, 5))
-    assert algorithm.by_name["f_types"].types == (Type("uint", 16), Type("uint", 1))
-    assert algorithm.by_name["g_types"].types == (Type("float", 64), Type("uint", 1))
-    assert algorithm.by_name["g_types"].estimates == {"x": Span(0, 4), "y": Span(0, 5)}
+    assert algorithm.by_name[f.name()].types == (Type("uint", 16), Type("uint", 1))
+    assert algorithm.by_name[g.name()].types == (Type("float", 64), Type("uint", 1))
+    assert algorithm.by_name[g.name()].estimates == {"x": Span(0, 4), "y": Span(0, 5)}
     first, second = algorithm.parameters
     assert (first.name, first.dimensions, first.is_buffer) == ("gain", 0, False)
     assert (second.name, second.type, second.dimensions) == ("im", Type("uint", 16), 3)
@@ -146,7 +146,7 @@ def test_pure_reduction_variables_are_known():
     f = define("f_pure", x, 0)
     f[r.x] = im[r.x]
     algorithm = imported(output(f, 4))
-    stage = algorithm.by_name["f_pure"].stages[1]
+    stage = algorithm.by_name[f.name()].stages[1]
     assert [loop.kind for loop in stage.loops] == ["pure_rvar"]
 
 

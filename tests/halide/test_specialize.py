@@ -85,7 +85,7 @@ def outline(text):
     specialised for the step of a load.
     """
     found = re.findall(r"(\w*for\w*) \((\S+),", text)
-    return [(kind, re.sub(r"(\$|__)?\d+", "", name)) for kind, name in found]
+    return [tuple(re.sub(r"[$_]*\d+", "", name) for name in loop) for loop in found]
 
 
 def test_printed_code_lowers_to_the_same(tmp_path):
