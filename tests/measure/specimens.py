@@ -82,6 +82,11 @@ class SpinInBuild(Sleep):
             pass
 
 
+class HangInBuild(Sleep):
+    def __init__(self, payload):
+        time.sleep(900)
+
+
 class SpinWhileTimed(Sleep):
     calls = 0
 

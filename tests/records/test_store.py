@@ -129,7 +129,7 @@ def test_a_claim_can_be_waited_for(path):
     timer = threading.Timer(0.1, first.close)
     timer.start()
     with Records(path) as second:
-        second.claim("p", wait=60)
+        second.claim("p", wait=600)
     timer.join()
 
 
@@ -152,7 +152,7 @@ def test_a_claim_dies_with_its_process(path):
                 records.claim("p")
             holder.kill()
             holder.wait()
-            records.claim("p", wait=60)
+            records.claim("p", wait=600)
 
 
 @pytest.mark.parametrize("body", ["[1]", "7", "null", '"text"', "{"])

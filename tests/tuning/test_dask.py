@@ -1,4 +1,5 @@
 import os
+import time
 
 import dask
 import pytest
@@ -20,6 +21,7 @@ def client():
 
 
 def cost(c):
+    time.sleep(0.05)  # so that both workers have something to do
     return {"value": 1.0 + abs(c["x"] - 11) + abs(c["y"] - 4), "details": {"pid": os.getpid()}}
 
 
