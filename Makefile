@@ -23,6 +23,7 @@ lint: $(STAMP)
 
 typecheck: $(STAMP)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 # A process a core, each with whole files: what a file makes once serves all its tests.
 unit: $(STAMP)

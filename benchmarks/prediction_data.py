@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import common
 from tilewright.prediction.data.collect import collect
@@ -87,7 +88,7 @@ def one(name: str, args: argparse.Namespace, records: Records, deadline: float |
         return False
     done = [0, 0]
 
-    def shown(progress: object) -> None:
+    def shown(progress: Any) -> None:
         done[:] = progress.done, progress.total
 
     runs = collect(

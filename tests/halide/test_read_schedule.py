@@ -92,7 +92,7 @@ def plain(schedule, algorithm):
         return replace(
             nest,
             splits=tuple(
-                Split(*map(called, (c.old, c.outer, c.inner)), c.factor, c.tail)
+                Split(called(c.old), called(c.outer), called(c.inner), c.factor, c.tail)
                 if isinstance(c, Split)
                 else Fuse(*map(called, (c.inner, c.outer, c.fused)))
                 for c in nest.splits
