@@ -9,43 +9,40 @@ FUNCTION_LINES = 60
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {
-    "schedule": 164,
-    "stage_nest": 117,
-    "read_csv": 104,
-    "group_schedules": 102,
-    "collect": 88,
-    "from_callable": 83,
-    "tune": 83,
-    "add_parser": 77,
-    "compare": 77,
-    "finalists": 76,
-    "run_worker": 74,
-    "collect_schedules": 74,
-    "_nest": 73,
-    "from_command": 71,
-    "dag_picture": 71,
-    "train_selector": 67,
+    "stage_nest": 112,
+    "schedule": 102,
+    "group_schedules": 101,
+    "read_csv": 82,
+    "add_parser": 76,
+    "_nest": 72,
+    "run_worker": 70,
+    "compare": 68,
     "_row": 66,
-    "heat_map": 66,
     "_choose": 65,
-    "reference": 64,
-    "cross_validate": 64,
-    "schedule_cpu": 62,
-    "time_runs": 62,
-    "read_columns": 62,
-    "propose": 62,
-    "run": 61,
+    "finalists": 63,
+    "dag_picture": 62,
+    "heat_map": 62,
     "_relaxed": 61,
-    "scatter_plot": 61,
+    "from_callable": 61,
+    "from_command": 61,
 }
 
 
 def functions():
-    """Every function of the package as file and name, with its number of lines."""
+    """Every function of the package as file and name, with its lines of code."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield path.relative_to(SOURCE), node.name, node.end_lineno - node.lineno + 1
+                yield path.relative_to(SOURCE), node.name, code_lines(node)
+
+
+def code_lines(node):
+    """Lines of a function's definition, its docstring left out."""
+    lines = node.end_lineno - node.lineno + 1
+    first = node.body[0]
+    if ast.get_docstring(node) is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
 
 
 def excess(found, allowed):

@@ -67,7 +67,8 @@ def hotspot(t, p):
 
 def gradient(a):
     c = neighbours(a, 1, 1, 3, 1)
-    near = [neighbours(a, *place, 3, 1) for place in ((0, 1), (2, 1), (1, 0), (1, 2))]
+    places = ((0, 1), (2, 1), (1, 0), (1, 2))
+    near = [neighbours(a, i, j, 3, 1) for i, j in places]
     return c + 1 / np.sqrt(1e-4 + sum((c - x) ** 2 for x in near))
 
 
