@@ -132,6 +132,20 @@ def test_members_are_held_written_and_read():
     assert found.l2[0] == pytest.approx((33 * 64 * 4 + 32 * 64 * 4) / 32 * 0.27)
 
 
+def test_tiles_are_looked_at_in_the_middle_of_the_output():
+    """Where the regions of tiles differ, those at the borders are the smaller ones."""
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    x = hl.Var("x")
+    inner, output = hl.Func("inner"), hl.Func("output")
+    inner[x] = image[x] * 2.0
+    output[x] = inner[hl.clamp(x - 8, 100, 163)] + inner[hl.clamp(x, 100, 163)]
+    output.set_estimates([(100, 64)])
+    costs, names = costing(output)
+    # Tiles of 16 from 100: the one in the middle, 132 to 147, reads 124 to 147.
+    found = costed(costs, names, ["inner", "output"], (16,))
+    assert found.tile_bytes[0] == 24 * 4
+
+
 def test_members_that_outgrow_the_first_cache_pass_the_second():
     costs, names = costing(columns(1024, 32))
     # Nine rows of 4 KiB: 36,864 bytes, written and read in each of four tiles.

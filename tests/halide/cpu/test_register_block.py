@@ -282,6 +282,13 @@ def test_the_best_block_of_a_pure_stage(extent, expected):
     assert best(plain, {0: extent}) == expected
 
 
+def test_a_short_loop_over_a_library_function_stays_scalar():
+    # Four lanes of which two are wanted: 80 + 1.2 + 1 + 0.4 for two points, scalars 22 each.
+    plain = stage([op("sin_f32")], [load({"x": (1.0,)})], loops=(X,))
+    assert best(plain, {0: 2}) == SCALAR
+    assert best(plain, {0: 4}) == Block(0, 4)
+
+
 @pytest.mark.parametrize(("rows", "unrolled"), [(1, False), (2, True), (4, True), (5, False)])
 def test_a_short_dimension_is_unrolled_whole(rows, unrolled):
     found = best(POINTWISE, {0: 1024, 1: rows})
