@@ -33,6 +33,12 @@ GOALS = {
         "exponent_max": "<= 1.15",
         "seconds_at_300_max": "<= 5",
     },
+    "halide_model_mutants": {"killed": ">= 0.85"},
+    "halide_calibration": {
+        "pairs": ">= 300",
+        "regret_calibrated": "<= 1.08",
+        "regret_default": ">= regret_calibrated",
+    },
     "halide_cuda_static": {
         "failures": "<= 0",
         "launch_mismatches": "<= 0",

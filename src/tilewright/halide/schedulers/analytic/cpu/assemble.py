@@ -83,16 +83,7 @@ def stage_nest(
     With a tiling, the stage belongs to a group's output: tile loops are made, the outermost
     of them parallel. Without, it is a member's, computed whole where it is needed.
     """
-    view = costs.analysis.view
-    stage = view.stages(func.name)[index]
-    suffix = "" if index == 0 else f"_{index}"
-    tail: Tail = "shift_inwards" if index == 0 else "guard_with_if"
     dims = sorted(costs.pure_loops(func.name, index))
-    splits: list[Split | Fuse] = []
-    block_loops: list[ScheduledLoop] = []
-    row_loops: list[ScheduledLoop] = []
-    inner: dict[int, str] = {}
-    tile_loops: dict[int, str] = {}
     sizes = {d: int(extents[d]) for d in dims}
     if tiling is not None:
         sizes = {d: min(sizes[d], tiling.sizes[d]) for d in dims}
@@ -100,81 +91,22 @@ def stage_nest(
         costs.block(func.name, index),
         {d: sizes[d] for d in dims} | {d: extents[d] for d in range(len(extents)) if d not in dims},
     )
+    loops = _Loops(costs, func, index, block, sizes)
     for d in dims:
-        loop = f"v{d}"
-        if tiling is not None and tiling.sizes[d] < extents[d]:
-            tile_loops[d], within = f"v{d}t{suffix}", f"v{d}n{suffix}"
-            splits.append(Split(loop, tile_loops[d], within, sizes[d], tail))
-            loop = within
-        if d == block.vector:
-            if sizes[d] != block.width or d not in tile_loops:
-                splits.append(Split(loop, f"v{d}b{suffix}", f"v{d}w{suffix}", block.width, tail))
-                inner[d], loop = f"v{d}b{suffix}", f"v{d}w{suffix}"
-            if block.vectors > 1:
-                splits.append(Split(loop, f"v{d}u{suffix}", f"v{d}v{suffix}", block.lanes, tail))
-                block_loops += [
-                    ScheduledLoop(f"v{d}v{suffix}", "vectorized"),
-                    ScheduledLoop(f"v{d}u{suffix}", "unrolled"),
-                ]
-            else:
-                block_loops.append(ScheduledLoop(loop, "vectorized"))
-        elif d == block.row:
-            if sizes[d] != block.rows or d not in tile_loops:
-                splits.append(Split(loop, f"v{d}b{suffix}", f"v{d}u{suffix}", block.rows, tail))
-                inner[d], loop = f"v{d}b{suffix}", f"v{d}u{suffix}"
-            row_loops.append(ScheduledLoop(loop, "unrolled"))
-        else:
-            inner[d] = loop
-    summary = costs.analysis.summaries(func.name)[index]
-    rvar_index = {r.name: i for i, r in enumerate(stage.rvars)}
-    reductions = [
-        ScheduledLoop(f"r{rvar_index[loop.name]}") for loop in stage.loops if loop.kind != "pure"
-    ]
-    innermost = costs.innermost(func.name)
-    sequence = costs.loop_order(func.name, inner)
+        loops.split(d, tiled=tiling is not None and tiling.sizes[d] < extents[d])
     slides = tiling.sliding if tiling is not None else None
-    if slides is not None and slides.dimension in inner:
-        sequence.remove(slides.dimension)
-        sequence.append(slides.dimension)
-    within_tile = [ScheduledLoop(inner[d]) for d in sequence]
-    if slides is not None and slides.dimension in inner and slides.step > 1:
-        # The rows of one step run inside, for one computation of every member.
-        rows = inner[slides.dimension]
-        splits.append(Split(rows, f"{rows}s", f"{rows}r", slides.step, tail))
-        within_tile[-1:] = [ScheduledLoop(f"{rows}r"), ScheduledLoop(f"{rows}s")]
-        inner[slides.dimension] = f"{rows}s"
-    beside = costs.companion(func.name, index)
-    if beside in inner and (slides is None or slides.dimension != beside):
-        within_tile = _transposing(costs, func, beside, sizes[beside], within_tile, splits, tail)
-    if scans(summary) or summary.scatter:
-        # Running along the contiguous dimension inside a scan keeps its lines in cache.
-        inside = zip(sequence, within_tile, strict=True)
-        first = [loop for d, loop in inside if d == innermost or not reductions]
-        rest = [loop for loop in within_tile if loop not in first]
-        body = [*block_loops, *row_loops, *first, *reductions, *rest]
-    else:
-        body = [*block_loops, *row_loops, *reductions, *within_tile]
-    # Cutting a loop into a clean body and borders copies everything computed inside it, so
-    # only loops whose borders matter are cut: those over vectors, and those of guarded tails.
-    vector_name = f"v{block.vector}" if block.vector is not None else None
-    cut = {loop.name for loop in block_loops}
-    for change in splits:
-        if isinstance(change, Split) and (
-            change.tail == "guard_with_if" or change.old.startswith(vector_name or "?")
-        ):
-            cut.add(change.outer)
-    if vector_name is None:
-        cut.update(loop.name for loop in within_tile[:1])
+    within_tile, sequence = loops.within_tile(slides)
+    body = loops.body(within_tile, sequence)
+    cut = loops.cut(within_tile)
     body = [loop if loop.name in cut else replace(loop, partition="never") for loop in body]
-    row_level = None
-    if slides is not None:
-        row_level = inner.get(slides.dimension)
+    row_level = None if slides is None else loops.inner.get(slides.dimension)
     block_level = within_tile[0].name if within_tile else None
     tile_level: str | None = None
     if tiling is not None:
-        outer = [tile_loops[d] for d in tiling.order if d in tile_loops]
-        counts = {tile_loops[d]: math.ceil(extents[d] / sizes[d]) for d in tile_loops}
-        outer, parallel = _parallelise(outer, counts, splits, cores, suffix)
+        tiles = loops.tile_loops
+        outer = [tiles[d] for d in tiling.order if d in tiles]
+        counts = {tiles[d]: math.ceil(extents[d] / sizes[d]) for d in tiles}
+        outer, parallel = _parallelise(outer, counts, loops.splits, cores, loops.suffix)
         body += [
             ScheduledLoop(
                 name,
@@ -185,8 +117,124 @@ def stage_nest(
         ]
         tile_level = outer[0] if outer else None
     return _Nest(
-        StageSchedule(tuple(splits), tuple(body)), tile_level, row_level, block_level or tile_level
+        StageSchedule(tuple(loops.splits), tuple(body)),
+        tile_level,
+        row_level,
+        block_level or tile_level,
     )
+
+
+class _Loops:
+    """The loops of one stage while they are made.
+
+    `inner` has the loop over each dimension inside a tile, but for the block's; `tile_loops`
+    those over tiles; `block_loops` and `row_loops` those of the block, innermost first.
+    """
+
+    def __init__(
+        self, costs: CpuCosts, func: Func, index: int, block: Block, sizes: Mapping[int, int]
+    ) -> None:
+        self.costs = costs
+        self.func = func
+        self.index = index
+        self.block = block
+        self.sizes = sizes
+        self.suffix = "" if index == 0 else f"_{index}"
+        self.tail: Tail = "shift_inwards" if index == 0 else "guard_with_if"
+        self.splits: list[Split | Fuse] = []
+        self.block_loops: list[ScheduledLoop] = []
+        self.row_loops: list[ScheduledLoop] = []
+        self.inner: dict[int, str] = {}
+        self.tile_loops: dict[int, str] = {}
+
+    def split(self, d: int, tiled: bool) -> None:
+        """Cut the loop over dimension `d` into tiles, if any, and blocks, if it has any."""
+        loop, block = f"v{d}", self.block
+        if tiled:
+            self.tile_loops[d], loop = (f"v{d}{kind}{self.suffix}" for kind in "tn")
+            self._cut(f"v{d}", self.tile_loops[d], loop, self.sizes[d])
+        if d == block.vector:
+            loop = self._blocks(d, loop, "w", block.width)
+            if block.vectors > 1:
+                vector, unrolled = f"v{d}v{self.suffix}", f"v{d}u{self.suffix}"
+                self._cut(loop, unrolled, vector, block.lanes)
+                self.block_loops.append(ScheduledLoop(vector, "vectorized"))
+                self.block_loops.append(ScheduledLoop(unrolled, "unrolled"))
+            else:
+                self.block_loops.append(ScheduledLoop(loop, "vectorized"))
+        elif d == block.row:
+            loop = self._blocks(d, loop, "u", block.rows)
+            self.row_loops.append(ScheduledLoop(loop, "unrolled"))
+        else:
+            self.inner[d] = loop
+
+    def _blocks(self, d: int, loop: str, kind: str, size: int) -> str:
+        """The loop inside the blocks of dimension `d`; a tile of one block needs no other."""
+        if self.sizes[d] == size and d in self.tile_loops:
+            return loop
+        self.inner[d], within = f"v{d}b{self.suffix}", f"v{d}{kind}{self.suffix}"
+        self._cut(loop, self.inner[d], within, size)
+        return within
+
+    def _cut(self, loop: str, outer: str, inner: str, factor: int) -> None:
+        self.splits.append(Split(loop, outer, inner, factor, self.tail))
+
+    def within_tile(self, slides: Window | None) -> tuple[list[ScheduledLoop], list[int]]:
+        """The loops inside a tile, the innermost first, and their dimensions."""
+        costs, inner = self.costs, self.inner
+        sequence = costs.loop_order(self.func.name, inner)
+        if slides is not None and slides.dimension in inner:
+            sequence.remove(slides.dimension)
+            sequence.append(slides.dimension)
+        loops = [ScheduledLoop(inner[d]) for d in sequence]
+        if slides is not None and slides.dimension in inner and slides.step > 1:
+            # The rows of one step run inside, for one computation of every member.
+            rows = inner[slides.dimension]
+            self._cut(rows, f"{rows}s", f"{rows}r", slides.step)
+            loops[-1:] = [ScheduledLoop(f"{rows}r"), ScheduledLoop(f"{rows}s")]
+            inner[slides.dimension] = f"{rows}s"
+        beside = costs.companion(self.func.name, self.index)
+        if beside in inner and (slides is None or slides.dimension != beside):
+            size = self.sizes[beside]
+            loops = _transposing(costs, self.func, beside, size, loops, self.splits, self.tail)
+        return loops, sequence
+
+    def body(
+        self, within_tile: Sequence[ScheduledLoop], sequence: Sequence[int]
+    ) -> list[ScheduledLoop]:
+        """The loops of a tile and its blocks, the innermost first."""
+        stage = self.costs.analysis.view.stages(self.func.name)[self.index]
+        summary = self.costs.analysis.summaries(self.func.name)[self.index]
+        place = {r.name: i for i, r in enumerate(stage.rvars)}
+        reductions = [
+            ScheduledLoop(f"r{place[loop.name]}") for loop in stage.loops if loop.kind != "pure"
+        ]
+        block = [*self.block_loops, *self.row_loops]
+        if not (scans(summary) or summary.scatter):
+            return [*block, *reductions, *within_tile]
+        # Running along the contiguous dimension inside a scan keeps its lines in cache.
+        innermost = self.costs.innermost(self.func.name)
+        inside = zip(sequence, within_tile, strict=True)
+        first = [loop for d, loop in inside if d == innermost or not reductions]
+        rest = [loop for loop in within_tile if loop not in first]
+        return [*block, *first, *reductions, *rest]
+
+    def cut(self, within_tile: Sequence[ScheduledLoop]) -> set[str]:
+        """The loops that Halide may cut into a clean body and borders.
+
+        That copies everything computed inside, so only loops whose borders matter are cut: those
+        over vectors, and those of guarded tails.
+        """
+        vector = None if self.block.vector is None else f"v{self.block.vector}"
+        found = {loop.name for loop in self.block_loops}
+        for change in self.splits:
+            if isinstance(change, Split) and (
+                change.tail == "guard_with_if" or change.old.startswith(vector or "?")
+            ):
+                found.add(change.outer)
+        if vector is None:
+            found.update(loop.name for loop in within_tile[:1])
+        return found
 
 
 def _transposing(
@@ -267,77 +315,118 @@ def group_schedules(
     ]
     if len(group.members) == 1:
         return result
-    last = nests[-1]
-    stage = len(nests) - 1
-
-    def at(loop: str | None) -> Level:
-        return ROOT if loop is None else Level("at", me, stage, loop)
-
-    box = []
-    for d, interval in enumerate(region):
-        size = min(tiling.sizes[d], full[d])
-        count = math.ceil(full[d] / size)
-        low = float(np.max(interval.lo)) if math.isfinite(float(np.max(interval.lo))) else 0.0
-        start = low + size * (count // 2 if count > 1 else 0)
-        box.append(Interval(start, start + size - 1.0))
-    regions, _ = costs.member_boxes(group, tuple(box))
-    rows = regions
-    slides: set[str] = set()
-    if tiling.sliding is not None:
-        along, step = tiling.sliding
-        first = box[along].lo
-        row = list(box)
-        row[along] = Interval(first, first + step - 1.0)
-        block = costs.block(output.name, 0)
-        if tiling.deep and block.vector is not None:
-            left = box[block.vector].lo
-            row[block.vector] = Interval(left, left + block.width - 1.0)
-        rows, _ = costs.member_boxes(group, tuple(row))
-        row[along] = Interval(first, first + 2.0 * step - 1.0)
-        pairs, _ = costs.member_boxes(group, tuple(row))
-        # Where two rows need no more in common, there is nothing to keep between them.
-        slides = {
-            name for name in rows if _volume(pairs[name]) < SEARCH.kept_rows * _volume(rows[name])
-        }
-    by_func: dict[str, tuple[_Nest, ...]] = {output.name: tuple(nests)}
-    levels: dict[str, tuple[Level, Level]] = {}
+    levels = _Levels(costs, group, tiling, nests)
     for name in reversed(group.members[:-1]):
         func = view.by_name[name]
-        nest = costs.nested.get(name)
-        if nest is not None:
-            host = nest.host
-            host_nest = by_func[host][-1]
-            level = (
-                Level("at", order[host], len(by_func[host]) - 1, host_nest.block_level)
-                if host_nest.block_level is not None
-                else levels.get(host, (ROOT, ROOT))[1]
-            )
-            levels[name] = (level, level)
-            block = costs.block(host, 0)
-            extents = [
-                float(block.width if d == block.vector else block.rows if d == block.row else 1)
-                for d in range(len(func.args))
-            ]
-        else:
-            innermost = last.block_level if tiling.deep else last.row_level
-            compute = at(innermost if tiling.sliding is not None else last.tile_level)
-            keeps = tiling.sliding is None or name in slides
-            levels[name] = (at(last.tile_level) if keeps else compute, compute)
-            extents = [_whole(i) for i in rows[name]]
-        by_func[name] = tuple(
+        store, compute = levels.place(name)
+        extents = levels.extents(name)
+        made = tuple(
             stage_nest(costs, func, s.index, extents, None, cores) for s in view.stages(name)
         )
-        store, compute = levels[name]
+        levels.nests[name] = made
         result.append(
             FuncSchedule(
                 order[name],
                 compute,
                 store,
-                stages=tuple(n.stage for n in by_func[name]),
+                stages=tuple(n.stage for n in made),
                 storage_order=_storage_order(costs, func),
             )
         )
     return result
+
+
+class _Levels:
+    """Where the members of a group are computed and stored, and how much of each at a time."""
+
+    def __init__(
+        self, costs: CpuCosts, group: Group, tiling: Tiling, output: Sequence[_Nest]
+    ) -> None:
+        self.costs = costs
+        self.group = group
+        self.tiling = tiling
+        self.nests: dict[str, tuple[_Nest, ...]] = {group.output: tuple(output)}
+        self.levels: dict[str, tuple[Level, Level]] = {}
+        box = self._tile()
+        self.rows, _ = costs.member_boxes(group, tuple(box))
+        self.slides: frozenset[str] = frozenset()
+        if tiling.sliding is not None:
+            self._slide(box, tiling.sliding)
+
+    def _tile(self) -> list[Interval]:
+        """A tile in the middle of the output."""
+        box = []
+        region = self.costs.analysis.regions[self.group.output]
+        for size, interval in zip(self.tiling.sizes, region, strict=True):
+            whole = _whole(interval)
+            tile = min(size, whole)
+            count = math.ceil(whole / tile)
+            low = float(np.max(interval.lo))
+            start = (low if math.isfinite(low) else 0.0) + tile * (count // 2 if count > 1 else 0)
+            box.append(Interval(start, start + tile - 1.0))
+        return box
+
+    def _slide(self, box: Sequence[Interval], window: Window) -> None:
+        """The members' rows for one step of the window, and which of them serve the next."""
+        along, step = window
+        first = box[along].lo
+        row = list(box)
+        row[along] = Interval(first, first + step - 1.0)
+        block = self.costs.block(self.group.output, 0)
+        if self.tiling.deep and block.vector is not None:
+            left = box[block.vector].lo
+            row[block.vector] = Interval(left, left + block.width - 1.0)
+        self.rows, _ = self.costs.member_boxes(self.group, tuple(row))
+        row[along] = Interval(first, first + 2.0 * step - 1.0)
+        pairs, _ = self.costs.member_boxes(self.group, tuple(row))
+        # Where two rows need no more in common, there is nothing to keep between them.
+        self.slides = frozenset(
+            name
+            for name, box in self.rows.items()
+            if _volume(pairs[name]) < SEARCH.kept_rows * _volume(box)
+        )
+
+    def place(self, name: str) -> tuple[Level, Level]:
+        """Where a member is stored and where it is computed; its readers have been placed."""
+        order = self.costs.analysis.view.algorithm.order
+        nest = self.costs.nested.get(name)
+        if nest is not None:
+            host = self.nests[nest.host]
+            block = host[-1].block_level
+            level = (
+                self.levels.get(nest.host, (ROOT, ROOT))[1]
+                if block is None
+                else Level("at", order[nest.host], len(host) - 1, block)
+            )
+            self.levels[name] = (level, level)
+            return level, level
+        output = self.nests[self.group.output]
+        last = output[-1]
+
+        def at(loop: str | None) -> Level:
+            return (
+                ROOT
+                if loop is None
+                else Level("at", order[self.group.output], len(output) - 1, loop)
+            )
+
+        slides = self.tiling.sliding is not None
+        innermost = last.block_level if self.tiling.deep else last.row_level
+        compute = at(innermost if slides else last.tile_level)
+        keeps = not slides or name in self.slides
+        self.levels[name] = (at(last.tile_level) if keeps else compute, compute)
+        return self.levels[name]
+
+    def extents(self, name: str) -> list[float]:
+        """The region of a member that is computed at a time."""
+        nest = self.costs.nested.get(name)
+        if nest is None:
+            return [_whole(i) for i in self.rows[name]]
+        block = self.costs.block(nest.host, 0)
+        return [
+            float(block.width if d == block.vector else block.rows if d == block.row else 1)
+            for d in range(len(self.costs.analysis.view.by_name[name].args))
+        ]
 
 
 def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Variable
+from tilewright.halide.ir.algorithm import Func, Variable
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import Nest
 from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
@@ -26,17 +26,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
         if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
             continue
         host = view.by_name[readers[0]]
-        stages = analysis.summaries(func.name)
-        if (
-            len(stages) < 2
-            or not all(accumulates(s) for s in stages[1:])
-            or len(host.stages) != 1
-            or not host.args
-            or host.fixed
-            or host.scheduled
-            or any(nest.host == host.name for nest in hosts.values())
-            or not all(_covers(s.args, func.args) for s in stages)
-        ):
+        if any(nest.host == host.name for nest in hosts.values()) or not _fit(analysis, func, host):
             continue
         others = _not_pointwise(analysis, host.name, func.name)
         if others is None or len(others) > 1:
@@ -48,6 +38,20 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
             continue
         hosts[func.name] = Nest(host.name, whole)
     return hosts
+
+
+def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
+    """Whether `func` only reduces, over loops of its own, and `host` has one stage to take it."""
+    stages = analysis.summaries(func.name)
+    return (
+        len(stages) > 1
+        and all(accumulates(s) for s in stages[1:])
+        and len(host.stages) == 1
+        and bool(host.args)
+        and not host.fixed
+        and not host.scheduled
+        and all(_covers(s.args, func.args) for s in stages)
+    )
 
 
 def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
