@@ -12,11 +12,15 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.any_size import any_size
+from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.halide.schedulers.task import Task
+from tilewright.halide.schedulers.variations import variations
 from tilewright.machines import GpuMachine
 
 Fusion = Literal["nested", "overlapped", "none"]
+# Variations that are checked for each schedule that is wanted, if the cost model has too few.
+VARIATIONS = 60
 # How the note begins where the model does not understand a pipeline; it is a defect of ours.
 MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
@@ -26,6 +30,9 @@ def plan(
 ) -> list[PlannedSchedule]:
     """Up to `k` distinct legal schedules, the one the model likes best first.
 
+    They differ where it matters, as far as there are that many: `diversity` says what counts,
+    and where the cost model has too few, `variations` makes more, which come last.
+
     `fusion` is how Funcs may be computed inside others' tiles on a GPU, `constants` are those of
     the GPU's cost model where they were measured. A schedule that is
     found illegal is left out and the next in line told so in its notes; should none be left,
@@ -33,7 +40,8 @@ def plan(
     """
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
-    legal, refused = [], []
+    legal = Chosen(task.algorithm)
+    refused: list[str] = []
     notes: tuple[str, ...] = ()
     candidates: list[PlannedSchedule] = []
     try:
@@ -49,15 +57,42 @@ def plan(
         if problems:
             refused.append(str(problems[0]))
         else:
-            legal.append(
+            legal.offer(
                 replace(planned, schedule=schedule, notes=(*planned.notes, *_measured(task)))
             )
-    if not legal:
+    if not legal.accepted:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:
             notes = (f"Every schedule of the model was refused: {refused[0]}",)
-        legal.append(PlannedSchedule(schedule, (), 0.0, notes))
-    return legal
+        legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
+    if len(legal.accepted) < k:
+        _vary(legal, task, k)
+    return legal.best(k)
+
+
+def _vary(chosen: Chosen, task: Task, k: int) -> None:
+    """Add legal schedules a choice away from those there, from the best on, until there are `k`.
+
+    What is a choice away from the additions comes next. At most `VARIATIONS` are looked at for
+    each schedule wanted.
+    """
+    left = VARIATIONS * k
+    at = 0
+    while at < len(chosen.accepted):
+        base = chosen.accepted[at]
+        base = replace(base, schedule=exact_size(base.schedule))
+        for planned in variations(base, task.algorithm, task.machine):
+            if len(chosen.accepted) >= k or left <= 0:
+                return
+            left -= 1
+            if not chosen.is_new(planned):
+                continue
+            if check(planned.schedule, task.algorithm, device_limits(task)):
+                continue
+            schedule = sized(planned.schedule, task)
+            if not check(schedule, task.algorithm, device_limits(task)):
+                chosen.offer(replace(planned, schedule=schedule))
+        at += 1
 
 
 def sized(schedule: Schedule, task: Task) -> Schedule:

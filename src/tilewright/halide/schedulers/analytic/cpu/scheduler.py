@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
@@ -23,6 +27,7 @@ from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
+from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import CpuMachine
 
 
@@ -272,8 +277,9 @@ def schedule_cpu(
         boxes = estimated_boxes(View(algorithm))
     if scalars is None:
         scalars = algorithm.symbols
-    found: dict[Schedule, PlannedSchedule] = {}
+    found = Chosen(algorithm)
     chosen = algorithm
+    searched: dict[Schedule, tuple[Policy, CpuCosts, Grouping[CpuPlan]]] = {}
 
     bases: dict[tuple[Clone, ...], Analysis] = {}
     known: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = {}
@@ -296,8 +302,10 @@ def schedule_cpu(
             known.setdefault((clones_of(chosen), policy.memory_weight), KnownBlocks()),
             constants,
         )
-        if schedule not in found:
-            found[schedule] = _planned(schedule, grouping, costs)
+        searched.setdefault(schedule, (policy, costs, grouping))
+        if policy.memory_weight != 1.0:
+            costs, grouping = unweighted(costs, grouping, machine)
+        found.offer(_planned(schedule, grouping, costs))
         return costs
 
     first = search(POLICIES[0])
@@ -306,14 +314,62 @@ def schedule_cpu(
     chosen = with_clones(algorithm, worth_cloning(first))
     if chosen is not algorithm:
         search(POLICIES[0])
-    best = sorted(found.values(), key=lambda planned: planned.cost)
-    chosen = with_clones(algorithm, best[0].schedule.clones)
+    best = min(found.accepted, key=lambda planned: planned.cost)
+    chosen = with_clones(algorithm, best.schedule.clones)
     for policy in POLICIES[1:]:
-        if len(found) >= k:
+        if len(found.accepted) >= k:
             break
         search(policy)
-    rest = [planned for planned in found.values() if planned not in best]
-    return [*best, *rest][:k]
+    if len(found.accepted) < k:
+        policy, costs, grouping = searched[best.schedule]
+        for other in other_tilings(costs, policy, grouping, k):
+            if len(found.accepted) >= k:
+                break
+            found.offer(_planned(assembled(chosen, costs, other, machine.cores), other, costs))
+    rest = [planned for planned in found.accepted if planned is not best]
+    ranked = sorted(rest, key=lambda planned: planned.cost)
+    return [best, *ranked, *found.reserve][:k]
+
+
+def unweighted(
+    costs: CpuCosts, grouping: Grouping[CpuPlan], machine: CpuMachine
+) -> tuple[CpuCosts, Grouping[CpuPlan]]:
+    """What a search under a weighted model has found, as the model itself costs it."""
+    plain = CpuCosts(
+        costs.analysis, model_of(machine), costs.nested, costs.block_rank, costs.transposed
+    )
+    plans = []
+    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
+        func = plain.analysis.view.by_name[group.output]
+        if func.fixed or func.scheduled or unplanned(func, plan):
+            plans.append(plan)
+            continue
+        tiling = plan.tiling
+        windows = () if tiling.sliding is None else (tiling.sliding,)
+        sizes = np.array([tiling.sizes], dtype=np.float64).reshape(1, len(tiling.sizes))
+        regions = plain.regions(group, sizes, tiling.order, windows)
+        cycles = plain.costs(group, regions, tiling.sliding, tiling.deep).cycles
+        plans.append(replace(plan, cost=float(cycles[0])))
+    return plain, Grouping(grouping.groups, tuple(plans))
+
+
+def other_tilings(
+    costs: CpuCosts, policy: Policy, grouping: Grouping[CpuPlan], count: int
+) -> list[Grouping[CpuPlan]]:
+    """The grouping with one of the groups that matter tiled otherwise, the cheapest first."""
+    found: list[Grouping[CpuPlan]] = []
+    for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
+        if plan.cost < LEAST_SHARE * grouping.cost or not plan.tiling.sizes:
+            continue
+        seen = [plan.tiling.sizes]
+        while len(seen) <= count:
+            other = Planner(costs, policy, {}, unlike={group.output: seen}).plan(group)
+            if not math.isfinite(other.cost):
+                break
+            seen.append(other.tiling.sizes)
+            plans = (*grouping.plans[:i], other, *grouping.plans[i + 1 :])
+            found.append(Grouping(grouping.groups, plans))
+    return sorted(found, key=lambda each: each.cost)
 
 
 def _planned(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:

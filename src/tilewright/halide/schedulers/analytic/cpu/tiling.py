@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from tilewright.halide.schedulers.analytic.cpu.sliding import (
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array
 from tilewright.halide.schedulers.analytic.grouping import Group
+from tilewright.halide.schedulers.diversity import far_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,11 @@ class Policy:
 
 
 class Planner:
-    """Finds the best tiling of groups, remembering every group it has planned."""
+    """Finds the best tiling of groups, remembering every group it has planned.
+
+    `unlike` gives tilings, by the group's output, that the best is to differ from in some
+    dimension by a factor of two at least.
+    """
 
     def __init__(
         self,
@@ -74,7 +79,9 @@ class Planner:
         policy: Policy,
         known: dict[object, CpuPlan],
         fine: bool = False,
+        unlike: Mapping[str, Sequence[Sequence[int]]] | None = None,
     ) -> None:
+        self.unlike = unlike or {}
         self.costs = costs
         self.policy = policy
         self.fine = fine
@@ -132,6 +139,7 @@ class Planner:
         if guests and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
+        far = far_from(tiles, self.unlike.get(group.output, ()))
         for regions, order, sliding, deep in self._options(group, tiles, orders, fused):
             found = costs.costs(group, regions, sliding, deep)
             self.tilings += len(tiles)
@@ -140,6 +148,7 @@ class Planner:
                 rows = tiles[:, sliding.dimension]
                 fits = (rows > sliding.step) & (rows % sliding.step == 0)
                 cycles = np.where(fits, cycles, np.inf)
+            cycles = np.where(far, cycles, np.inf)
             i = int(np.argmin(cycles))
             if cycles[i] < best.cost:
                 sizes = tuple(int(t) for t in tiles[i])

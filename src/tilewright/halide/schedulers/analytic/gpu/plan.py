@@ -19,6 +19,8 @@ class Options:
     `mode` is how Funcs are fused: not at all, in overlapped tiles, or nested in threads too.
     `inline` is false where loads are weighed less when inlining, so that less is inlined;
     `max_threads` bounds a block, and with `any_size` no output need be as large as a tile.
+    `unlike` lists final tiles of kernels, each with the Func and the stage that it is of, that
+    theirs are to differ from by a factor of two at least in some dimension.
     """
 
     mode: Mode = "nested"
@@ -27,6 +29,7 @@ class Options:
     max_threads: int | None = None
     register_tiles: bool = True
     any_size: bool = False
+    unlike: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

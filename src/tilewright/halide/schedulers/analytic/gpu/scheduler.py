@@ -36,6 +36,7 @@ from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
+from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen, far_from
 from tilewright.machines import GpuMachine
 
 
@@ -80,8 +81,10 @@ def _schedules(
     constants: GpuConstants,
 ) -> list[PlannedSchedule]:
     searches: dict[bool, Search] = {}
-    found: list[PlannedSchedule] = []
+    found = Chosen(algorithm)
     for options in _variations(first, k):
+        if len(found.accepted) >= k:
+            break
         search = searches.get(options.inline)
         if search is None:
             inlined = choose_inlined(
@@ -94,12 +97,36 @@ def _schedules(
             )
             search = Search(algorithm, machine, boxes, scalars, inlined, constants)
             searches[options.inline] = search
-        planned = search.plan(options)
-        if all(planned.schedule.funcs != other.schedule.funcs for other in found):
-            found.append(planned)
-        if len(found) >= k:
-            break
-    return [found[0], *sorted(found[1:], key=lambda p: p.cost)]
+        found.offer(search.plan(options))
+    best = found.accepted[0]
+    if len(found.accepted) < k:
+        others = other_tilings(searches[first.inline], first, best, k)
+        for planned in sorted(others, key=lambda p: p.cost):
+            if len(found.accepted) < k:
+                found.offer(planned)
+    ranked = sorted(found.accepted[1:], key=lambda p: p.cost)
+    return [best, *ranked, *found.reserve][:k]
+
+
+def other_tilings(
+    search: Search, first: Options, planned: PlannedSchedule, count: int
+) -> list[PlannedSchedule]:
+    """The plan with one of the kernels that matter tiled otherwise."""
+    found = []
+    total = sum(group.cost for group in planned.groups)
+    for group in planned.groups:
+        if not group.tile or group.cost < LEAST_SHARE * total:
+            continue
+        seen = [(group.output, group.stage, group.tile)]
+        while len(seen) <= count:
+            other = search.plan(replace(first, unlike=tuple(seen)))
+            places = [(kernel.output, kernel.stage, kernel.tile) for kernel in other.groups]
+            new = [place for place in places if place[:2] == seen[0][:2] and place not in seen]
+            if not new:
+                break
+            seen += new
+            found.append(other)
+    return found
 
 
 def _boxes(algorithm: Algorithm) -> dict[str, Box]:
@@ -372,6 +399,11 @@ class Search:
         if options.max_threads is not None:
             fewer = legal & (costs.thread_count <= options.max_threads)
             legal = fewer if fewer.any() else legal
+        if final and options.unlike:
+            func, stage = kernel.output, kernel.stage.index
+            seen = [tile for name, index, tile in options.unlike if (name, index) == (func, stage)]
+            other = legal & far_from(costs.tiles, seen)
+            legal = other if other.any() else legal
         for _ in range(SEARCH.most_refusals):
             if not legal.any():
                 return None

@@ -1,0 +1,67 @@
+"""Canonical loop names, built and read: ``v1`` is dimension 1, ``v1t`` a part of its loop.
+
+A stage's own loops are ``v0``, ``v1`` … and ``r0``, ``r1`` … (see `tilewright.halide.ir.schedule`).
+The schedulers name the loops that they introduce after the one that they come from: its name, a
+role, and, in an update definition, the stage's number, for Halide does not tell loops of one name
+in two stages of a Func apart.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+_ORIGIN = re.compile(r"([vr])(\d+)(?!\d)")
+
+
+def pure_loop(dimension: int) -> str:
+    """The loop over a dimension of the Func.
+
+    >>> pure_loop(10)
+    'v10'
+    """
+    return f"v{dimension}"
+
+
+def reduction_loop(index: int) -> str:
+    """The loop over a reduction variable, by its place in the reduction domain.
+
+    >>> reduction_loop(0)
+    'r0'
+    """
+    return f"r{index}"
+
+
+def part_of(loop: str, role: str, stage: int = 0) -> str:
+    """The name of a loop that a stage's schedule makes of the loop `loop` of the definition.
+
+    >>> part_of("v1", "t"), part_of("v1", "t", stage=2)
+    ('v1t', 'v1t_2')
+    """
+    return f"{loop}{role}{stage_suffix(stage)}"
+
+
+def stage_suffix(stage: int) -> str:
+    """What loops that a stage introduces end in: nothing in the pure definition."""
+    return "" if stage == 0 else f"_{stage}"
+
+
+def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
+    """The loop of the definition that a name says a loop comes from, None for other names.
+
+    >>> origin("v10t_1"), origin("r0"), origin("p0")
+    (('v', 10), ('r', 0), None)
+    """
+    found = _ORIGIN.match(loop)
+    if found is None:
+        return None
+    return ("v" if found[1] == "v" else "r"), int(found[2])
+
+
+def runs_over(loop: str, dimension: int | None) -> bool:
+    """Whether a loop is over a dimension of the Func, or made of that loop, by its name.
+
+    >>> runs_over("v1t", 1), runs_over("v10", 1), runs_over("v1", None)
+    (True, False, False)
+    """
+    return dimension is not None and origin(loop) == ("v", dimension)

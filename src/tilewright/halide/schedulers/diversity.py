@@ -1,0 +1,116 @@
+"""Which schedules differ where it matters, so that measuring several is worth its time.
+
+Two schedules are alike if they agree on every Func of weight about where it is computed and
+stored, its loops and what these are mapped to, and, within a factor of the square root of two
+or so, the sizes of its tiles and vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
+
+# A difference matters in groups that make up this share of the predicted time, together.
+LEAST_SHARE = 0.02
+
+
+@dataclass
+class Chosen:
+    """Schedules that differ where it matters, and a reserve of others that differ at all."""
+
+    algorithm: Algorithm
+    accepted: list[PlannedSchedule] = field(default_factory=list)
+    reserve: list[PlannedSchedule] = field(default_factory=list)
+
+    def offer(self, planned: PlannedSchedule) -> bool:
+        """Accept a schedule unless it is like one that is there already."""
+        here = (*self.accepted, *self.reserve)
+        if any(planned.schedule == other.schedule for other in here):
+            return False
+        if not self.is_new(planned):
+            self.reserve.append(planned)
+            return False
+        self.accepted.append(planned)
+        return True
+
+    def is_new(self, planned: PlannedSchedule) -> bool:
+        """Whether a schedule differs where it matters from all that are accepted."""
+        return all(differ(planned, other, self.algorithm) for other in self.accepted)
+
+    def best(self, k: int) -> list[PlannedSchedule]:
+        """`k` of them, or as many as there are, as they came; the reserve is drawn on last."""
+        return [*self.accepted, *self.reserve][:k]
+
+
+def chosen_of(algorithm: Algorithm, plans: Iterable[PlannedSchedule]) -> Chosen:
+    """What is chosen when `plans` are offered one after the other."""
+    chosen = Chosen(algorithm)
+    for planned in plans:
+        chosen.offer(planned)
+    return chosen
+
+
+def differ(one: PlannedSchedule, other: PlannedSchedule, algorithm: Algorithm) -> bool:
+    """Whether two schedules for one pipeline differ where it matters."""
+    if one.schedule.clones != other.schedule.clones:
+        return True
+    left = {entry.func: choices(entry) for entry in one.schedule.funcs}
+    right = {entry.func: choices(entry) for entry in other.schedule.funcs}
+    changed = {func for func in left | right if left.get(func) != right.get(func)}
+    if not changed:
+        return False
+    order = with_clones(algorithm, one.schedule.clones).order
+    shares = [_share(planned, changed, order) for planned in (one, other)]
+    return max(shares) >= LEAST_SHARE
+
+
+def far_from(
+    tiles: npt.NDArray[np.float64], others: Sequence[Sequence[int]]
+) -> npt.NDArray[np.bool_]:
+    """Which of N tilings, shape (N, dimensions), are half or twice the size of others somewhere.
+
+    >>> far_from(np.array([[8.0, 8.0], [12.0, 8.0], [12.0, 4.0]]), [(8, 8)])
+    array([False, False,  True])
+    """
+    far = np.ones(len(tiles), dtype=bool)
+    for sizes in others:
+        far &= (np.abs(np.log2(tiles / np.asarray(sizes, dtype=np.float64))) >= 1.0).any(axis=1)
+    return far
+
+
+def choices(entry: FuncSchedule) -> Hashable:
+    """What matters of one Func's schedule."""
+    stages = []
+    for nest in entry.stages:
+        changes: list[Hashable] = []
+        for change in nest.splits:
+            if isinstance(change, Split):
+                changes.append((change.old, change.outer, round(math.log2(change.factor))))
+            elif isinstance(change, Fuse):
+                changes.append((change.inner, change.outer))
+        loops = tuple((loop.name, loop.mapping) for loop in nest.loops)
+        stages.append((tuple(changes), loops, nest.atomic, nest.single_thread))
+    return entry.compute, entry.store, entry.memory, entry.storage_order, tuple(stages)
+
+
+def _share(planned: PlannedSchedule, funcs: set[int], order: dict[str, int]) -> float:
+    """The part of the predicted time that the groups with some Funcs take; 1 where unknown."""
+    costs = [group.cost for group in planned.groups]
+    total = sum(costs)
+    touched = [
+        group.cost
+        for group in planned.groups
+        if any(order.get(name, -1) in funcs for name in group.funcs)
+    ]
+    if not math.isfinite(total) or total <= 0.0:
+        return 1.0
+    return sum(touched) / total
