@@ -322,7 +322,7 @@ def schedule_cpu(
         search(policy)
     if len(found.accepted) < k:
         policy, costs, grouping = searched[best.schedule]
-        for other in other_tilings(costs, policy, grouping, k):
+        for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
             if len(found.accepted) >= k:
                 break
             found.offer(_planned(assembled(chosen, costs, other, machine.cores), other, costs))
@@ -356,7 +356,10 @@ def unweighted(
 def other_tilings(
     costs: CpuCosts, policy: Policy, grouping: Grouping[CpuPlan], count: int
 ) -> list[Grouping[CpuPlan]]:
-    """The grouping with one of the groups that matter tiled otherwise, the cheapest first."""
+    """The grouping with one of the groups that matter tiled otherwise, `count` times each.
+
+    The cheapest come first.
+    """
     found: list[Grouping[CpuPlan]] = []
     for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
         if plan.cost < LEAST_SHARE * grouping.cost or not plan.tiling.sizes:

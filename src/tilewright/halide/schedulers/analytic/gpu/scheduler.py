@@ -100,7 +100,7 @@ def _schedules(
         found.offer(search.plan(options))
     best = found.accepted[0]
     if len(found.accepted) < k:
-        others = other_tilings(searches[first.inline], first, best, k)
+        others = other_tilings(searches[first.inline], first, best, k - len(found.accepted))
         for planned in sorted(others, key=lambda p: p.cost):
             if len(found.accepted) < k:
                 found.offer(planned)
@@ -111,10 +111,10 @@ def _schedules(
 def other_tilings(
     search: Search, first: Options, planned: PlannedSchedule, count: int
 ) -> list[PlannedSchedule]:
-    """The plan with one of the kernels that matter tiled otherwise."""
-    found = []
+    """The plan with one of the kernels that matter tiled otherwise, `count` times a kernel."""
+    found: list[PlannedSchedule] = []
     total = sum(group.cost for group in planned.groups)
-    for group in planned.groups:
+    for group in sorted(planned.groups, key=lambda group: -group.cost):
         if not group.tile or group.cost < LEAST_SHARE * total:
             continue
         seen = [(group.output, group.stage, group.tile)]
@@ -189,6 +189,7 @@ class Search:
         self._why_not_member: dict[str, str] = {}
         self._why_not_read: dict[tuple[str, str], str] = {}
         self._relaxed: dict[tuple[str, int | None], int] = {}
+        self._final: dict[tuple[Group, Options], GroupPlan] = {}
         self.tilings_costed = 0
 
     def plan(self, options: Options) -> PlannedSchedule:
@@ -197,7 +198,18 @@ class Search:
 
     def plans(self, options: Options) -> list[GroupPlan]:
         """The kernels of the best schedule, group by group."""
-        return [self.final_plan(group, options) for group in self._groups(options)]
+        groups = self._groups(options)
+        if not options.unlike:
+            return [self.final_plan(group, options) for group in groups]
+        return [self._unlike_plan(group, options) for group in groups]
+
+    def _unlike_plan(self, group: Group, options: Options) -> GroupPlan:
+        """A group's final plan, known from before where only others' tiles are to differ."""
+        mine = tuple(place for place in options.unlike if place[0] == group.output)
+        key = (group, replace(options, unlike=mine))
+        if key not in self._final:
+            self._final[key] = self.final_plan(*key)
+        return self._final[key]
 
     # --- grouping ------------------------------------------------------------------------
 
