@@ -22,7 +22,7 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
     hopeless,
     inline_trivial,
 )
-from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of, weighted
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
@@ -304,7 +304,7 @@ def schedule_cpu(
         )
         searched.setdefault(schedule, (policy, costs, grouping))
         if policy.memory_weight != 1.0:
-            costs, grouping = unweighted(costs, grouping, machine)
+            costs, grouping = unweighted(costs, grouping, model_of(machine, constants))
         found.offer(_planned(schedule, grouping, costs))
         return costs
 
@@ -332,12 +332,10 @@ def schedule_cpu(
 
 
 def unweighted(
-    costs: CpuCosts, grouping: Grouping[CpuPlan], machine: CpuMachine
+    costs: CpuCosts, grouping: Grouping[CpuPlan], model: CpuModel
 ) -> tuple[CpuCosts, Grouping[CpuPlan]]:
-    """What a search under a weighted model has found, as the model itself costs it."""
-    plain = CpuCosts(
-        costs.analysis, model_of(machine), costs.nested, costs.block_rank, costs.transposed
-    )
+    """What a search under a weighted model has found, as `model` costs it."""
+    plain = CpuCosts(costs.analysis, model, costs.nested, costs.block_rank, costs.transposed)
     plans = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = plain.analysis.view.by_name[group.output]
