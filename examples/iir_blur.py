@@ -71,11 +71,13 @@ def hand(target, width=1536, height=2560):
 
 
 def _cpu(p, f, vec):
-    # Parallel over channels and strips of columns; within a strip, vectors across columns.
+    # Parallel over channels and strips of columns; within a strip, vectors across columns. The
+    # channels are three, and no loop is cut at borders, of which there are none. Tiles are not
+    # rounded up: the first pass reads the input as it is.
     x, y, c = p.x, p.y, p.c
     xo, yo = hl.Var("xo"), hl.Var("yo")
-    f.transpose.compute_root().tile(x, y, xo, yo, x, y, vec, vec * 4)
-    f.transpose.vectorize(x).parallel(yo).parallel(c)
+    f.transpose.compute_root().tile(x, y, xo, yo, x, y, vec, vec * 4).bound(c, 0, 3)
+    f.transpose.vectorize(x).parallel(yo).parallel(c).never_partition_all()
     f.blur.compute_at(f.transpose, yo)
     f.blur.update(0).unscheduled()
     for stage in (1, 2):

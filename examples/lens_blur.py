@@ -200,8 +200,10 @@ def hand(target: hl.Target, width: int = 1536, height: int = 2560) -> hl.Pipelin
 
 def _schedule_cpu(f: SimpleNamespace) -> None:
     # Two passes over the cost volume: its full-size level, then, for each slice on its own, all
-    # smaller levels. The rest is row by row, with the samples of a vector in registers.
+    # smaller levels. The rest is row by row, with the samples of a vector in registers. Vectors
+    # of what is stored are rounded up; loops of the output are not cut at its borders.
     x, y, z, c = f.x, f.y, f.z, f.c
+    up = hl.TailStrategy.RoundUp
     xi, yi, t = hl.vars("xi yi t")
     (
         f.push[0]
@@ -209,31 +211,32 @@ def _schedule_cpu(f: SimpleNamespace) -> None:
         .reorder(c, z, x, y)
         .bound(c, 0, 2)
         .unroll(c)
-        .vectorize(x, 16)
-        .parallel(y, 4)
+        .vectorize(x, 16, up)
+        .parallel(y, 4, up)
     )
     f.cost.compute_at(f.push[0], x).vectorize(x)
     f.cost_confidence.compute_at(f.push[0], x).vectorize(x)
     for level in range(1, LEVELS):
         push = f.push[level]
-        push.compute_at(f.pull[1], t).vectorize(push.args()[0], 8)
+        push.compute_at(f.pull[1], t).vectorize(push.args()[0], 8, up)
         if level > 1:
             pull = f.pull[level].compute_at(f.pull[1], t)
-            pull.tile(x, y, xi, yi, 8, 2).vectorize(xi).unroll(yi)
+            pull.tile(x, y, xi, yi, 8, 2, up).vectorize(xi).unroll(yi)
     (
         f.pull[1]
         .compute_root()
         .fuse(z, c, t)
         .parallel(t)
-        .tile(x, y, xi, yi, 8, 2)
+        .tile(x, y, xi, yi, 8, 2, up)
         .vectorize(xi)
         .unroll(yi)
     )
-    f.depth.compute_root().tile(x, y, xi, yi, 8, 2).vectorize(xi).unroll(yi).parallel(y, 8)
-    f.with_alpha.compute_root().reorder(c, x, y).unroll(c).vectorize(x, 8).parallel(y, 8)
-    f.worst_y.compute_at(f.output, y).vectorize(x, 8)
-    f.worst.compute_at(f.output, y).vectorize(x, 8)
-    (f.output.compute_root().reorder(c, x, y).bound(c, 0, 3).unroll(c).vectorize(x, 8).parallel(y))
+    f.depth.compute_root().tile(x, y, xi, yi, 8, 2, up).vectorize(xi).unroll(yi).parallel(y, 8, up)
+    f.with_alpha.compute_root().reorder(c, x, y).unroll(c).vectorize(x, 8, up).parallel(y, 8, up)
+    f.worst_y.compute_at(f.output, y).vectorize(x, 8, up)
+    f.worst.compute_at(f.output, y).vectorize(x, 8, up)
+    f.output.compute_root().reorder(c, x, y).bound(c, 0, 3).unroll(c).vectorize(x, 8).parallel(y)
+    f.output.never_partition_all()
     f.blurred.compute_at(f.output, x).vectorize(x)
     f.blurred.update().reorder(c, x, f.s).vectorize(x).unroll(c)
     f.sample_weight.compute_at(f.blurred, x).unroll(x)

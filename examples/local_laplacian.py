@@ -163,17 +163,21 @@ def hand(target, width=1536, height=2560):
             p.out_gaussian[j].compute_root().gpu_tile(x, y, xi, yi, *block)
     else:
         # The pyramids down are computed whole; the fine levels of the pyramid up slide along
-        # within strips of 64 rows of the output.
+        # within strips of 64 rows of the output. What is stored whole is rounded up to vectors,
+        # each strip allocates its row of the finest level once, and no loop of the output is cut
+        # into a body and borders: the borders are in the pyramids down.
         yo = hl.Var("yo")
+        up = hl.TailStrategy.RoundUp
         p.output.reorder(c, x, y).split(y, yo, y, 64).parallel(yo).vectorize(x, 8)
-        p.gray.compute_root().parallel(y, 32).vectorize(x, 8)
+        p.output.bound(c, 0, 3).never_partition_all()
+        p.gray.compute_root().parallel(y, 32, up).vectorize(x, 8, up)
         for j in range(1, 5):
-            p.in_gaussian[j].compute_root().parallel(y, 32).vectorize(x, 8)
+            p.in_gaussian[j].compute_root().parallel(y, 32, up).vectorize(x, 8, up)
             p.gaussian[j].compute_root().reorder_storage(x, k, y)
-            p.gaussian[j].reorder(k, y).parallel(y, 8).vectorize(x, 8)
+            p.gaussian[j].reorder(k, y).parallel(y, 8, up).vectorize(x, 8, up)
             p.out_gaussian[j].store_at(p.output, yo).compute_at(p.output, y)
-            p.out_gaussian[j].fold_storage(y, 4).vectorize(x, 8)
-        p.out_gaussian[0].compute_at(p.output, y).vectorize(x, 8)
+            p.out_gaussian[j].fold_storage(y, 4).vectorize(x, 8, up)
+        p.out_gaussian[0].compute_at(p.output, y).hoist_storage(p.output, yo).vectorize(x, 8, up)
         for j in range(5, J):
             p.in_gaussian[j].compute_root()
             p.gaussian[j].compute_root().parallel(k)
