@@ -1,5 +1,6 @@
 """The schedule that a pipeline arrives with, read from its bytes."""
 
+import contextlib
 import importlib
 import re
 from dataclasses import replace
@@ -14,10 +15,12 @@ from schedule_cases import all_cases
 from scheduled_pipelines import PIPELINES, imported, lowered
 
 import tilewright
+from tilewright.errors import TilewrightError
 from tilewright.halide.emit.apply import apply, fresh_pipeline
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.serial.nests import UnreadableScheduleError
+from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.nest import default_stage
 from tilewright.halide.ir.schedule import (
@@ -50,6 +53,9 @@ def applied(schedule, algorithm):
     pipeline = fresh_pipeline(algorithm)
     apply(schedule, algorithm, pipeline, same_bytes=True)
     return serialized(pipeline)
+
+
+SCHEDULED = [applied(CASES[name][1], CASES[name][0]) for name in ("wrappers", "storage")]
 
 
 def plain(schedule, algorithm):
@@ -321,3 +327,14 @@ def test_a_plain_pipeline_has_the_schedule_that_halide_gives_it():
     assert [entry.compute.kind for entry in found.schedule.funcs] == ["inline", "inline", "root"]
     assert all(entry.stages == () for entry in found.schedule.funcs)
     assert found.schedule.funcs[-1] == FuncSchedule(2, ROOT, ROOT)
+
+
+@settings(QUIET, max_examples=120)
+@given(data=st.data())
+def test_damaged_files_are_refused_or_read_but_never_crash(data):
+    changed = bytearray(data.draw(st.sampled_from(SCHEDULED)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    for read_it in (read_schedule, without_schedule):
+        with contextlib.suppress(TilewrightError):
+            read_it(bytes(changed))

@@ -3,6 +3,10 @@ from .frontend.source import (
     ScheduledError as ScheduledError,
     load as load,
 )
+from .frontend.given import (
+    Given as Given,
+    read_schedule as read_schedule,
+)
 from .frontend.estimates import MissingEstimatesError as MissingEstimatesError
 from .execution.session import (
     Session as Session,

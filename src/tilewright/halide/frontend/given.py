@@ -17,7 +17,7 @@ from tilewright.halide.frontend.serial.nests import (
     is_set,
     literal,
 )
-from tilewright.halide.frontend.serial.reader import Record, read
+from tilewright.halide.frontend.serial.reader import MalformedError, Record, read
 from tilewright.halide.frontend.serial.reset import drop_schedule
 from tilewright.halide.frontend.serial.scheduled import defined
 from tilewright.halide.frontend.serial.validate import validate
@@ -61,6 +61,14 @@ def read_schedule(serialized: bytes, target: str = "host") -> Given:
     directive, for what a `Schedule` cannot express, and `MalformedError` where the bytes are
     not a pipeline.
     """
+    try:
+        return _read(serialized, target)
+    except (LookupError, ValueError) as error:
+        # Halide writes no such file: names and places in it that fit nothing.
+        raise MalformedError(f"its schedules do not fit together ({error})") from error
+
+
+def _read(serialized: bytes, target: str) -> Given:
     root = read(serialized, "Pipeline")
     validate(root)
     reset = read(serialized, "Pipeline")

@@ -188,6 +188,8 @@ def droppable_wrappers(root: Record) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
     for func in root.funcs:
         for link in func.func_schedule.wrappers:
+            if not 0 <= link.func_index < len(root.funcs):
+                raise MalformedError(f"a wrapper of {func.name} is not in the pipeline")
             wrapper = root.funcs[link.func_index]
             if is_wrapper_of(wrapper, func) or is_clone_of(wrapper, func):
                 result.setdefault(func.name, set()).add(wrapper.name)

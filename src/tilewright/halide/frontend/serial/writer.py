@@ -67,6 +67,7 @@ def _table(builder: Any, record: Record, offsets: dict[int, int]) -> int:
     for field in fields:
         value = values[field.name]
         if field.kind in SCALARS and not field.vector:
+            value = bool(value) if field.kind == "bool" else value
             builder.PrependSlot(_FLAGS[field.kind], field.slot, value, 0)
         elif field.name in parts:
             builder.PrependUOffsetTRelativeSlot(field.slot, parts[field.name], 0)
