@@ -20,9 +20,7 @@ from tilewright.halide.analysis.bounds import (
     touched,
     union_boxes,
 )
-from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule, Split, StageSchedule
 
@@ -30,20 +28,15 @@ Place = tuple[int, int, str]
 
 
 class Computed:
-    """The extents computed at a time of every Func of `algorithm`, which has the clones.
+    """The extents computed at a time of every Func.
 
-    `boxes` gives the region of every output, `symbols` the values of parameters.
+    `analysis` is of the algorithm with the schedule's clones and nothing inlined, and has the
+    regions of the outputs and the values of parameters.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        algorithm: Algorithm,
-        boxes: Mapping[str, Box],
-        symbols: Mapping[str, float],
-    ) -> None:
-        self._algorithm = algorithm
-        self._analysis = Analysis(View(algorithm), boxes, symbols)
+    def __init__(self, schedule: Schedule, analysis: Analysis) -> None:
+        self._algorithm = analysis.view.algorithm
+        self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
 

@@ -298,6 +298,13 @@ class Analysis:
         other.view = view
         return other
 
+    def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
+        """The same pipeline where other regions of the outputs are wanted."""
+        other = copy.copy(self)
+        other.output_boxes = dict(output_boxes)
+        other.__dict__.pop("regions", None)
+        return other
+
     @cached_property
     def contiguous(self) -> dict[str, int]:
         """The dimension that is contiguous, of inputs of which another than the first is."""

@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
 from tilewright.halide.analysis.computed import Computed
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.frontend.estimates import output_spans
 from tilewright.halide.frontend.extents import metadata_used
 from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
@@ -89,6 +91,14 @@ def _with_sizes(
     return replace(schedule, funcs=tuple(funcs))
 
 
+def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:
+    """A scalar's name with values unlike the one that is expected."""
+    found = [0.0, value / 2, value * 2 + 1]
+    if parameter.type.code in ("int", "uint"):
+        found = [float(int(other)) for other in found]
+    return [(parameter.name, other) for other in found]
+
+
 class _Sizes:
     """The least extents of the outputs at which every nest is right as it is written.
 
@@ -112,6 +122,7 @@ class _Sizes:
                 assert span is not None
                 self._spans[algorithm.order[name], d] = span
         self._symbols = dict(algorithm.symbols)
+        self._analyses: dict[tuple[tuple[str, float], ...], Analysis] = {}
         self.hopeless: frozenset[int] = frozenset()
         self._give_up({})
 
@@ -149,9 +160,16 @@ class _Sizes:
         extents = {place: float(extent) for place, extent in least.items()}
         used = metadata_used(self._algorithm)
         result: list[KnownValue] = []
+        scalars = [p for p in self._algorithm.parameters if p.name in self._symbols]
+        # Most scalars have no part in where anything is read: all are changed together first.
+        matters = not all(
+            all(bool(right.all()) for right in self._met(extents, dict(changed)).values())
+            for changed in zip(*(_others(p, self._symbols[p.name]) for p in scalars), strict=True)
+        )
         for i, parameter in enumerate(self._algorithm.parameters):
             if not parameter.is_buffer:
-                result += self._scalar(i, parameter, extents)
+                if matters:
+                    result += self._scalar(i, parameter, extents)
                 continue
             for d in range(parameter.dimensions):
                 for field in ("extent", "min"):
@@ -189,13 +207,21 @@ class _Sizes:
         value = self._symbols.get(parameter.name)
         if value is None:
             return
-        others = [0.0, value / 2, value * 2 + 1]
+        others = _others(parameter, value)
         if parameter.type.code in ("int", "uint"):
-            if not all(self._holds(extents, parameter.name, float(int(v))) for v in others):
+            if not all(self._holds(extents, name, other) for name, other in others):
                 yield KnownValue(i, "value", 0, int(value))
             return
-        for other in others:
-            self._give_up(extents, **{parameter.name: other})
+        for name, other in others:
+            self._give_up(extents, **{name: other})
+
+    def _analysis(self, symbols: Mapping[str, float]) -> Analysis:
+        """The analysis with these values of symbols besides; what is alike is worked out once."""
+        values = {**self._symbols, **symbols}
+        key = tuple(sorted(values.items()))
+        if key not in self._analyses:
+            self._analyses[key] = Analysis(View(self._algorithm), {}, values)
+        return self._analyses[key]
 
     def _holds(self, extents: Mapping[Place, Bound], symbol: str, value: float) -> bool:
         met = self._met(extents, {symbol: float(value)})
@@ -219,9 +245,7 @@ class _Sizes:
                 low = span.min + offsets
                 box.append(Interval(low, low + np.tile(extent, len(_OFFSETS)) - 1.0))
             boxes[name] = tuple(box)
-        computed = Computed(
-            self._schedule, self._algorithm, boxes, {**self._symbols, **(symbols or {})}
-        )
+        computed = Computed(self._schedule, self._analysis(symbols or {}).with_boxes(boxes))
         shape = len(_OFFSETS), count
         result: dict[Place, npt.NDArray[np.bool_]] = {}
         with np.errstate(invalid="ignore"):
