@@ -31,6 +31,7 @@ LONGEST_FUNCTION = 60
 # Rooms from the ground floor upwards; rooms of one line do not know each other.
 ORDER = (
     ("errors",),
+    ("files",),
     ("machines", "arith"),
     ("measure", "report"),
     ("records",),
@@ -137,6 +138,12 @@ def is_public(target: str, name: str, public: set[tuple[str, str]]) -> bool:
     return not listed or not name or name in listed
 
 
+def is_plain(module: Module | None, name: str) -> bool:
+    """Whether it is a public name of a file that belongs to no room, such as ``errors``."""
+    outside = module is not None and module.name.count(".") == 1
+    return outside and module.path.name != "__init__.py" and not name.startswith("_")
+
+
 def place(order: tuple[tuple[str, ...], ...], name: str) -> int | None:
     """The level of a room or folder; None where it has none."""
     return next((i for i, level in enumerate(order) if name in level), None)
@@ -167,8 +174,9 @@ def deep(known: dict[str, Module]) -> list[tuple[str, str]]:
         for module in known.values()
         for target, name in imports(module, known)
         if module.room not in ("", target.split(".")[1] if "." in target else "")
-        and place(ORDER, target.split(".")[1] if "." in target else "")
+        and place(ORDER, target.split(".")[1] if "." in target else "") is not None
         and not is_public(target, name, public)
+        and not is_plain(known.get(target), name)
     ]
 
 

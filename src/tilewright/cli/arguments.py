@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
+from tilewright.files import check_writable
 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -241,10 +242,5 @@ def named_machine(name: str | None) -> Any:
 
 def writable(path: str | None) -> None:
     """Refuse an output file that cannot be written, before hours of work depend on it."""
-    if path is None or path == "-":
-        return
-    target = Path(path)
-    if target.is_dir():
-        raise TilewrightError(f"{path} is a folder: name a file to write")
-    if not target.parent.is_dir():
-        raise TilewrightError(f"cannot write {path}: there is no folder {target.parent}")
+    if path is not None and path != "-":
+        check_writable(path)

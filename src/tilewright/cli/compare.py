@@ -75,12 +75,13 @@ def run(args: argparse.Namespace) -> int:
             **options,
         )
     report = result.report()
-    if args.report:
-        from tilewright.report.pages import schedule_page
-
-        write_file(args.report, schedule_page(report))
+    # Printed first: whatever comes of the page, nothing that was found is lost.
     if args.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         print_report(report)
+    if args.report:
+        from tilewright.report.pages import schedule_page
+
+        write_file(args.report, schedule_page(report))
     return 0

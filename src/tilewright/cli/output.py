@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.errors import TilewrightError
+from tilewright.files import write_text
 
 if TYPE_CHECKING:
     from tilewright.report import ScheduleReport
@@ -63,15 +61,8 @@ def _rich_table(tbl: Table) -> object:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file whole or not at all; ``-`` is standard output."""
+    """Write a file as `tilewright.files.write_text` does; ``-`` is standard output."""
     if path == "-":
         print(text)
         return
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise TilewrightError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, text)

@@ -116,6 +116,11 @@ def run(args: argparse.Namespace) -> int:
             **options,
         )
     report = result.report()
+    # Printed first: whatever comes of the files, nothing that was found is lost.
+    if args.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    elif args.output != "-":
+        print_report(report)
     if args.output:
         checks = {"runtime_checks": True} if args.runtime_checks else {}
         write_file(args.output, getattr(result, writer)(**checks))
@@ -123,10 +128,6 @@ def run(args: argparse.Namespace) -> int:
         from tilewright.report.pages import schedule_page
 
         write_file(args.report, schedule_page(report))
-    if args.json:
-        print(json.dumps(report.to_dict(), indent=2))
-    elif args.output != "-":
-        print_report(report)
     return 1 if report.verified is False else 0
 
 

@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
+    # Printed first: whatever comes of the files, nothing that was found is lost.
+    print(_json(result) if args.json else _text(result))
     if args.report:
         from tilewright.tuning import write_tuning_page
 
@@ -105,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
         from tilewright.tuning import export_t4
 
         export_t4(path, result.trials, problem.space, problem.name)
-    print(_json(result) if args.json else _text(result))
     if result.stopped == "interrupted":
         return 130
     return 0 if result.best is not None else 1
@@ -120,8 +121,7 @@ def _serve(args: argparse.Namespace) -> int:
     if scenario.mode != "client-server":
         raise TilewrightError(
             f"{args.problem} is in mode {scenario.mode!r}, which needs a Python function: use "
-            "tilewright.tuning.interop.hypermapper_protocol.optimize, or set its mode to "
-            "client-server"
+            "tilewright.tuning.optimize, or set its mode to client-server"
         )
     seed = args.seed or 0
     key = problem_key(scenario.name, scenario.space, list(scenario.objectives))

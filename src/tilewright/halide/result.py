@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from tilewright.files import write_text
 from tilewright.halide.execution.session import versions
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import PlannedSchedule
@@ -163,7 +163,7 @@ class Result:
             )
             report = replace(report, groups=rows)
         if path is not None:
-            Path(path).write_text(schedule_page(report), encoding="utf-8")
+            write_text(path, schedule_page(report))
         return report
 
     def _attempts(self) -> tuple[Attempt, ...]:

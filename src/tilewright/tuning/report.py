@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.files import write_text
 from tilewright.report import Bar, units
 from tilewright.report.charts import (
     Axis,
@@ -122,7 +123,7 @@ def write_tuning_page(
     path: str | Path, runs: Runs, space: Space, title: str, *, unit: str = ""
 ) -> None:
     """Write `tuning_page` to a file."""
-    Path(path).write_text(tuning_page(runs, space, title, unit=unit), encoding="utf-8")
+    write_text(path, tuning_page(runs, space, title, unit=unit))
 
 
 def _subtitle(space: Space) -> str:
