@@ -15,6 +15,7 @@ FUNCTIONS = {
     "max": lambda a, b: b if a < b else a,
     "abs": abs,
     "sqrt": np.sqrt,
+    "exp": np.exp,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "where": lambda c, a, b: a if c else b,

@@ -79,6 +79,25 @@ def test_tiles_that_do_not_divide_the_grid_write_only_what_exists():
         assert equal(result.reshape(5, 7), tp.interpret(p, a))
 
 
+def test_a_single_work_group_is_still_one():
+    x = tp.array("x", tp.i32[4])
+    one = x >> tp.split(4) >> tp.map_wrg(tp.map_lcl(DOUBLE))
+    (result,), _, _ = simulated(one, [np.arange(4)])
+    assert result.tolist() == [0, 2, 4, 6]
+    single = x >> tp.split(1) >> tp.map_wrg(tp.map_lcl(DOUBLE))
+    (result,), _, _ = simulated(single, [np.arange(4)], Launch(None, (3, 1, 1)))
+    assert result.tolist() == [0, 2, 4, 6]
+
+
+def test_reductions_are_explored_as_stored_partial_ones():
+    found = [d.program for d in rw.explore(PROGRAMS["sum"], rw.Settings(tiles=(2, 3)))]
+    stored = [p for p in found if "to_global" in str(p)]
+    assert len(stored) > 3
+    for p in stored:
+        (result,), _, _ = simulated(p, data(p))
+        assert result == tp.interpret(p, *data(p))
+
+
 def tiled(stage=True):
     A = tp.array("A", tp.i32[6, 9])
     p = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(SUM)

@@ -155,6 +155,39 @@ def test_user_functions_cannot_branch_or_loop():
         tp.fun(lambda *xs: xs[0])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: tp.fun(lambda x: x == 0), r"write equal\(x, y\)"),
+        (lambda: tp.fun(lambda x: x + 1 != x), r"write equal\(x, y\)"),
+        (lambda: tp.fun(lambda x: x**0.5), "power of 0.5"),
+        (lambda: tp.fun(lambda x: x / N), "N in a user function"),
+        (lambda: tp.map(lambda x: x + 1), r"fun\(\)"),
+        (lambda: tp.map(tp.copy, "glb"), "use map_glb"),
+        (lambda: tp.pad2(1, 1, "clmp"), "'clmp'; give clamp"),
+        (lambda: tp.array("A", float), "is not a type"),
+        (lambda: tp.f32[2.5], "length 2.5"),
+        (lambda: tp.f32[0], "give at least 1"),
+        (lambda: tp.gather(lambda i: i), "a function of an index and a length"),
+        (lambda: tp.split(2.5), "split's length is 2.5"),
+        (lambda: tp.interpret(program(), [[1, 2], [3]]), "is no array"),
+        (lambda: tp.compile(twice_named()), "two inputs are called A"),
+    ],
+)
+def test_mistakes_in_writing_are_named(wrong, message):
+    with pytest.raises(tp.PatternError, match=message):
+        wrong()
+
+
+def twice_named():
+    return tp.zip(tp.array("A", tp.f32[N]), tp.array("A", tp.f64[N])) >> tp.map(tp.get(0))
+
+
+def test_user_functions_may_use_numpys_numbers_and_powers():
+    f = tp.fun(lambda x: np.float32(0.5) * x**2 + np.pi)
+    assert np.isclose(tp.interpret(tp.array("x", tp.f64) >> f, 2.0), 2 + np.pi)
+
+
 def test_user_functions_read_parameters_in_any_order():
     reversed_ = tp.fun(lambda a, b: b - a * 2)
     A, B = tp.array("A", tp.f32[3]), tp.array("B", tp.f32[3])

@@ -15,6 +15,19 @@ from tilewright.patterns.types import ScalarType, dimensions
 Array = np.ndarray[Any, Any]
 
 
+def check_names(inputs: Sequence[Input]) -> None:
+    """Whether inputs can be told apart by name.
+
+    Raises:
+        PatternError: two have one name.
+    """
+    names = [p.name for p in inputs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        types = " and ".join(str(p.type) for p in inputs if p.name == twice)
+        raise PatternError(f"two inputs are called {twice}, of types {types}; rename one")
+
+
 def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:
     """The arrays by the names of the inputs, contiguous, in their types.
 
@@ -22,11 +35,8 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
         SizeError: another number of arrays, or of dimensions, than the program has.
         PatternError: an array of another type, or two inputs of one name.
     """
+    check_names(inputs)
     names = [p.name for p in inputs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        types = " and ".join(str(p.type) for p in inputs if p.name == twice)
-        raise PatternError(f"two inputs are called {twice}, of types {types}; rename one")
     if len(arrays) != len(inputs):
         raise SizeError(f"{len(arrays)} arrays for the inputs {', '.join(names) or '(none)'}")
     found = {}
@@ -34,7 +44,12 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
         lengths, item = dimensions(p.type)
         if not isinstance(item, ScalarType):
             raise PatternError(f"input {p.name} is an array of {item}; pass arrays and zip them")
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise PatternError(
+                f"{p.name} is {p.type}, but gets what is no array: {error}"
+            ) from None
         if array.ndim != len(lengths):
             raise SizeError(f"{p.name} is {p.type}, but the array has shape {array.shape}")
         if array.dtype != item.dtype and not np.can_cast(array.dtype, item.dtype, "same_kind"):

@@ -108,8 +108,14 @@ def array(name: str, type: Type) -> Pattern:
 
 
 def map(f: Pattern, level: Level | None = None) -> Pattern:
-    """``f`` on every element."""
-    return noted(Map(_pattern("map", f), level))
+    """``f`` on every element, run by a level (``nodes.Level``) if one is given."""
+    return noted(Map(_pattern("map", f), _checked_level(level)))
+
+
+def _checked_level(level: Level | None) -> Level | None:
+    if level is None or isinstance(level, Level):
+        return level
+    raise PatternError(f"level {level!r}; use map_glb, map_wrg, map_lcl, map_par or map_seq")
 
 
 def map2(f: Pattern) -> Pattern:
@@ -163,7 +169,7 @@ def reduce(f: Pattern, init: Pattern | Number, level: Level | None = None) -> Pa
 
     Lift gives an array of one element; here, as in RISE, it is the element.
     """
-    return noted(Reduce(_pattern("reduce", f), _value(init), level))
+    return noted(Reduce(_pattern("reduce", f), _value(init), _checked_level(level)))
 
 
 def reduce_seq(f: Pattern, init: Pattern | Number) -> Pattern:
@@ -226,12 +232,23 @@ def crop2(rows: Length, columns: Length) -> Pattern:
 
 def gather(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
     """Element i is element ``index(i, n)`` of the input: ``gather(lambda i, n: n - 1 - i)``."""
-    return noted(Gather(poly(index(GATHER_INDEX, GATHER_LENGTH))))
+    return noted(Gather(_index("gather", index)))
 
 
 def scatter(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
     """Element i of the input becomes element ``index(i, n)``, a permutation."""
-    return noted(Scatter(poly(index(GATHER_INDEX, GATHER_LENGTH))))
+    return noted(Scatter(_index("scatter", index)))
+
+
+def _index(where: str, index: Callable[[Poly, Poly], Poly | int]) -> Poly:
+    cure = f"{where} takes a function of an index and a length, as in lambda i, n: n - 1 - i"
+    try:
+        found = index(GATHER_INDEX, GATHER_LENGTH)
+    except TypeError as error:
+        raise PatternError(f"{cure} ({error})") from None
+    if not isinstance(found, Poly | int):
+        raise PatternError(f"{cure}; it returned {found!r}")
+    return poly(found)
 
 
 def iterate(count: int, f: Pattern) -> Pattern:

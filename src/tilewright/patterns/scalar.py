@@ -16,6 +16,8 @@ from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import Node
 from tilewright.patterns.types import ScalarType, boolean
 
+MOST_POWER = 8  # of x ** n that is written as a product
+
 
 class Operand:
     """What operators apply to: an expression, or a traced parameter that stands for one."""
@@ -51,6 +53,14 @@ class Operand:
     def __rtruediv__(self, other: Operand | float) -> Expr:
         return operation("div", other, self)
 
+    def __pow__(self, exponent: int) -> Expr:
+        if type(exponent) is not int or not 1 <= exponent <= MOST_POWER:
+            raise PatternTypeError(f"a power of {exponent!r}; give 1 to {MOST_POWER}, or use exp")
+        result = self.expression()
+        for _ in range(exponent - 1):
+            result = operation("mul", result, self)
+        return result
+
     def __neg__(self) -> Expr:
         return operation("neg", self)
 
@@ -74,6 +84,15 @@ class Operand:
 
     def __invert__(self) -> Expr:
         return operation("not", self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(self, Expr) and isinstance(other, Expr):
+            return self is other  # expressions are interned
+        if isinstance(other, Operand | bool | int | float):
+            raise PatternTypeError("== compares expressions: write equal(x, y)")
+        return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise PatternTypeError(

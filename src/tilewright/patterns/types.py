@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.arith import Poly, poly
+from tilewright.patterns.errors import PatternError
 
 if TYPE_CHECKING:
     from tilewright.patterns.scalar import Operand
@@ -100,15 +101,17 @@ def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
     """Nested arrays, the first length outermost: ``array_of(f32, N, M)`` has N rows.
 
     Raises:
-        ValueError: no length is given, or one is less than 1.
+        PatternError: no length is given, or one is no size, or less than 1.
     """
     if not lengths:
-        raise ValueError("an array type needs a length, as in f32[N]")
+        raise PatternError("an array type needs a length, as in f32[N]")
     result: Type = item
     for length in reversed(lengths):
+        if isinstance(length, bool) or not isinstance(length, Poly | int):
+            raise PatternError(f"an array of length {length!r}; give a whole number or a size")
         size = poly(length)
         if size.value is not None and size.value < 1:
-            raise ValueError(f"an array of length {size}; give at least 1")
+            raise PatternError(f"an array of length {size}; give at least 1")
         result = ArrayType(result, size)
     assert isinstance(result, ArrayType)
     return result

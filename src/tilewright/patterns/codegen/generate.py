@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from tilewright.arith import Loop as LoopAtom
 from tilewright.arith import Poly, Size
 from tilewright.patterns import nodes as n
+from tilewright.patterns.binding import check_names
 from tilewright.patterns.check import infer, requirements, scalars, type_of
 from tilewright.patterns.codegen.code import (
     Allocate,
@@ -116,6 +117,7 @@ class _Generator:
         self.inputs: dict[n.Input, Buffer | Name] = {}
         self.tables: dict[n.Table, Buffer] = {}
         self.reserved = {p.name for p in n.inputs(program)} | size_names(program)
+        check_names(n.inputs(program))
         for p in n.inputs(program):
             lengths, item = dimensions(p.type)
             if not isinstance(item, ScalarType):
@@ -347,7 +349,8 @@ class _Generator:
             self.emit(Store(out.store, out.offset, value, out.guards))
 
     def _loop(self, extent: Poly, level: n.Level | None, body: Body) -> None:
-        if extent == 1:
+        # A loop over threads stays: without it, all of them would store the one element.
+        if extent == 1 and (level is None or level.kind not in n.GRID_KINDS):
             body(Poly.constant(0))
             return
         if level == n.UNROLL:

@@ -16,7 +16,7 @@ from tilewright.patterns.check import infer
 from tilewright.patterns.errors import PatternError, RewriteError
 from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join
 from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
-from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile
+from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile, store
 from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
 from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere, one
 from tilewright.patterns.rewriting.tiling import (
@@ -191,6 +191,15 @@ def _level(name: str) -> n.Level:
 
 def lowered(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
     """The ways to run a program's outermost loops, stage its tiles and unroll reductions."""
+    yield from _mapped(variant, settings)
+    storing = store("global")
+    for site in sites(variant.program):
+        made = None if site.around else apply_at(storing, site)
+        if isinstance(made, n.Pattern):
+            yield from _mapped(variant.then(storing, made), settings)
+
+
+def _mapped(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
     nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
     for names in (nest for depth in sorted(nests, reverse=True) for nest in nests[depth]):
         try:

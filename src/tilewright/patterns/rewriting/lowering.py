@@ -167,7 +167,8 @@ def store(space: str) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
-        if not isinstance(first, n.Map) or len(site.stages) < 2:
+        reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
+        if not isinstance(first, n.Map) or not n.computes(first) or reader is None:
             return None
         return Change(1, (n.To(space, first),))
 

@@ -88,6 +88,8 @@ def _at(rule: Rule, d: Derivation, number: int, reverse: bool) -> Derivation:
 
 
 def _strategy(part: Rule | Strategy) -> Strategy:
+    if not callable(part) and not isinstance(part, Rule):
+        raise RewriteError(f"{part!r} is neither a rule nor a strategy")
     return top_down(part) if isinstance(part, Rule) else part
 
 
