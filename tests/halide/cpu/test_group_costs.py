@@ -286,6 +286,29 @@ def test_overheads_count_for_every_member(window, deep, each):
     assert found.overhead[0] == pytest.approx(4 * (120 + heap + each) * 0.27 + 24_000)
 
 
+def test_members_are_held_together():
+    costs, names = costing(two_members(1024, 32))
+    found = costed(costs, names, ["first", "second", "output"], (1024, 8))
+    # Ten and nine rows of 4 KiB, each written and read in four tiles; ten rows of the image; the
+    # output.
+    held = (10 + 9) * 4096
+    assert found.tile_bytes[0] == held
+    expected = 4 * 2 * held + 4 * 10 * 1031.5 * 4 + 32 * 4096
+    assert found.l2[0] == pytest.approx(expected / 32 * 0.27)
+
+
+def test_two_large_images_come_from_memory():
+    one, two = (hl.ImageParam(hl.Float(32), 2, name) for name in ("image", "other"))
+    x, y = hl.vars("x y")
+    output = hl.Func("output")
+    output[x, y] = hl.u8(one[x, y] + two[x, y])
+    output.set_estimates([(0, 2048), (0, 1024)])
+    costs, names = costing(output, ("image_im", "other_im"))
+    found = costed(costs, names, ["output"], (2048, 1024))
+    # 8 MiB each; the output, 2 MiB, stays in the third level.
+    assert found.memory[0] == pytest.approx(2 * 8 * 2**20 / 5)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "fresh"),
     [
@@ -340,18 +363,22 @@ def reduction(size=64):
     return output
 
 
-def test_runs_of_blocks_of_a_reduction_read_their_own_part():
+@pytest.mark.parametrize(("rows", "runs"), [(8, 2), (10, 3)])
+def test_runs_of_blocks_of_a_reduction_read_their_own_part(rows, runs):
     costs, names = costing(reduction(1024), ("A_im", "B_im"))
-    found = costed(costs, names, ["product", "output"], (1024, 8))
+    found = costed(costs, names, ["product", "output"], (1024, rows))
     block = costs.block(names["output"], 0)
     assert costs.nested[names["product"]].host == names["output"]
-    # A tile is two runs of blocks along x, four rows each. Each run reads all of A, 4 MiB, and its
+    # All stages of the reduction and its reader have one block.
+    assert costs.block(names["product"], 0) == costs.block(names["product"], 1) == block
+    # A tile is runs of blocks along x, four rows each. Each run reads all of A, 4 MiB, and its
     # rows of B with half a line more. That is more than the first cache holds, but no shorter
-    # sweep is told apart: it comes 2 x 128 times, and the output leaves once.
+    # sweep is told apart: it comes for every run, and the output leaves once.
     assert block.rows == 4
     run = 1024 * 1024 * 4 + (1024 + 7.5) * 4 * 4
-    split = 1 + 0.08 * 4 / 128
-    expected = 2 * 128 * run + 1024 * 1024 * 4
+    tiles = np.ceil(1024 / rows)
+    split = np.ceil(tiles / 4) * 4 / tiles + 0.08 * 4 / tiles
+    expected = runs * tiles * run + 1024 * 1024 * 4
     assert found.l2[0] * 32 * 4 / split == pytest.approx(expected)
 
 

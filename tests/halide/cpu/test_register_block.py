@@ -107,6 +107,9 @@ def test_operations(name, type_, literal, lanes, expected):
         ((4.0, 0.0), 8, 9.3),  # 4 x 1.2 + 3 x 1.5
         ((5.0, 0.0), 8, 12.0),  # gathered, 1.5 for each lane
         ((0.25, 0.0), 8, 2.5),
+        ((0.25, 0.0), 16, 5.0),
+        ((-1.0, 0.0), 16, 4.4),
+        ((2.0, 0.0), 16, 7.8),
         ((0.0, 0.0), 8, 12.0),
         ((0.0, 1.0), 8, 12.0),
         ((1.0, 1.0), 8, 12.0),
@@ -230,6 +233,7 @@ def test_the_best_block_counts_what_hangs_over(extents):
 
     found = best(SUM, extents)
     assert found.vector == 0
+    assert found.width <= extents[0] or found.vectors == 1
     for lanes in (4, 8):
         for vectors in (1, 2, 3, 4):
             for rows in (2, 3, 4, 6, 8):
@@ -293,6 +297,16 @@ def test_a_short_loop_over_a_library_function_stays_scalar():
 def test_a_short_dimension_is_unrolled_whole(rows, unrolled):
     found = best(POINTWISE, {0: 1024, 1: rows})
     assert found == (Block(0, 8, 1, 1, rows) if unrolled else Block(0, 8))
+
+
+def test_a_short_dimension_is_unrolled_without_anything_in_common():
+    # Along rows of memory: (0.6 + 1.2 + 1 + 0.4) / 8 = 0.4 per point, with three rows
+    # (1.8 + 3.6 + 3 + 0.4) / 24 = 0.367.
+    apart = stage([op("add", loops="xy")], [load({"x": (1.0, 0.0), "y": (0.0, 1.0)})])
+    assert best(apart, {0: 1024, 1: 3}) == Block(0, 8, 1, 1, 3)
+    # Not where vectors cross rows: they would only touch more lines at a time.
+    across = stage([op("add", loops="xy")], [load({"x": (0.0, 1.0), "y": (1.0, 0.0)})])
+    assert best(across, {0: 1024, 1: 3}).rows == 1
 
 
 def test_the_best_block_of_a_reduction_fills_the_registers():

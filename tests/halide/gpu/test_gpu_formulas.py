@@ -188,6 +188,37 @@ def test_members_are_computed_by_wider_blocks_into_shared_memory():
     assert found.launch_occupancy[0] == pytest.approx(30 / 32)
 
 
+def test_two_members_share_a_block():
+    image = hl.ImageParam(FLOAT, 2, "image")
+    x, y = hl.vars("x y")
+    one, two, output = hl.Func("one"), hl.Func("two"), hl.Func("output")
+    one[x, y] = image[x, y] * 2.0
+    two[x, y] = image[x, y] * 3.0
+    output[x, y] = one[x, y] + one[x, y + 2] + two[x, y] + two[x, y + 2]
+    output.set_estimates([(0, 1024), (0, 1024)])
+    found = costs_of(load(output), members=("one", "two"))
+    assert found.shared[0] == 2 * 1280
+    arithmetic = 3 * POINTS / 1024 + 2 * 320 / (30 / 32 * 960)
+    assert found.arithmetic[0] == pytest.approx(BLOCKS * arithmetic)
+    # The image is fetched once and loaded twice; four loads from shared memory.
+    size = 320 * 4
+    image = size / 64 * 200 + 2 * 320 / 16 * (1 + size / 65_536 * 200)
+    assert found.memory[0] / BLOCKS == pytest.approx(image + 4 * POINTS / 16 + STORE)
+
+
+def test_every_value_of_a_tuple_is_stored():
+    image = hl.ImageParam(FLOAT, 2, "image")
+    x, y = hl.vars("x y")
+    output = hl.Func("output")
+    output[x, y] = (image[x, y], hl.f64(image[x, y]))
+    output.set_estimates([(0, 1024), (0, 1024)])
+    found = costs_of(load(output))
+    loaded = 1024 / 64 * 200 + POINTS / 16 * 4.125
+    # Eight doubles share a transaction.
+    stored = POINTS * 20 / 16 + POINTS * 20 / 8
+    assert found.memory[0] / BLOCKS == pytest.approx(loaded + stored)
+
+
 def test_one_iteration_more_per_thread():
     # 2 x 2 points per thread: 16 x 4 threads do the tile.
     found = costs_of(reading(lambda image, x, y: image[x, y] + 1.0), registers=(2, 2))
@@ -355,6 +386,12 @@ def test_what_a_scatter_has_stored_is_waited_for():
     # count is waited for.
     each = 2 * kernel.summary.arithmetic + 400 / 4 + 400
     assert predicted_seconds(UNLIMITED, plan) - 3e-6 == pytest.approx(1000 * each * 1e-9)
+
+
+def test_what_is_loaded_once_is_waited_for_once():
+    # Three channels per thread: a product and a cast each, and one load for all.
+    found = seconds(UNLIMITED, channels(), tile=(32, 8, 3))
+    assert found == pytest.approx(16 * (3 * 2 * 2 + 400 / 4) * 1e-9)
 
 
 def test_shared_memory_has_less_latency():
