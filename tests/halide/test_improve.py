@@ -1,5 +1,8 @@
 """Pipelines that come with a schedule: shown, improved, and compared with."""
 
+import importlib
+from pathlib import Path
+
 import halide as hl
 import pytest
 
@@ -51,6 +54,15 @@ def test_the_schedule_that_is_there_is_shown_and_printed():
 
 def test_the_schedule_that_is_there_can_be_verified():
     assert tilewright.schedule(blur(), mode="given", verify=True).verified is True
+
+
+@pytest.mark.parametrize("name", ["harris", "max_filter", "histogram"])
+def test_schedules_by_hand_are_explained(name, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    module = importlib.import_module(name)
+    result = tilewright.schedule(module.hand(hl.Target("host")), mode="given")
+    assert [line for line in result.report().nest if line.mapping == "vectorized"]
+    assert result.explain().startswith(result.task.name)
 
 
 @pytest.mark.parametrize("mode", ["top", "tune"])

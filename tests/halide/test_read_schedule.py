@@ -277,7 +277,7 @@ def test_schedules_that_are_right_at_every_size_are_read(tmp_path):
     check_round_trip(result.schedule, result.task.algorithm, tmp_path / "lowered")
 
 
-def test_nests_of_updates_that_are_inlined_are_read(tmp_path):
+def test_updates_without_a_level_are_computed_in_the_innermost_loop(tmp_path):
     total = hl.Func("total_n")
     r = hl.RDom([(0, 16)], "r")
     out = hl.Func("out_n")
@@ -286,7 +286,7 @@ def test_nests_of_updates_that_are_inlined_are_read(tmp_path):
     out[x, y] = total[x] + y
     total.update().unroll(r.x, 4)
     found = check_same_code(serialized(out), tmp_path / "lowered")
-    assert found.schedule.funcs[0].compute.kind == "inline"
+    assert found.schedule.funcs[0].compute == Level("at", 1, 0, "v0")
     assert found.schedule.funcs[0].stages[1].splits[0].factor == 4
 
 
@@ -320,6 +320,19 @@ def test_what_cannot_be_read_is_named(reason):
         read_schedule(serialized(things[2]))
     assert caught.value.func in str(caught.value)
     assert "--discard-schedule" in str(caught.value)
+
+
+def test_updates_without_a_level_and_with_two_readers_are_refused():
+    shared, one, out = hl.Func("shared_s"), hl.Func("one_s"), hl.Func("out_s")
+    shared[x] = x
+    shared[x] += 1
+    one[x] = shared[x] * 2
+    out[x] = one[x] + shared[x]
+    one.compute_root()
+    with pytest.raises(UnreadableScheduleError, match=r"shared_s has no level, .* readers"):
+        read_schedule(serialized(out))
+    shared.compute_root()
+    assert read_schedule(serialized(out)).schedule.funcs[0].compute == ROOT
 
 
 def test_a_plain_pipeline_has_the_schedule_that_halide_gives_it():

@@ -152,7 +152,7 @@ def _keys(names: Sequence[str]) -> list[tuple[str, int]]:
 
 def _shown(text: str) -> str:
     """Text fit for a comment: names may hold anything."""
-    return re.sub(r"[^\w$.:,()\- ]", "?", text, flags=re.ASCII)
+    return re.sub(r"[^\w$.:;,()\- ]", "?", text, flags=re.ASCII)
 
 
 @dataclass

@@ -92,7 +92,7 @@ def _read(serialized: bytes, target: str) -> Given:
     reader = _Reader({places[n]: by_name[n] for n in places}, places, extended)
     funcs = tuple(reader.entry(place) for place in sorted(places.values()))
     schedule = Schedule(algorithm.digest, target, funcs, clones)
-    return Given(algorithm, _placed(schedule, extended, reader))
+    return Given(algorithm, _innermost(_placed(schedule, extended, reader), extended))
 
 
 class _Reader:
@@ -281,6 +281,32 @@ def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedul
                 if len(choices) > 1:
                     where = f"the loops {level.var_name} of two stages, split differently"
                     raise UnreadableScheduleError(record.name, f"a level at {where}")
+    return schedule
+
+
+def _innermost(schedule: Schedule, extended: Algorithm) -> Schedule:
+    """The schedule with a level for each Func with updates that has none.
+
+    Halide computes such a Func in the innermost loop of its reader. Raises
+    `UnreadableScheduleError` where readers have several such loops.
+    """
+    for i in range(len(schedule.funcs) - 1, -1, -1):
+        entry = schedule.funcs[i]
+        func = extended.funcs[entry.func]
+        if entry.compute.kind != "inline" or func.pure or func.extern is not None:
+            continue
+        entry = replace(entry, compute=ROOT, store=ROOT)
+        funcs = (*schedule.funcs[:i], entry, *schedule.funcs[i + 1 :])
+        paths = find_paths(replace(schedule, funcs=funcs), extended)
+        places = {path[-1:] for use in paths.uses[entry.func] for path in paths.stages[use]}
+        if len(places) > 1:
+            raise UnreadableScheduleError(func.name, "no level, but updates and several readers")
+        for node in next(iter(places), ()):
+            stage = min(s for f, s in paths.uses[entry.func] if f == node.func)
+            level = Level("at", node.func, stage, node.loop)
+            entry = replace(entry, compute=level, store=level)
+        funcs = (*schedule.funcs[:i], entry, *schedule.funcs[i + 1 :])
+        schedule = replace(schedule, funcs=funcs)
     return schedule
 
 
