@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
+from tilewright.halide.ir.loops import pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
@@ -59,7 +60,7 @@ def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
         extent: int | None
         if loop.kind == "pure" and loop.name in func.args:
             bound = func.bounds.get(loop.name)
-            name, extent = f"v{func.args.index(loop.name)}", bound.extent if bound else None
+            name, extent = pure_loop(func.args.index(loop.name)), bound.extent if bound else None
         elif loop.name not in rvars:
             raise ScheduleError(
                 f"{func.name} has been scheduled already: its loop {loop.name} is not of its "
@@ -67,7 +68,7 @@ def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
             )
         else:
             index = rvars[loop.name]
-            name, extent = f"r{index}", _constant(stage.rvars[index].extent)
+            name, extent = reduction_loop(index), _constant(stage.rvars[index].extent)
         loops.append(NestLoop(name, loop.kind, extent, (name,)))
     return tuple(loops)
 

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Box, Interval
 from tilewright.halide.analysis.specialization import known_values
 from tilewright.halide.ir.algorithm import Func
+from tilewright.halide.ir.loops import part_of, pure_loop, reduction_loop, runs_over, stage_suffix
 from tilewright.halide.ir.schedule import (
     ROOT,
     FuncSchedule,
@@ -139,7 +140,7 @@ class _Loops:
         self.index = index
         self.block = block
         self.sizes = sizes
-        self.suffix = "" if index == 0 else f"_{index}"
+        self.suffix = stage_suffix(index)
         self.tail: Tail = "shift_inwards" if index == 0 else "guard_with_if"
         self.splits: list[Split | Fuse] = []
         self.block_loops: list[ScheduledLoop] = []
@@ -149,14 +150,14 @@ class _Loops:
 
     def split(self, d: int, tiled: bool) -> None:
         """Cut the loop over dimension `d` into tiles, if any, and blocks, if it has any."""
-        loop, block = f"v{d}", self.block
+        loop, block = pure_loop(d), self.block
         if tiled:
-            self.tile_loops[d], loop = (f"v{d}{kind}{self.suffix}" for kind in "tn")
-            self._cut(f"v{d}", self.tile_loops[d], loop, self.sizes[d])
+            self.tile_loops[d], loop = self._part(d, "t"), self._part(d, "n")
+            self._cut(pure_loop(d), self.tile_loops[d], loop, self.sizes[d])
         if d == block.vector:
             loop = self._blocks(d, loop, "w", block.width)
             if block.vectors > 1:
-                vector, unrolled = f"v{d}v{self.suffix}", f"v{d}u{self.suffix}"
+                vector, unrolled = self._part(d, "v"), self._part(d, "u")
                 self._cut(loop, unrolled, vector, block.lanes)
                 self.block_loops.append(ScheduledLoop(vector, "vectorized"))
                 self.block_loops.append(ScheduledLoop(unrolled, "unrolled"))
@@ -168,11 +169,15 @@ class _Loops:
         else:
             self.inner[d] = loop
 
+    def _part(self, d: int, role: str) -> str:
+        """A loop made of the one over dimension `d`: see `tilewright.halide.ir.loops`."""
+        return part_of(pure_loop(d), role, self.index)
+
     def _blocks(self, d: int, loop: str, kind: str, size: int) -> str:
         """The loop inside the blocks of dimension `d`; a tile of one block needs no other."""
         if self.sizes[d] == size and d in self.tile_loops:
             return loop
-        self.inner[d], within = f"v{d}b{self.suffix}", f"v{d}{kind}{self.suffix}"
+        self.inner[d], within = self._part(d, "b"), self._part(d, kind)
         self._cut(loop, self.inner[d], within, size)
         return within
 
@@ -207,7 +212,9 @@ class _Loops:
         summary = self.costs.analysis.summaries(self.func.name)[self.index]
         place = {r.name: i for i, r in enumerate(stage.rvars)}
         reductions = [
-            ScheduledLoop(f"r{place[loop.name]}") for loop in stage.loops if loop.kind != "pure"
+            ScheduledLoop(reduction_loop(place[loop.name]))
+            for loop in stage.loops
+            if loop.kind != "pure"
         ]
         block = [*self.block_loops, *self.row_loops]
         if not (scans(summary) or summary.scatter):
@@ -225,11 +232,11 @@ class _Loops:
         That copies everything computed inside, so only loops whose borders matter are cut: those
         over vectors, and those of guarded tails.
         """
-        vector = None if self.block.vector is None else f"v{self.block.vector}"
+        vector = self.block.vector
         found = {loop.name for loop in self.block_loops}
         for change in self.splits:
             if isinstance(change, Split) and (
-                change.tail == "guard_with_if" or change.old.startswith(vector or "?")
+                change.tail == "guard_with_if" or runs_over(change.old, vector)
             ):
                 found.add(change.outer)
         if vector is None:
@@ -250,7 +257,7 @@ def _transposing(
 
     A long one is cut, so that the lines that its part of each row touches stay in cache.
     """
-    name = next(loop.name for loop in loops if loop.name.startswith(f"v{beside}"))
+    name = next(loop.name for loop in loops if runs_over(loop.name, beside))
     rest = [loop for loop in loops if loop.name != name]
     part = int(costs.companion_bytes) // value_bytes(func.types)
     if size <= part:

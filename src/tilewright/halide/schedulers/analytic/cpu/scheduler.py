@@ -14,7 +14,7 @@ from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clones_of, with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
-from tilewright.halide.ir.schedule import INLINE, ROOT, Clone, FuncSchedule, Schedule
+from tilewright.halide.ir.schedule import ROOT, Clone, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
@@ -26,6 +26,7 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, mo
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
+from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
 from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import CpuMachine
@@ -225,17 +226,8 @@ def assembled(
             funcs += [FuncSchedule(algorithm.order[name], ROOT, ROOT) for name in group.members]
             continue
         funcs += group_schedules(costs, group, plan.tiling, cores)
-    funcs += [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
-    placed = {entry.func for entry in funcs}
-    # Of what an extern stage alone reads, nobody says how much is wanted.
-    funcs += [
-        FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
-        for func in view.funcs
-        if not (func.fixed or func.scheduled or algorithm.order[func.name] in placed)
-    ]
-    funcs.sort(key=lambda f: f.func)
-    clones = clones_of(algorithm)
-    return Schedule(algorithm.digest, "host", tuple(funcs), clones=clones)
+    entries = completed(funcs, view, extern_in_words=False)
+    return Schedule(algorithm.digest, "host", entries, clones=clones_of(algorithm))
 
 
 def unplanned(func: Func, plan: CpuPlan) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.halide.analysis.specialization import known_values
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
-from tilewright.halide.ir.schedule import INLINE, ROOT, FuncSchedule, Schedule
+from tilewright.halide.ir.schedule import FuncSchedule, Schedule
+from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel
 from tilewright.halide.schedulers.analytic.gpu.launch import largest_regions, predicted_launch
 from tilewright.halide.schedulers.analytic.gpu.loops import (
@@ -28,7 +29,7 @@ def assemble(
     """The schedule that is made of the groups' plans, and a report on every kernel."""
     view = analysis.view
     algorithm = view.algorithm
-    entries = [FuncSchedule(algorithm.order[name], INLINE, INLINE) for name in view.inlined]
+    entries: list[FuncSchedule] = []
     reports: list[GroupReport] = []
     for plan in plans:
         kernels = plan.kernels
@@ -49,17 +50,9 @@ def assemble(
                     )
             if stage.kind != "nothing":
                 reports.append(_report(stage, model, options.any_size))
-    placed = {entry.func for entry in entries}
-    # Halide crashes on a kernel that reads an extern Func which is not at root in so many words.
-    # Of what an extern stage reads, nobody says how much is wanted: it stays on the host.
-    entries += [
-        FuncSchedule(algorithm.order[func.name], ROOT, ROOT)
-        for func in view.funcs
-        if not (func.memoized or func.scheduled or algorithm.order[func.name] in placed)
-    ]
-    entries.sort(key=lambda e: e.func)
     target = model.machine.halide_target
-    schedule = Schedule(algorithm.digest, target, tuple(entries))
+    complete = completed(entries, view, extern_in_words=True)
+    schedule = Schedule(algorithm.digest, target, complete)
     return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
 
 

@@ -1,0 +1,28 @@
+"""A schedule's entries for the Funcs that no group has computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.ir.schedule import INLINE, ROOT, FuncSchedule
+
+
+def completed(
+    entries: Iterable[FuncSchedule], view: View, *, extern_in_words: bool
+) -> tuple[FuncSchedule, ...]:
+    """`entries` with the inlined Funcs of a view and, at root, all that remain, in order.
+
+    Of what an extern stage alone reads, it is not known how much is wanted: it stays at root.
+    Funcs that are memoised or that the user scheduled get no entry; extern Funcs get one with
+    `extern_in_words`, for Halide 21 crashes on GPU kernels that read one which is at root only by
+    default.
+    """
+    order = view.algorithm.order
+    found = [*entries, *(FuncSchedule(order[name], INLINE, INLINE) for name in view.inlined)]
+    placed = {entry.func for entry in found}
+    for func in view.funcs:
+        kept = func.scheduled or func.memoized or (func.fixed and not extern_in_words)
+        if not kept and order[func.name] not in placed:
+            found.append(FuncSchedule(order[func.name], ROOT, ROOT))
+    return tuple(sorted(found, key=lambda entry: entry.func))

@@ -1,0 +1,31 @@
+"""Loops over dimension 10 are not taken for loops over dimension 1."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from tilewright.halide.ir.algorithm import Type
+from tilewright.halide.ir.schedule import ScheduledLoop, Split
+from tilewright.halide.schedulers.analytic.cpu.assemble import _Loops, _transposing
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+
+
+def test_only_loops_over_vectors_and_guarded_ones_are_cut():
+    loops = _Loops.__new__(_Loops)
+    loops.block = Block(1, 8)
+    loops.block_loops = [ScheduledLoop("v1w", "vectorized")]
+    loops.splits = [
+        Split("v1", "v1t", "v1n", 64, "shift_inwards"),
+        Split("v1n", "v1b", "v1w", 8, "shift_inwards"),
+        Split("v10", "v10t", "v10n", 4, "shift_inwards"),
+        Split("v2", "v2t", "v2n", 4, "guard_with_if"),
+    ]
+    assert loops.cut([]) == {"v1w", "v1t", "v1b", "v2t"}
+
+
+def test_the_loop_next_to_the_vectors_is_that_of_its_own_dimension():
+    costs = SimpleNamespace(companion_bytes=256.0)
+    func = SimpleNamespace(types=(Type("float", 32),))
+    loops = [ScheduledLoop("v10n"), ScheduledLoop("v0"), ScheduledLoop("v1n")]
+    moved = _transposing(costs, func, 1, 8, loops, [], "shift_inwards")
+    assert [loop.name for loop in moved] == ["v1n", "v10n", "v0"]
