@@ -18,12 +18,12 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 lint: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	@failed=0; $(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; exit $$failed
 
 typecheck: $(STAMP)
-	$(BIN)/mypy
-	$(BIN)/mypy --config-file tests/mypy.ini
+	@failed=0; $(BIN)/mypy || failed=1; \
+	$(BIN)/mypy --config-file tests/mypy.ini || failed=1; exit $$failed
 
 # A process a core, each with whole files: what a file makes once serves all its tests.
 unit: $(STAMP)
