@@ -34,8 +34,10 @@ def pytest_configure(config):
     Caches are not the user's, and the lock on timing, which is a temporary file, is not that of
     another process of the same run: one would wait for the other in the middle of a test.
     """
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # for `tmp_path`
-    config.own_folder = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
+    # `tmp_path` stays where it is. Names are short: sockets are made in these folders, and a
+    # socket's path has at most 107 characters.
+    shared = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    config.own_folder = tempfile.TemporaryDirectory(prefix="tw", dir=shared)
     folder = Path(config.own_folder.name)
     for variable, name in (("XDG_CACHE_HOME", "cache"), ("TMPDIR", "tmp")):
         (folder / name).mkdir()

@@ -14,6 +14,7 @@ LONGER = {
     "group_schedules": 101,
     "read_csv": 82,
     "add_parser": 76,
+    "schedule_cpu": 65,
     "_nest": 72,
     "run_worker": 70,
     "compare": 68,

@@ -209,10 +209,9 @@ def test_what_cannot_be_cloned():
     first[x] = kept[x] + wrapped[x]
     last[x] = kept[x] + wrapped[x] + first[x] + external[x]
     algorithm = imported(hl.Pipeline(last))
-    at = algorithm.order
 
     def reasons(algorithm, func, reader):
-        clones = (Clone(at[func], (at[reader],)),)
+        clones = (Clone(place(algorithm, func), (place(algorithm, reader),)),)
         return [str(p) for p in check(Schedule(algorithm.digest, "host", (), clones), algorithm)]
 
     assert "memoised" in reasons(algorithm, "kept", "first")[0]
@@ -220,7 +219,6 @@ def test_what_cannot_be_cloned():
     assert "an extern stage" in reasons(algorithm, "wrapped", "external")[0]
     wrapped.in_(first)
     again = imported(hl.Pipeline(last))
-    at = again.order
     assert "a wrapper or a clone" in reasons(again, "wrapped", "last")[0]
 
 

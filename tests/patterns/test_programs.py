@@ -76,7 +76,7 @@ def weighted(weights):
     weights = np.array(weights)
     size = len(weights)
     places = list(np.ndindex(size, size))
-    return lambda a: sum(weights[p] * neighbours(a, *p, size, 1) for p in places)
+    return lambda a: sum(weights[i, j] * neighbours(a, i, j, size, 1) for i, j in places)
 
 
 def soft(a):
