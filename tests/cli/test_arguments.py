@@ -9,6 +9,7 @@ from tilewright.cli.arguments import (
     estimate,
     memory,
     named_machine,
+    once,
     positive,
     writable,
 )
@@ -97,3 +98,10 @@ def test_outputs_that_cannot_be_written_are_refused_early(tmp_path):
         writable(str(tmp_path))
     with pytest.raises(TilewrightError, match="there is no folder"):
         writable(str(tmp_path / "no" / "page.html"))
+
+
+def test_one_size_is_estimated_of_each_name():
+    small, large = estimate("out=640x480"), estimate("out=1536x2560")
+    assert once([small, estimate("in=9"), small]) == {"out": small[1], "in": ((0, 9),)}
+    with pytest.raises(TilewrightError, match="out is given two estimates"):
+        once([small, large])

@@ -204,7 +204,7 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
         "target": args.target,
         "machine": named_machine(args.machine),
         "k": args.k,
-        "estimates": {**dict(args.estimates), **dict(args.params)},
+        "estimates": {**once(args.estimates), **dict(args.params)},
         "inputs": load_inputs(args.inputs),
         "seed": args.seed,
         "time_limit": args.time_limit,
@@ -215,6 +215,18 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
         "remeasure": args.remeasure,
         "calibration": not args.no_calibration,
     }
+
+
+def once(estimates: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The estimates by name. Raises `TilewrightError` where two are of one name and differ."""
+    found: dict[str, Any] = {}
+    for name, spans in estimates:
+        if found.setdefault(name, spans) != spans:
+            raise TilewrightError(
+                f"{name} is given two estimates: a schedule is made for one size and is right at "
+                "every other; give the size that matters most"
+            )
+    return found
 
 
 def named_machine(name: str | None) -> Any:
