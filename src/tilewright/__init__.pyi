@@ -7,6 +7,7 @@ from . import tuning as tuning
 from . import prediction as prediction
 from . import mapping as mapping
 from . import halide as halide
+from . import patterns as patterns
 
 # What most programs need of them.
 from .errors import TilewrightError as TilewrightError

@@ -131,7 +131,14 @@ def test_accumulators_that_move_their_elements_are_kept_twice():
     p = x >> tp.reduce(turned, tp.i32(0) >> tp.repeat(3))
     a = np.arange(15, dtype=np.int32).reshape(5, 3)
     assert np.array_equal(compile(p)(a), tp.interpret(p, a))
-    assert "new0[3]" in compile(p).source
+    assert "restrict new0" in compile(p).source
+
+
+def test_long_accumulators_outside_of_loops_are_not_on_the_stack():
+    x = tp.array("x", tp.f32[N, M])
+    p = x >> tp.reduce(tp.zip >> tp.map(tp.add), tp.f32(0) >> tp.repeat(M))
+    a = np.ones((2, 8_000_000), np.float32)  # 32 MB: more than a stack has
+    assert np.array_equal(compile(p)(a), np.full(8_000_000, 2, np.float32))
 
 
 def test_the_source_binds_what_indices_share():

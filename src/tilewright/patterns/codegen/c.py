@@ -41,14 +41,12 @@ def print_c(code: Code) -> str:
 
 class _Printer(Printer):
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
-        if depth == 1 and buffer.space == "global":
+        if depth == 1:
             return []  # the caller provides it
         pad = "  " * depth
         kind, size = self.words.type(buffer.type), buffer.size.value
-        if depth == 1 or (isinstance(size, int) and size * buffer.type.size <= MOST_ON_STACK):
-            length = self.words.index(buffer.size)
-            aligned = f" __attribute__((aligned({ALIGNMENT})))" if isinstance(size, int) else ""
-            return [f"{pad}{kind} {buffer.name}[{length}]{aligned};"]
+        if isinstance(size, int) and size * buffer.type.size <= MOST_ON_STACK:
+            return [f"{pad}{kind} {buffer.name}[{size}] __attribute__((aligned({ALIGNMENT})));"]
         freed.append(buffer.name)
         size_text = f"(size_t)({self.words.index(buffer.size)}) * sizeof({kind})"
         return [

@@ -112,7 +112,8 @@ class _Generator:
     """Walks a program once; statements go to the block that is open."""
 
     def __init__(self, program: n.Pattern) -> None:
-        self.block: Block = []
+        self.outermost: Block = []
+        self.block = self.outermost
         self.count: dict[str, int] = {}
         self.inputs: dict[n.Input, Buffer | Name] = {}
         self.tables: dict[n.Table, Buffer] = {}
@@ -275,8 +276,11 @@ class _Generator:
         return acc
 
     def _allocate(self, stem: str, space: str, kind: Type) -> Memory:
-        """Memory for a value, from here to the end of the block."""
-        store = self.buffers(stem, space, kind)
+        """Memory for a value, from here to the end of the block.
+
+        Outside of all loops it is memory of the whole program, whose size is not limited.
+        """
+        store = self.buffers(stem, "global" if self.block is self.outermost else space, kind)
         for buffer in _flat(store):
             self.emit(Allocate(buffer))
         return Memory(kind, store, Poly.constant(0))
