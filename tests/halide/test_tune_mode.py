@@ -93,6 +93,21 @@ def test_a_tuned_plan_tells_its_new_tiles(task):
     assert tiles != before
     assert any(other in tile for tile in tiles.values())
     assert any("tuned" in group.notes for group in after.groups)
+    parallel = {group.output: group.parallel_tasks for group in after.groups}
+    assert all(parallel[group.output] > 0 for group in planned.groups if group.parallel_tasks)
+
+
+def test_a_tuned_plan_tells_its_new_launches():
+    there = make_task(blur(), machine="a100")
+    algorithm, on_gpu = there.algorithm, plan(there, k=1)[0]
+    knobs = find_knobs([on_gpu], algorithm)
+    knob = next(k for k in knobs.knobs if k.kind == "thread")
+    other = min(v for v in knob.values if v != knob.planned)
+    values = {**settings(on_gpu.schedule, knobs), knob.name: other}
+    after = replanned(on_gpu, turned(on_gpu.schedule, knobs, values), algorithm)
+    before = [group.blocks for group in on_gpu.groups]
+    assert all(group.blocks and group.threads for group in after.groups)
+    assert [group.blocks for group in after.groups] != before
 
 
 def test_tune_is_never_worse_and_a_rerun_decides_the_same(tmp_path):

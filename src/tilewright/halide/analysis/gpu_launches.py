@@ -15,13 +15,9 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.loop_ranges import larger
+from tilewright.halide.analysis.nest_parts import Allocation, Corner, LoopSize
 from tilewright.halide.analysis.nest_structure import Body, NestStructure, StageKey, StageNest
-from tilewright.halide.analysis.scheduled_nest import (
-    Allocation,
-    Corner,
-    LoopSize,
-    ScheduledNest,
-)
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.shared_memory import Array, SharedAllocation, packed_bytes
 from tilewright.halide.analysis.summaries import nothing_to_do
 

@@ -6,13 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.nest_parts import Allocation, LoopSize
 from tilewright.halide.analysis.nest_structure import Body, Production, StageKey, StageNest
-from tilewright.halide.analysis.scheduled_nest import (
-    Allocation,
-    LoopSize,
-    ScheduledNest,
-    nest_analysis,
-)
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import loop_names, readable, titled
@@ -35,7 +32,10 @@ def loop_nest(
     """
     extended = with_clones(algorithm, schedule.clones)
     boxes = {name: _output_box(extended.by_name[name]) for name in extended.outputs}
-    nest = ScheduledNest(nest_analysis(algorithm, schedule, boxes), schedule)
+    try:
+        nest = ScheduledNest(nest_analysis(algorithm, schedule, boxes), schedule)
+    except TooLarge:
+        return (NestLine(0, "compute", name="inlined expressions too large to be shown"),)
     return tuple(_Lines(nest, schedule, groups or {}).body(nest.structure.root, 0, (), ""))
 
 

@@ -154,7 +154,7 @@ class NestStructure:
                     nest.splits,
                     self._places[i],
                     names,
-                    _known(func, stage),
+                    {**_known(func, stage), **_promised(self.entries[i])},
                     frozenset(reads),
                     nest.single_thread,
                 )
@@ -298,6 +298,15 @@ def _known(func: Func, stage: Stage) -> dict[str, float]:
         if isinstance(rvar.extent, Const) and isinstance(rvar.extent.value, int):
             found[f"r{r}"] = float(rvar.extent.value)
     return found
+
+
+def _promised(entry: FuncSchedule) -> dict[str, float]:
+    """What the schedule says of dimensions' extents, or what they are multiples of."""
+    return {
+        f"v{bound.dimension}": float(bound.modulus if bound.modulus > 1 else bound.extent)
+        for bound in entry.bounds
+        if bound.modulus > 1 or bound.extent
+    }
 
 
 def _loop_at(nest: StageNest, level: Level) -> int | None:

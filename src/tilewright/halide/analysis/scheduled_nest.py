@@ -15,10 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
-
-import numpy as np
 
 from tilewright.halide.analysis.bounds import (
     Bound,
@@ -28,7 +25,7 @@ from tilewright.halide.analysis.bounds import (
     touched,
     union_boxes,
 )
-from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.inlining import TooLarge, View
 from tilewright.halide.analysis.loop_ranges import (
     Ranges,
     Values,
@@ -39,95 +36,29 @@ from tilewright.halide.analysis.loop_ranges import (
     smaller,
     values,
 )
+from tilewright.halide.analysis.nest_parts import (
+    Allocation,
+    Boxes,
+    Corner,
+    LoopSize,
+    Required,
+)
 from tilewright.halide.analysis.nest_structure import (
     Body,
     NestStructure,
-    Production,
     StageKey,
     StageNest,
     pure_everywhere,
 )
+from tilewright.halide.analysis.nest_walk import Touched, Walk
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Fuse, Schedule
-from tilewright.halide.ir.schedule import Mapping as LoopMapping
 
 Factors = Mapping[tuple[int, int, int], Bound]
 MIDDLE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Corner:
-    """A point of a stage's iteration space, by its dimensions and not by its loops.
-
-    Dimensions (and reduction variables) of even number stand at the fraction `even` of their
-    range, the others at `odd`; the loops stand where splits and fusions take that point.
-    """
-
-    even: Bound
-    odd: Bound
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSize:
-    """One loop at one place: `extent` iterations from `lo` on, around the loops of `path`.
-
-    `path` lists the loops outside, outermost first, as pairs of a stage's key and a loop's name.
-    """
-
-    stage: StageKey
-    name: str
-    mapping: LoopMapping
-    lo: Bound
-    extent: Bound
-    path: tuple[tuple[StageKey, str], ...]
-    context: Context = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """Memory for a Func at the place where it is stored.
-
-    `box` is what is allocated, `extents` the sizes in memory, innermost first, after
-    `align_storage`; `bytes` covers all values of a Tuple. `slides` says that the Func is stored
-    outside a serial loop and computed inside it: Halide then computes only what is new in each
-    iteration, and may fold the storage; the same is said of what such a Func reads. `loose` says
-    that Halide may allocate more than is touched, because a loop that touches the Func has another
-    extent in other iterations, and Halide takes the ends of an interval to be independent.
-    """
-
-    func: int
-    path: tuple[tuple[StageKey, str], ...]
-    box: Box
-    extents: tuple[Bound, ...]
-    bytes: Bound
-    slides: bool
-    loose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Required:
-    """What is required of one stage: its box, and the ranges of its reduction variables."""
-
-    box: Box
-    rvars: Mapping[str, Interval]
-
-
-Boxes = dict[StageKey, Required]
-
-
-@dataclass(frozen=True, eq=False)
-class Context:
-    """A point in the nest: what is required there, and where the loops around stand."""
-
-    boxes: Boxes
-    body: Body | None
-    stage: StageNest | None = None
-    depth: int = -1
-    ranges: Ranges = field(default_factory=dict)
-    fixed: Mapping[str, Bound] = field(default_factory=dict)
 
 
 class ScheduledNest:
@@ -186,20 +117,20 @@ class ScheduledNest:
     @cached_property
     def loops(self) -> tuple[LoopSize, ...]:
         """Every loop at every place, outer ones first."""
-        walk = _Walk(self)
+        walk = Walk(self)
         walk.body(walk.start, ())
         return tuple(walk.loops)
 
     @cached_property
     def allocations(self) -> tuple[Allocation, ...]:
         """Every Func that is stored, at every place."""
-        walk = _Walk(self, allocate=True)
+        walk = Walk(self, allocate=True)
         walk.body(walk.start, ())
         return tuple(walk.allocations)
 
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
         """The boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
-        return _Touched(self, loop.context).found
+        return Touched(self, loop.context).found
 
     # --- required boxes -------------------------------------------------------------------
 
@@ -225,8 +156,43 @@ class ScheduledNest:
                 shared = found[last].box
                 pure = self._pure[key[0]]
                 box = tuple(shared[d] if pure[d] else box[d] for d in range(len(box)))
-            found[key] = Required(_bounded(nest, box), self._reductions[key])
+            box = self.widened(key[0], _bounded(nest, box))
+            found[key] = Required(box, self._reductions[key])
         return found
+
+    def widened(self, func: int, box: Box) -> Box:
+        """The box with what the schedule computes beyond it (``DimensionBounds``)."""
+        bounds = self.structure.entries[func].bounds
+        if not bounds:
+            return box
+        parts = list(box)
+        for bound in bounds:
+            low, high = parts[bound.dimension]
+            unit = float(bound.modulus)
+            if bound.extent:
+                high = low + bound.extent - 1.0
+            if unit > 1 and bound.remainder is not None:
+                offset = float(bound.remainder)
+                low = floor((low - offset) / unit) * unit + offset
+                high = floor((high + unit - offset) / unit) * unit + offset - 1.0
+            elif unit > 1:
+                high = low + floor((high - low + unit) / unit) * unit - 1.0
+            parts[bound.dimension] = Interval(low, high)
+        return tuple(parts)
+
+    @cached_property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Directives of the schedule whose effect is left out here, a sentence each."""
+        found = []
+        for i, entry in self.structure.entries.items():
+            name = self.structure.names[i]
+            if any(nest.compute_with is not None for nest in entry.stages):
+                found.append(f"{name}: loops shared with another stage are taken as separate.")
+            if entry.run_async or entry.ring_buffer:
+                found.append(f"{name}: the copies that a producer runs ahead with are left out.")
+            if any(nest.specialize for nest in entry.stages):
+                found.append(f"{name}: only the nest is modelled, not what specialising saves.")
+        return tuple(found)
 
     def required_by(self, key: StageKey, required: Required) -> dict[str, Box]:
         """What computing `required` of a stage reads of other Funcs, inputs and itself."""
@@ -337,174 +303,6 @@ class ScheduledNest:
         return self._reads(nest.key, env)
 
 
-class _Walk:
-    """One pass over the nest, loops at the iteration that `nest.at` says."""
-
-    def __init__(self, nest: ScheduledNest, allocate: bool = False) -> None:
-        self.nest = nest
-        self.allocate = allocate
-        self.loops: list[LoopSize] = []
-        self.allocations: list[Allocation] = []
-        self.start = Context(nest.define(nest.structure.root, {}, None), nest.structure.root)
-
-    def body(self, here: Context, path: tuple[tuple[StageKey, str], ...]) -> None:
-        """What is stored and produced at a point."""
-        assert here.body is not None
-        if self.allocate and here.body.stored:
-            seen = _Touched(self.nest, here)
-            boxes = seen.found
-            for i in here.body.stored:
-                name = self.nest.structure.names[i]
-                if name in boxes:
-                    self.allocations.append(self._allocation(i, path, name, seen))
-        for production in here.body.productions:
-            self.produce(production, here.boxes, path)
-
-    def _allocation(
-        self, i: int, path: tuple[tuple[StageKey, str], ...], name: str, seen: _Touched
-    ) -> Allocation:
-        structure = self.nest.structure
-        entry = structure.entries[i]
-        func = self.nest.analysis.view.algorithm.funcs[i]
-        box = _bounded_storage(func.bounds, func.args, seen.found[name])
-        order = entry.storage_order or tuple(range(len(box)))
-        extents = [box[d].extent for d in order]
-        if entry.align_storage > 1:
-            unit = float(entry.align_storage)
-            extents[0] = floor((extents[0] + unit - 1.0) / unit) * unit
-        size: Bound = float(func.bytes)
-        for extent in extents:
-            size = size * extent
-        slides = entry.store != entry.compute or name in seen.sliding
-        return Allocation(i, path, box, tuple(extents), size, slides, name in seen.loose)
-
-    def produce(
-        self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
-    ) -> None:
-        """The loops of every stage, and what is inside them."""
-        for stage in production.stages:
-            ranges = self.nest.ranges(stage, boxes[stage.key])
-            steps = self.nest.steps(stage, ranges)
-            fixed: dict[str, Bound] = {}
-            inside, outer = boxes, path
-            for at, (name, mapping) in enumerate(stage.loops):
-                low, high = ranges[name]
-                extent = high - low + 1.0
-                step = steps[name] if steps else self.nest.step(extent)
-                fixed = {**fixed, name: low + step}
-                body = stage.bodies.get(at)
-                if body is not None and (body.productions or body.stored):
-                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, fixed)}
-                    inside = self.nest.define(body, inside, stage.key)
-                here = Context(inside, body, stage, at, ranges, fixed)
-                self.loops.append(LoopSize(stage.key, name, mapping, low, extent, outer, here))
-                outer = (*outer, (stage.key, name))
-                if body is not None:
-                    self.body(here, outer)
-
-
-class _Touched:
-    """What is loaded and stored inside a point, over all iterations of the loops there.
-
-    The loops inside that other Funcs' loops depend on are looked at in their first and their
-    last iteration; `found` covers both, as coordinates move one way along a loop.
-    """
-
-    corners = (0.0, 1.0)
-
-    def __init__(self, nest: ScheduledNest, here: Context) -> None:
-        self.nest = nest
-        self.found: dict[str, Box] = {}
-        self.loose: set[str] = set()
-        self.sliding: set[str] = set()
-        self._extents: dict[tuple[int, str], Bound] = {}
-        self._doubt = False
-        self._slid = False
-        if here.stage is not None:
-            self._stage(here.stage, here.ranges, here.fixed, here.boxes, here.depth)
-        for production in here.body.productions if here.body else ():
-            self._production(production, here.boxes)
-
-    def _note(self, name: str, box: Box) -> None:
-        self.found[name] = union_boxes(self.found.get(name), box)
-
-    def _production(self, production: Production, boxes: Boxes) -> None:
-        outside = self._slid
-        entry = self.nest.structure.entries[production.func]
-        self._slid = outside or entry.store != entry.compute
-        self._stages_of(production, boxes)
-        self._slid = outside
-
-    def _stages_of(self, production: Production, boxes: Boxes) -> None:
-        for stage in production.stages:
-            if stage.func.extern is not None:
-                self._note(stage.func.name, boxes[stage.key].box)
-                for name, box in self.nest.required_by(stage.key, boxes[stage.key]).items():
-                    self._note(name, box)
-                continue
-            self._stage(stage, self.nest.ranges(stage, boxes[stage.key]), {}, boxes, -1)
-
-    def _stage(
-        self,
-        stage: StageNest,
-        ranges: Ranges,
-        fixed: Mapping[str, Bound],
-        boxes: Boxes,
-        depth: int,
-    ) -> None:
-        """A stage's own loads and stores, and what is inside its loops within `depth`."""
-        self._note(stage.func.name, self.nest.produced(stage, ranges, fixed).box)
-        loaded = self.nest.loaded(stage, ranges, fixed)
-        for name, box in loaded.items():
-            self._note(name, box)
-        outside = self._doubt
-        self._doubt = outside or self._varies(stage, ranges)
-        if self._doubt:
-            self.loose |= {stage.func.name, *loaded}
-        if self._slid:
-            self.sliding |= {stage.func.name, *loaded}
-        self._deeper(stage, ranges, fixed, boxes, depth)
-        self._doubt = outside
-
-    def _deeper(
-        self,
-        stage: StageNest,
-        ranges: Ranges,
-        fixed: Mapping[str, Bound],
-        boxes: Boxes,
-        depth: int,
-    ) -> None:
-        """What is inside the loops of a stage within `depth`, at both their ends."""
-        deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
-        if not deeper:
-            return
-        for corner in self.corners:
-            now = dict(fixed)
-            corners = frozenset(name for name, _ in stage.loops[depth + 1 :])
-            for at in range(depth + 1, len(stage.loops)):
-                name = stage.loops[at][0]
-                low, high = ranges[name]
-                now[name] = low + floor(corner * larger(high - low, 0.0))
-                if at in deeper:
-                    body = stage.bodies[at]
-                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, now, corners)}
-                    inside = self.nest.define(body, inside, stage.key)
-                    for production in body.productions:
-                        self._production(production, inside)
-
-    def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
-        """Whether a loop's extent differs from one corner to another.
-
-        Halide's interval arithmetic then treats both ends of the loop as if they were independent.
-        """
-        found = False
-        for name in stage.variables:
-            extent = ranges[name].extent
-            before = self._extents.setdefault((id(stage), name), extent)
-            found |= bool(np.any(before != extent))
-        return found
-
-
 def _own(factors: Factors, nest: StageNest) -> dict[int, Bound]:
     key = (nest.entry, nest.key[1])
     return {place: factor for (e, s, place), factor in factors.items() if (e, s) == key}
@@ -527,13 +325,6 @@ def _bounded(nest: StageNest, box: Box) -> Box:
     )
 
 
-def _bounded_storage(spans: Mapping[str, object], args: tuple[str, ...], box: Box) -> Box:
-    return tuple(
-        Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part  # type: ignore[attr-defined]
-        for arg, part in zip(args, box, strict=True)
-    )
-
-
 def nest_analysis(
     algorithm: Algorithm, schedule: Schedule, output_boxes: Mapping[str, Box] | None = None
 ) -> Analysis:
@@ -547,3 +338,22 @@ def nest_analysis(
             func = extended.by_name[name]
             boxes[name] = span_box(func.estimates[arg] for arg in func.args)
     return Analysis(view, boxes, extended.symbols)
+
+
+def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
+    """The nest at the pipeline's estimates.
+
+    None where the outputs have no estimates, or so much is inlined that the expressions are too
+    large to look at.
+    """
+    known = all(
+        arg in algorithm.by_name[name].estimates
+        for name in algorithm.outputs
+        for arg in algorithm.by_name[name].args
+    )
+    if not known:
+        return None
+    try:
+        return ScheduledNest(nest_analysis(algorithm, schedule), schedule)
+    except TooLarge:
+        return None

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tilewright.halide.analysis.gpu_launches import Launch, launches
-from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.problems import Limits, Problem
@@ -18,17 +18,11 @@ _AXES = "xyz"
 def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Problem]:
     """Grids, blocks and shared memory beyond what the device has.
 
-    `algorithm` has the schedule's clones. Empty where the outputs' estimates are not known: sizes
-    are then unknown too.
+    `algorithm` has the schedule's clones. Empty where sizes are not known (`sized_nest`).
     """
-    known = all(
-        arg in algorithm.by_name[name].estimates
-        for name in algorithm.outputs
-        for arg in algorithm.by_name[name].args
-    )
-    if not known:
+    nest = sized_nest(algorithm, schedule)
+    if nest is None:
         return []
-    nest = ScheduledNest(nest_analysis(algorithm, schedule), schedule)
     found = []
     for launch in launches(nest):
         name = algorithm.funcs[launch.func].name

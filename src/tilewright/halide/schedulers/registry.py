@@ -42,6 +42,7 @@ def plan(
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
     legal = Chosen(task.algorithm)
     refused: list[str] = []
+    told = 0  # of what was refused, how much is in the notes of a schedule
     notes: tuple[str, ...] = ()
     candidates: list[PlannedSchedule] = []
     try:
@@ -57,9 +58,10 @@ def plan(
         if problems:
             refused.append(str(problems[0]))
         else:
-            legal.offer(
-                replace(planned, schedule=schedule, notes=(*planned.notes, *_measured(task)))
-            )
+            dropped = tuple(f"Left out before this one: {why}" for why in refused[told:])
+            told = len(refused)
+            kept = (*planned.notes, *dropped, *_measured(task))
+            legal.offer(replace(planned, schedule=schedule, notes=kept))
     if not legal.accepted:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tilewright.halide.analysis.gpu_launches import launches
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.nest import exact_size
@@ -118,10 +120,13 @@ def find_knobs(
 def replanned(
     planned: PlannedSchedule, schedule: Schedule, algorithm: Algorithm
 ) -> PlannedSchedule:
-    """The plan with a schedule that was tuned from it, its groups told by their new tiles.
+    """The plan with a schedule that was tuned from it, with the new tiles and launches of groups.
 
-    What the model said of the launch does not hold any more and is left out.
+    The model's cost does not hold any more and is left out.
     """
+    nest = sized_nest(algorithm, schedule)
+    made_of = launches(nest) if nest else ()
+    launched = {(launch.func, launch.stage): launch for launch in made_of}
     algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: i for i, entry in enumerate(schedule.funcs)}
     groups = []
@@ -132,8 +137,29 @@ def replanned(
             continue
         before = planned.schedule.funcs[i].stages[group.stage]
         after = schedule.funcs[i].stages[group.stage]
-        groups.append(_regrouped(group, before, after))
+        made = _regrouped(group, before, after)
+        func = algorithm.order[group.output]
+        launch = launched.get((func, group.stage))
+        if launch is not None:
+            made = replace(
+                made,
+                blocks=tuple(int(n) for n in launch.grid),
+                threads=tuple(int(n) for n in launch.block),
+                shared_bytes=int(launch.shared_bytes),
+            )
+        tasks = _tasks(nest, func, group.stage) if nest else 0
+        groups.append(replace(made, parallel_tasks=tasks))
     return replace(planned, schedule=schedule, groups=tuple(groups), name="")
+
+
+def _tasks(nest: ScheduledNest, func: int, stage: int) -> int:
+    """Iterations of the parallel loops of a stage at root; 0 where it has none."""
+    extents = [
+        float(loop.extent)
+        for loop in nest.loops
+        if loop.stage == (func, stage) and loop.mapping == "parallel"
+    ]
+    return int(math.prod(extents)) if extents and math.isfinite(math.prod(extents)) else 0
 
 
 def _regrouped(group: GroupReport, before: StageSchedule, after: StageSchedule) -> GroupReport:

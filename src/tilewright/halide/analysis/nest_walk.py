@@ -1,0 +1,203 @@
+"""Passes over a scheduled nest: its loops and allocations, and what is touched at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
+from tilewright.halide.analysis.loop_ranges import Ranges, floor, larger
+from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize
+from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
+from tilewright.halide.ir.schedule import Fuse, Split
+
+if TYPE_CHECKING:
+    from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+
+
+class Walk:
+    """One pass over the nest, loops at the iteration that `nest.at` says."""
+
+    def __init__(self, nest: ScheduledNest, allocate: bool = False) -> None:
+        self.nest = nest
+        self.allocate = allocate
+        self.loops: list[LoopSize] = []
+        self.allocations: list[Allocation] = []
+        self.start = Context(nest.define(nest.structure.root, {}, None), nest.structure.root)
+
+    def body(self, here: Context, path: tuple[tuple[StageKey, str], ...]) -> None:
+        """What is stored and produced at a point."""
+        assert here.body is not None
+        if self.allocate and here.body.stored:
+            seen = Touched(self.nest, here)
+            boxes = seen.found
+            for i in here.body.stored:
+                name = self.nest.structure.names[i]
+                if name in boxes:
+                    self.allocations.append(self._allocation(i, path, name, seen))
+        for production in here.body.productions:
+            self.produce(production, here.boxes, path)
+
+    def _allocation(
+        self, i: int, path: tuple[tuple[StageKey, str], ...], name: str, seen: Touched
+    ) -> Allocation:
+        structure = self.nest.structure
+        entry = structure.entries[i]
+        func = self.nest.analysis.view.algorithm.funcs[i]
+        box = _bounded_storage(func.bounds, func.args, seen.found[name])
+        order = entry.storage_order or tuple(range(len(box)))
+        box = self.nest.widened(i, box)
+        extents = [box[d].extent for d in order]
+        for dim in entry.storage:
+            at = order.index(dim.dimension)
+            limit = float(dim.fold or dim.bound)
+            extents[at] = limit if limit else _padded(extents[at], dim.align)
+        if entry.align_storage > 1:
+            extents[0] = _padded(extents[0], entry.align_storage)
+        size: Bound = float(func.bytes)
+        for extent in extents:
+            size = size * extent
+        slides = entry.store != entry.compute or name in seen.sliding
+        return Allocation(i, path, box, tuple(extents), size, slides, name in seen.loose)
+
+    def produce(
+        self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
+    ) -> None:
+        """The loops of every stage, and what is inside them."""
+        for stage in production.stages:
+            ranges = self.nest.ranges(stage, boxes[stage.key])
+            steps = self.nest.steps(stage, ranges)
+            fixed: dict[str, Bound] = {}
+            inside, outer = boxes, path
+            for at, (name, mapping) in enumerate(stage.loops):
+                low, high = ranges[name]
+                extent = high - low + 1.0
+                step = steps[name] if steps else self.nest.step(extent)
+                fixed = {**fixed, name: low + step}
+                body = stage.bodies.get(at)
+                if body is not None and (body.productions or body.stored):
+                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, fixed)}
+                    inside = self.nest.define(body, inside, stage.key)
+                here = Context(inside, body, stage, at, ranges, fixed)
+                self.loops.append(LoopSize(stage.key, name, mapping, low, extent, outer, here))
+                outer = (*outer, (stage.key, name))
+                if body is not None:
+                    self.body(here, outer)
+
+
+class Touched:
+    """What is loaded and stored inside a point, over all iterations of the loops there.
+
+    The loops inside that other Funcs' loops depend on are looked at in their first and their
+    last iteration; `found` covers both, as coordinates move one way along a loop.
+    """
+
+    corners = (0.0, 1.0)
+
+    def __init__(self, nest: ScheduledNest, here: Context) -> None:
+        self.nest = nest
+        self.found: dict[str, Box] = {}
+        self.loose: set[str] = set()
+        self.sliding: set[str] = set()
+        self._extents: dict[tuple[int, str], Bound] = {}
+        self._doubt = False
+        self._slid = False
+        if here.stage is not None:
+            self._stage(here.stage, here.ranges, here.fixed, here.boxes, here.depth)
+        for production in here.body.productions if here.body else ():
+            self._production(production, here.boxes)
+
+    def _note(self, name: str, box: Box) -> None:
+        self.found[name] = union_boxes(self.found.get(name), box)
+
+    def _production(self, production: Production, boxes: Boxes) -> None:
+        outside = self._slid
+        entry = self.nest.structure.entries[production.func]
+        self._slid = outside or entry.store != entry.compute
+        self._stages_of(production, boxes)
+        self._slid = outside
+
+    def _stages_of(self, production: Production, boxes: Boxes) -> None:
+        for stage in production.stages:
+            if stage.func.extern is not None:
+                self._note(stage.func.name, boxes[stage.key].box)
+                for name, box in self.nest.required_by(stage.key, boxes[stage.key]).items():
+                    self._note(name, box)
+                continue
+            self._stage(stage, self.nest.ranges(stage, boxes[stage.key]), {}, boxes, -1)
+
+    def _stage(
+        self,
+        stage: StageNest,
+        ranges: Ranges,
+        fixed: Mapping[str, Bound],
+        boxes: Boxes,
+        depth: int,
+    ) -> None:
+        """A stage's own loads and stores, and what is inside its loops within `depth`."""
+        self._note(stage.func.name, self.nest.produced(stage, ranges, fixed).box)
+        loaded = self.nest.loaded(stage, ranges, fixed)
+        for name, box in loaded.items():
+            self._note(name, box)
+        outside = self._doubt
+        self._doubt = outside or self._varies(stage, ranges)
+        if self._doubt:
+            self.loose |= {stage.func.name, *loaded}
+        if self._slid:
+            self.sliding |= {stage.func.name, *loaded}
+        self._deeper(stage, ranges, fixed, boxes, depth)
+        self._doubt = outside
+
+    def _deeper(
+        self,
+        stage: StageNest,
+        ranges: Ranges,
+        fixed: Mapping[str, Bound],
+        boxes: Boxes,
+        depth: int,
+    ) -> None:
+        """What is inside the loops of a stage within `depth`, at both their ends."""
+        deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
+        if not deeper:
+            return
+        for corner in self.corners:
+            now = dict(fixed)
+            corners = frozenset(name for name, _ in stage.loops[depth + 1 :])
+            for at in range(depth + 1, len(stage.loops)):
+                name = stage.loops[at][0]
+                low, high = ranges[name]
+                now[name] = low + floor(corner * larger(high - low, 0.0))
+                if at in deeper:
+                    body = stage.bodies[at]
+                    inside = {**boxes, stage.key: self.nest.produced(stage, ranges, now, corners)}
+                    inside = self.nest.define(body, inside, stage.key)
+                    for production in body.productions:
+                        self._production(production, inside)
+
+    def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
+        """Whether a loop's extent differs from one corner to another, or is the divisor of another.
+
+        Halide's interval arithmetic then treats both ends of the loop as if they were independent,
+        and may not even see that the inner extent of two fused loops is positive.
+        """
+        known = stage.known.keys() | {c.inner for c in stage.splits if isinstance(c, Split)}
+        found = any(isinstance(c, Fuse) and c.inner not in known for c in stage.splits)
+        for name in stage.variables:
+            extent = ranges[name].extent
+            before = self._extents.setdefault((id(stage), name), extent)
+            found |= bool(np.any(before != extent))
+        return found
+
+
+def _padded(extent: Bound, unit: int) -> Bound:
+    """The extent rounded up to a multiple."""
+    return floor((extent + unit - 1.0) / unit) * unit
+
+
+def _bounded_storage(spans: Mapping[str, object], args: tuple[str, ...], box: Box) -> Box:
+    return tuple(
+        Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part  # type: ignore[attr-defined]
+        for arg, part in zip(args, box, strict=True)
+    )
