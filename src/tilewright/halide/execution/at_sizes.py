@@ -15,14 +15,14 @@ import halide as hl
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.execution.binding import (
     LivePipeline,
-    _allocate,
+    allocate,
     deserialize,
     halide_type,
     output_array,
 )
 from tilewright.halide.execution.contents import fill
 from tilewright.halide.execution.inputs import Inputs, describe_inputs
-from tilewright.halide.execution.runner import _spoil, prepare_target, schedule_plainly
+from tilewright.halide.execution.runner import prepare_target, schedule_plainly, spoil
 from tilewright.halide.execution.verification import (
     Comparison,
     Tolerance,
@@ -211,9 +211,9 @@ def _outputs(inputs: Inputs) -> list[Any]:
     result = []
     for output in inputs.outputs:
         for kind in output.types:
-            buffer, array = _allocate(kind, output.dims, output.strides, output.name)
+            buffer, array = allocate(kind, output.dims, output.strides, output.name)
             if kind.code != "bfloat":
-                _spoil(array)
+                spoil(array)
             result.append(buffer)
     return result
 
@@ -242,7 +242,7 @@ def _bind(
             span if pinned else Span(query.dim(d).min(), max(query.dim(d).extent(), 1))
             for d, (span, pinned) in enumerate(zip(buffer.dims, buffer.pinned, strict=True))
         )
-        halide_buffer, array = _allocate(buffer.type, box, buffer.strides, buffer.name)
+        halide_buffer, array = allocate(buffer.type, box, buffer.strides, buffer.name)
         fill(array, buffer, box, inputs.seed + index)
         halide_buffer.set_host_dirty(True)
         for live in pipelines:

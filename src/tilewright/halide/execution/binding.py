@@ -122,7 +122,7 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
     """
     live.pipeline.compile_jit(target)
     outputs = [
-        _allocate(kind, output.dims, output.strides, output.name)[0]
+        allocate(kind, output.dims, output.strides, output.name)[0]
         for output in inputs.outputs
         for kind in output.types
     ]
@@ -130,7 +130,7 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
     live.arrays.clear()
     for index, buffer in enumerate(inputs.buffers):
         box = boxes[buffer.name]
-        halide_buffer, array = _allocate(buffer.type, box, buffer.strides, buffer.name)
+        halide_buffer, array = allocate(buffer.type, box, buffer.strides, buffer.name)
         fill(array, buffer, box, inputs.seed + index)
         if buffer.type.code == "bfloat":
             _copy_bits(array, halide_buffer)
@@ -181,7 +181,7 @@ def _hull(span: Span, dim: Any) -> Span:
     return Span(low, high - low + 1)
 
 
-def _allocate(
+def allocate(
     kind: Type, dims: tuple[Span, ...], fixed: tuple[int | None, ...], name: str
 ) -> tuple[Any, npt.NDArray[Any]]:
     """A ``halide.Buffer`` and an array of its memory, whose axis d is dimension d."""

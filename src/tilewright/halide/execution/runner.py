@@ -94,7 +94,7 @@ class Runner:
             if shapes[i].in_place:
                 fill_output(output, shapes[i], kind, self._inputs.seed + _OUTPUT_SEED + i)
             elif kind.code != "bfloat":
-                _spoil(output_array(output, kind))
+                spoil(output_array(output, kind))
 
     def verify(self) -> VerifyResult:
         """Run and compare with the reference; right if there is none."""
@@ -258,7 +258,7 @@ def warm(text: str) -> None:
     func.compile_jit(target)
 
 
-def _spoil(array: Any) -> None:
+def spoil(array: Any) -> None:
     """Fill an output, so that what is never written is not right by chance."""
     if array.dtype.kind == "f":
         array[...] = np.nan
