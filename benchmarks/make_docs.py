@@ -39,6 +39,15 @@ GOALS = {
         "regret_calibrated": "<= 1.08",
         "regret_default": ">= regret_calibrated",
     },
+    "halide_strangers": {
+        "crashes": "<= 0",
+        "refused_by_halide": "<= 0",
+        "wrong": "<= 0",
+        "plans_of_5_median": ">= 5",
+        "max_seconds": "<= 5",
+        "oneshot_vs_best_peer": ">= 1.2",
+        "oneshot_vs_best_peer_min": ">= 0.7",
+    },
     "halide_cuda_static": {
         "failures": "<= 0",
         "launch_mismatches": "<= 0",
@@ -239,10 +248,42 @@ def coverage_rows(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def strangers_rows(rows: list[dict[str, Any]]) -> str:
+    """Every program: its search, how everything ended, and the ratio to the best peer."""
+
+    def ended(results: dict[str, Any]) -> str:
+        parts = (f"{where} {result['status']}" for where, result in results.items())
+        return ", ".join(parts).replace("_", " ") or "–"
+
+    def ratio(row: dict[str, Any]) -> str:
+        timed = row["timed"] or {}
+        if timed.get("oneshot_vs_best_peer") is None:
+            return "–"
+        low, high = timed["oneshot_vs_best_peer_interval"]
+        return f"{timed['oneshot_vs_best_peer']:.2f} ({low:.2f} to {high:.2f})"
+
+    return table(
+        ["program", "held out", "CPU seconds", "plans", "lowered", "ran", "one shot / best peer"],
+        [
+            [
+                row["program"],
+                shown(row["held_out"]),
+                shown(row["static"]["host"].get("seconds")),
+                shown(row["static"]["host"].get("plans")),
+                ended(row["static"]),
+                ended(row["small"]),
+                ratio(row),
+            ]
+            for row in rows
+        ],
+    )
+
+
 DETAILS = {
     "halide_host": host_rows,
     "halide_search": search_rows,
     "halide_coverage": coverage_rows,
+    "halide_strangers": strangers_rows,
 }
 
 

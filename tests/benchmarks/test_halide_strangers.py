@@ -94,3 +94,12 @@ def test_answers_that_differ(bench):
     far[:5] += 9
     assert bench.differing(far, whole) == "5 of 1000 values differ"
     assert bench.differing(whole + 1, whole) == "1000 of 1000 values differ"
+
+
+def test_the_page_has_every_program(bench):
+    rows = [row("one"), row("two", ratio=None)]
+    rows[0]["timed"]["oneshot_vs_best_peer_interval"] = [0.9, 1.1]
+    rows[0]["small"] = {"host": {"status": "wrong_answer", "message": ""}}
+    page = importlib.import_module("make_docs").strangers_rows(rows)
+    assert "| one | no | 1 | 5 | host ok, cuda ok | host wrong answer | 1.00 (0.90 to 1.10) |" in page
+    assert "| two | no | 1 | 5 | host ok, cuda ok | – | – |" in page
