@@ -56,7 +56,7 @@ def extern_chain(target, *, size):
     before[i] = data[i] * data[i] + 0.5
     arguments = [hl.ExternFuncArgument(before), hl.ExternFuncArgument(hl.i32(size))]
     first.define_extern("stranger_reverse", arguments, F32, [i])
-    between[i] = first[i] + before[i]
+    between[i] = first[i] + 0.5 * before[i]
     arguments = [hl.ExternFuncArgument(between), hl.ExternFuncArgument(hl.i32(size))]
     second.define_extern("stranger_reverse", arguments, F32, [i])
     out[i] = second[i] - between[i]
@@ -65,7 +65,7 @@ def extern_chain(target, *, size):
 
 def _extern_chain(inputs, **_):
     before = inputs["data"].astype(np.float64) ** 2 + 0.5
-    between = before[::-1] + before
+    between = before[::-1] + 0.5 * before
     return single(between[::-1] - between)
 
 

@@ -101,5 +101,7 @@ def test_the_page_has_every_program(bench):
     rows[0]["timed"]["oneshot_vs_best_peer_interval"] = [0.9, 1.1]
     rows[0]["small"] = {"host": {"status": "wrong_answer", "message": ""}}
     page = importlib.import_module("make_docs").strangers_rows(rows)
-    assert "| one | no | 1 | 5 | host ok, cuda ok | host wrong answer | 1.00 (0.90 to 1.10) |" in page
+    assert (
+        "| one | no | 1 | 5 | host ok, cuda ok | host wrong answer | 1.00 (0.90 to 1.10) |" in page
+    )
     assert "| two | no | 1 | 5 | host ok, cuda ok | – | – |" in page

@@ -159,6 +159,20 @@ def test_what_an_extern_stage_reads_is_not_inlined(target, machine):
         assert refusal(planned.schedule, task.algorithm) == ""
 
 
+def test_what_an_extern_stage_reads_is_computed_on_the_host():
+    # Halide copies nothing back from the device for an extern stage.
+    task = make_task(with_externs(), **V100)
+    read = {*names(task.algorithm, "before"), *names(task.algorithm, "between")}
+    naive = naive_schedule(task.algorithm, task.target, task.machine)
+    for schedule in (naive, *(planned.schedule for planned in plan(task, k=5))):
+        mapped = {
+            entry.func: {loop.mapping for nest in entry.stages for loop in nest.loops}
+            for entry in schedule.funcs
+        }
+        assert not any(m.startswith("gpu") for func in read for m in mapped[func])
+        assert "gpu_block" in set().union(*mapped.values())
+
+
 def test_inlining_what_an_extern_stage_reads_is_illegal():
     algorithm = load(with_externs())
     (before,) = names(algorithm, "before")

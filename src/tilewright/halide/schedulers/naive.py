@@ -24,7 +24,7 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 from tilewright.halide.ir.targets import is_gpu
-from tilewright.halide.schedulers.analytic.gpu.capability import host_only
+from tilewright.halide.schedulers.analytic.gpu.capability import host_only, read_by_externs
 from tilewright.machines import CpuMachine, GpuMachine
 
 _LARGEST = 2**31 - 1  # bytes of one allocation, unless the target has large_buffers
@@ -42,6 +42,7 @@ def naive_schedule(
     gpu = machine if isinstance(machine, GpuMachine) else None
     large = _too_large(algorithm)
     memoized = frozenset(func.name for func in algorithm.funcs if func.memoized)
+    externs = read_by_externs(algorithm)
     funcs = []
     for i, func in enumerate(algorithm.funcs):
         if func.memoized or func.scheduled:
@@ -61,7 +62,7 @@ def naive_schedule(
             and not dotted
             and not (
                 gpu is not None
-                and any(host_only(stage, func, gpu, memoized) for stage in func.stages)
+                and any(host_only(stage, func, gpu, memoized, externs) for stage in func.stages)
             )
         ):
             stages = tuple(_kernel(func, stage) for stage in func.stages)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Type, Variable, walk
+from tilewright.halide.ir.algorithm import (
+    Algorithm,
+    Call,
+    Expr,
+    Func,
+    Op,
+    Stage,
+    Type,
+    Variable,
+    walk,
+)
 from tilewright.machines import GpuMachine
 
 # C functions that Halide knows on every GPU, less the suffix for the type.
@@ -16,13 +26,26 @@ OPENCL_MISSING = frozenset(["popcount", "count_leading_zeros", "count_trailing_z
 HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", "memoize_expr"])
 
 
+def read_by_externs(algorithm: Algorithm) -> frozenset[str]:
+    """The Funcs and inputs that extern stages read: Halide does not copy them from a device."""
+    stages = (func.extern for func in algorithm.funcs if func.extern is not None)
+    return frozenset(name for stage in stages for name in stage.reads)
+
+
 def host_only(
-    stage: Stage, func: Func, machine: GpuMachine, memoized: frozenset[str] = frozenset()
+    stage: Stage,
+    func: Func,
+    machine: GpuMachine,
+    memoized: frozenset[str] = frozenset(),
+    for_externs: frozenset[str] = frozenset(),
 ) -> str | None:
     """Why a stage must stay on the host, or None where the GPU can run it.
 
     `memoized` are Funcs that Halide keeps in its cache: it compiles no kernel that reads them.
+    `for_externs` are those that `read_by_externs` gives.
     """
+    if func.name in for_externs:
+        return "an extern stage reads it on the host"
     roots = [*stage.values, *stage.args, *stage.predicates]
     types = set(func.types)
     for node in walk(*roots):

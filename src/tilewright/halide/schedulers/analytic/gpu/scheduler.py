@@ -19,7 +19,11 @@ from tilewright.halide.analysis.summaries import Analysis, estimated_boxes, noth
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
-from tilewright.halide.schedulers.analytic.gpu.capability import can_be_atomic, host_only
+from tilewright.halide.schedulers.analytic.gpu.capability import (
+    can_be_atomic,
+    host_only,
+    read_by_externs,
+)
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
@@ -184,6 +188,7 @@ class Search:
         self.model = CostModel(residency(machine), constants)
         self.halve = machine.max_threads_per_block <= SEARCH.small_group
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
+        self._for_externs = read_by_externs(algorithm)
         self._why_host: dict[tuple[str, int], str | None] = {}
         self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
         self._why_not_member: dict[str, str] = {}
@@ -299,7 +304,9 @@ class Search:
         if key not in self._why_host:
             definition = self.view.stages(name)[stage]
             func = self.view.by_name[name]
-            self._why_host[key] = host_only(definition, func, self.machine, self._memoized)
+            self._why_host[key] = host_only(
+                definition, func, self.machine, self._memoized, self._for_externs
+            )
         return self._why_host[key]
 
     def _one_block_loop(self, plans: list[KernelPlan]) -> bool:
