@@ -132,6 +132,7 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
                 yield Problem("specialize", func.name, index, reason)
     for kind, message in (
         *_inline_problems(entry, func, algorithm),
+        *_device_problems(entry, func, algorithm),
         *_storage_problems(entry, func, target),
         *dimension_problems(entry, func),
         *(_output_problems(entry) if func.name in algorithm.outputs else ()),
@@ -150,10 +151,29 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
                     yield Problem(kind, func.name, stage.index, message)
 
 
+def _extern_reader(func: Func, algorithm: Algorithm) -> str | None:
+    readers = [algorithm.by_name[name] for name in algorithm.consumers[func.name]]
+    return next((reader.name for reader in readers if reader.extern is not None), None)
+
+
+def _device_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> Found:
+    extern = _extern_reader(func, algorithm)
+    if extern is None:
+        return
+    if any(
+        nest.single_thread or any(loop.mapping.startswith("gpu_") for loop in nest.loops)
+        for nest in entry.stages
+    ):
+        yield (
+            "extern",
+            f"the extern stage {extern} reads it on the host, and Halide copies nothing back from "
+            "the GPU for it: compute it on the host",
+        )
+
+
 def _inline_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> Found:
     if entry.compute.kind == "inline":
-        readers = [algorithm.by_name[name] for name in algorithm.consumers[func.name]]
-        extern = next((reader.name for reader in readers if reader.extern is not None), None)
+        extern = _extern_reader(func, algorithm)
         if extern is not None:
             yield "inline", f"the extern stage {extern} reads it, which needs it in memory"
         if not func.pure:
