@@ -8,6 +8,7 @@ set before Halide is first used in the process.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
@@ -84,7 +85,8 @@ def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -
         if match:
             rest = text[match.end() :]
             stop = re.search(r"\n\n\S", rest)
-            found[name] = rest[: stop.start()] if stop else rest
+            if stop or not tail:  # else the time was up in the middle of a statement
+                found[name] = rest[: stop.start()] if stop else rest
     if len(found) < len(wanted):
         lines = [line for line in text.splitlines() if line.strip()]
         found["error"] = tail or " | ".join(lines[-3:])[-400:]
@@ -242,6 +244,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "promise_clamped": lambda a, low, high: a,
     "unsafe_promise_clamped": lambda a, low, high: a,
     "abs": abs,
+    "ceil_f32": lambda a: float(math.ceil(a)),
+    "floor_f32": lambda a: float(math.floor(a)),
+    "round_f32": lambda a: float(round(a)),
+    "trunc_f32": lambda a: float(math.trunc(a)),
     "_halide_buffer_is_bounds_query": lambda *a: 0,
 }
 

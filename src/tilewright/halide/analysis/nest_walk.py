@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 class Walk:
     """One pass over the nest, loops at the iteration that `nest.at` says."""
 
-    def __init__(self, nest: ScheduledNest, allocate: bool = False) -> None:
+    def __init__(self, nest: ScheduledNest) -> None:
         self.nest = nest
-        self.allocate = allocate
         self.loops: list[LoopSize] = []
         self.allocations: list[Allocation] = []
         self.start = Context(nest.define(nest.structure.root, {}, None), nest.structure.root)
@@ -30,7 +29,7 @@ class Walk:
     def body(self, here: Context, path: tuple[tuple[StageKey, str], ...]) -> None:
         """What is stored and produced at a point."""
         assert here.body is not None
-        if self.allocate and here.body.stored:
+        if here.body.stored:
             seen = Touched(self.nest, here)
             boxes = seen.found
             for i in here.body.stored:

@@ -105,8 +105,7 @@ class ScheduledNest:
             return self
         other = copy.copy(self)
         other.at = at
-        other.__dict__.pop("loops", None)
-        other.__dict__.pop("allocations", None)
+        other.__dict__.pop("_walked", None)
         return other
 
     def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
@@ -115,18 +114,20 @@ class ScheduledNest:
         return ScheduledNest(analysis, self.schedule, self.factors, self.at, self.structure)
 
     @cached_property
-    def loops(self) -> tuple[LoopSize, ...]:
-        """Every loop at every place, outer ones first."""
+    def _walked(self) -> Walk:
         walk = Walk(self)
         walk.body(walk.start, ())
-        return tuple(walk.loops)
+        return walk
 
-    @cached_property
+    @property
+    def loops(self) -> tuple[LoopSize, ...]:
+        """Every loop at every place, outer ones first."""
+        return tuple(self._walked.loops)
+
+    @property
     def allocations(self) -> tuple[Allocation, ...]:
         """Every Func that is stored, at every place."""
-        walk = Walk(self, allocate=True)
-        walk.body(walk.start, ())
-        return tuple(walk.allocations)
+        return tuple(self._walked.allocations)
 
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
         """The boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
