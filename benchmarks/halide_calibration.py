@@ -5,7 +5,7 @@ policies choose and others by chance, are built, verified and timed in interleav
 each one's time over that of the one-shot schedule in the same rounds, so that a disturbance meets
 both. Beside them go the machine's description and its calibration, measured in the same run. The
 file is written after every program; a run that was killed goes on where it was, and ``--fresh``
-starts again. It takes about ten minutes on two quiet cores.
+starts again. It takes about twelve minutes on two quiet cores.
 
 Without ``--record`` nothing is timed: every recorded schedule is costed under both sets of numbers
 and compared with its recorded time. Half of the programs are not from ``examples/``.
@@ -27,7 +27,7 @@ from support import cpu_plans
 DATA = common.HERE / "data" / "halide_calibration.json"
 SCHEMA = 1
 COUNT = 12  # schedules of each program
-SECONDS = 6.0  # of rounds, for each program
+SECONDS = 12.0  # of rounds, for each program
 ROUNDS = 12
 RUN_SECONDS = 10.0  # that one run of one schedule may take
 EXAMPLES = (
