@@ -20,7 +20,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if target.is_dir():
         raise TilewrightError(f"{path} is a folder: name a file to write")
     if not target.parent.is_dir():
-        raise TilewrightError(f"cannot write {path}: there is no folder {target.parent}")
+        raise TilewrightError(f"cannot write {path}: there is no folder {Path(path).parent}")
     if target.exists():
         # The superuser may write to a file that its owner has protected; here it does not.
         mode = target.stat().st_mode

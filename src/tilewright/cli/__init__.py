@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from tilewright import __version__
 from tilewright.cli import compare, machine, predict, records, schedule, tune
+from tilewright.cli.signals import interruptions
+from tilewright.cli.streams import tolerant_streams
 from tilewright.errors import TilewrightError
 
 EXIT_ERROR = 2
@@ -32,9 +34,20 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code.
 
-    0 for success, 2 for a wrong command line or an error the user can put right, 130 after
-    Ctrl-C. Errors go to standard error.
+    0 for success; 1 where what was wanted was not found; 2 for a wrong command line, an error
+    that the user can put right, or output that was lost; 128 plus the signal's number after
+    Ctrl-C, SIGTERM or SIGHUP (130, 143, 129). Errors go to standard error. A reader of the
+    output who has seen enough (``head``) is not an error.
     """
+    with tolerant_streams() as out:
+        code = _command(argv)
+    if out is not None and out.lost:
+        print(f"tilewright: output was lost: {out.lost}", file=sys.stderr)
+        return code or EXIT_ERROR
+    return code
+
+
+def _command(argv: Sequence[str] | None) -> int:
     top = parser()
     try:
         args = top.parse_args(argv)
@@ -43,18 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         top.print_help()
         return 0
-    try:
-        code: int = args.run(args)
-        sys.stdout.flush()
-        return code
-    except TilewrightError as error:
-        print(f"tilewright: {error}", file=sys.stderr)
-        return EXIT_ERROR
-    except KeyboardInterrupt:
-        print("tilewright: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough. Nothing more can be printed,
-        # not even by the interpreter when it flushes at exit.
-        sys.stdout = None
-        return 0
+    with interruptions() as came:
+        try:
+            code: int = args.run(args)
+        except TilewrightError as error:
+            print(f"tilewright: {error}", file=sys.stderr)
+            return came.exit_code or EXIT_ERROR
+        except KeyboardInterrupt:
+            print("tilewright: interrupted", file=sys.stderr)
+            return came.exit_code or EXIT_INTERRUPTED
+    return came.exit_code or code

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.halide_errors import with_flags
+from tilewright.cli.signals import interrupted
 from tilewright.errors import TilewrightError
 
 _WRITERS = {".json": "to_json", ".py": "to_python", ".h": "to_cpp"}
@@ -121,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report.to_dict(), indent=2))
     elif args.output != "-":
         print_report(report)
+    if interrupted() and report.verified is not True:
+        raise TilewrightError("interrupted before a schedule was verified: no file is written")
     if args.output:
         checks = {"runtime_checks": True} if args.runtime_checks else {}
         write_file(args.output, getattr(result, writer)(**checks))

@@ -1,0 +1,61 @@
+"""Signals that ask a run to end: each is an interruption, after which the best so far is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+# A shell reports a process that a signal has ended as this plus the signal's number.
+_SHELL_BASE = 128
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass
+class Interruption:
+    """The signal that has come, 0 if none has."""
+
+    number: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 0 if none has come."""
+        return _SHELL_BASE + self.number if self.number else 0
+
+
+_current = Interruption()
+
+
+def interrupted() -> bool:
+    """Whether a signal has asked the present command to end."""
+    return _current.number != 0
+
+
+@contextlib.contextmanager
+def interruptions() -> Iterator[Interruption]:
+    """Raise KeyboardInterrupt in the block for every signal that asks it to end.
+
+    Signals that the process was started to ignore (``nohup``) stay ignored. Outside the main
+    thread nothing changes, for Python allows no handlers there.
+    """
+    global _current
+    _current = Interruption()
+    came = _current
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        came.number = number
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for wanted in _SIGNALS:
+            if signal.getsignal(wanted) is not signal.SIG_IGN:
+                before[wanted] = signal.signal(wanted, handle)
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

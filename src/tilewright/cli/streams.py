@@ -1,0 +1,96 @@
+"""Standard output and error that cannot end a run: closed, full, left, or of another encoding."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+
+class Tolerant(io.TextIOBase):
+    """Writes to another stream; the first error that it meets is kept, and ends the writing.
+
+    Characters that the stream's encoding lacks are written as escapes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The stream's."""
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        """Whether a person is looking."""
+        return self.error is None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The stream's file descriptor."""
+        return self._stream.fileno()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Write, unless writing has failed before."""
+        if self.error is None:
+            try:
+                self._stream.write(text)
+            except OSError as error:
+                self._fail(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, unless writing has failed before."""
+        if self.error is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.error = error
+        # What is still buffered would fail once more when the interpreter exits.
+        with contextlib.suppress(OSError, ValueError):
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self._stream.fileno())
+            os.close(nothing)
+
+    @property
+    def lost(self) -> str:
+        """Why output was lost; empty if none was, or if its reader had seen enough."""
+        if self.error is None or self.error.errno == errno.EPIPE:
+            return ""
+        return self.error.strerror or str(self.error)
+
+
+@contextlib.contextmanager
+def tolerant_streams() -> Iterator[Tolerant | None]:
+    """Let output and error survive whatever they are connected to.
+
+    Yields:
+        Standard output, None where the process has none.
+    """
+    out, err = sys.stdout, sys.stderr
+    made = None if out is None else Tolerant(out)
+    if made is not None:
+        sys.stdout = made
+    if err is not None:
+        sys.stderr = Tolerant(err)
+    try:
+        yield made
+        if made is not None:
+            made.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    finally:
+        sys.stdout, sys.stderr = out, err

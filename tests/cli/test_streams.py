@@ -1,0 +1,120 @@
+"""Output that goes nowhere, and signals that ask a command to end."""
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.cli.signals import interrupted, interruptions
+from tilewright.cli.streams import Tolerant, tolerant_streams
+
+LIST = [sys.executable, "-m", "tilewright.cli", "machine", "--list"]
+
+
+class Broken(io.StringIO):
+    """A stream that takes a few characters and then fails."""
+
+    def __init__(self, number, room=3):
+        super().__init__()
+        self.number, self.room, self.calls = number, room, 0
+
+    def write(self, text):
+        self.calls += 1
+        if self.tell() + len(text) > self.room:
+            raise OSError(self.number, os.strerror(self.number))
+        return super().write(text)
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
+def test_a_stream_that_fails_is_left_alone(number):
+    broken = Broken(number)
+    stream = Tolerant(broken)
+    assert stream.write("one") == 3
+    assert (stream.write("two"), stream.write("three")) == (3, 5)
+    stream.flush()
+    assert broken.calls == 2
+    assert broken.getvalue() == "one"
+    assert bool(stream.lost) == (number == errno.ENOSPC)
+    assert not stream.isatty()
+
+
+def test_streams_are_put_back(monkeypatch):
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with tolerant_streams():
+        print("said")
+    assert (sys.stdout, sys.stderr) == (out, err)
+    assert out.getvalue() == "said\n"
+    monkeypatch.setattr(sys, "stdout", None)
+    with tolerant_streams() as made:
+        print("to nobody")
+    assert made is None
+
+
+def test_a_full_output_is_an_error_that_says_so():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(LIST, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tilewright: output was lost: No space left on device\n",
+    )
+
+
+def test_a_closed_output_or_error_is_none():
+    for closed in (">&-", "2>&-", ">&- 2>&-", "2>/dev/full"):
+        command = f'"$0" -m tilewright.cli machine --list {closed}'
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), closed
+        assert ("H100" in done.stdout) == (">&-" not in closed.split())
+
+
+def test_characters_that_the_output_lacks_are_escaped(tmp_path):
+    script = (
+        "import sys; from tilewright.cli.streams import tolerant_streams\n"
+        "with tolerant_streams(): print('caf\\u00e9')"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=env
+    )
+    assert (done.returncode, done.stdout) == (0, "caf\\xe9\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_interrupts_the_command(monkeypatch, capsys, number, code):
+    def killed(args):
+        os.kill(os.getpid(), number)
+        signal.pause()
+
+    def goes_on(args):
+        try:
+            killed(args)
+        except KeyboardInterrupt:
+            print("best so far", interrupted())
+            return 0
+
+    for run, said in ((killed, ""), (goes_on, "best so far True\n")):
+        monkeypatch.setattr("tilewright.cli.machine.run", run)
+        assert main(["machine"]) == code
+        assert capsys.readouterr().out == said
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptions() as came:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert (came.number, came.exit_code) == (0, 0)
+    finally:
+        signal.signal(signal.SIGHUP, before)
