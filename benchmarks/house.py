@@ -7,7 +7,7 @@ offenders; the summary counts them:
 
 - ``upward_imports``: a room that imports one above it (`ORDER`, and `INSIDE` for a room's
   folders). Imports inside functions count too.
-- ``file_cycles``: groups of files that import each other in a circle.
+- ``file_cycles``: groups of files that import each other in a circle when they run.
 - ``deep_imports_between_rooms``: imports of another room's insides instead of the names that
   its ``__init__.pyi`` offers.
 - ``duplicate_public_names``: public classes of the same name in several files.
@@ -90,9 +90,27 @@ def modules(source: Path = ROOT / "src") -> dict[str, Module]:
     return found
 
 
-def imports(module: Module, known: dict[str, Module]) -> Iterator[tuple[str, str]]:
-    """The modules and names that a file imports of the package, at any place in it."""
+def for_types(module: Module) -> set[ast.AST]:
+    """What stands under ``if TYPE_CHECKING:``, which Python never runs."""
+    return {
+        part
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for part in ast.walk(node)
+    }
+
+
+def imports(
+    module: Module, known: dict[str, Module], *, running: bool = False
+) -> Iterator[tuple[str, str]]:
+    """The modules and names that a file imports of the package, at any place in it.
+
+    With `running` those for type checkers are left out.
+    """
+    left = for_types(module) if running else set()
     for node in ast.walk(module.tree):
+        if node in left:
+            continue
         if isinstance(node, ast.Import):
             yield from ((a.name, "") for a in node.names if a.name.split(".")[0] == PACKAGE)
         elif isinstance(node, ast.ImportFrom):
@@ -186,7 +204,7 @@ def cycles(known: dict[str, Module]) -> list[list[str]]:
     A package's ``__init__`` imports nothing before a name is used, so it closes no circle.
     """
     graph = {
-        name: {t for t, _ in imports(module, known) if t in known and t != name}
+        name: {t for t, _ in imports(module, known, running=True) if t in known and t != name}
         for name, module in known.items()
     }
     index: dict[str, int] = {}
