@@ -14,7 +14,12 @@ from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
 from tilewright.patterns.errors import PatternError, RewriteError
-from tilewright.patterns.rewriting.algorithmic import partial_reduce, split_join
+from tilewright.patterns.rewriting.algorithmic import (
+    interchange,
+    partial_reduce,
+    split_join,
+    strided_reduce,
+)
 from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile, store
 from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
@@ -29,7 +34,7 @@ from tilewright.patterns.rewriting.tiling import (
 from tilewright.patterns.types import UNIT, ArrayType, Type, dimensions
 
 Steps = tuple[tuple[Rule, n.Pattern], ...]
-FAMILIES = ("tiling", "split", "fusion", "partial")
+FAMILIES = ("tiling", "split", "fusion", "partial", "interchange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,11 @@ def _instances(family: str, site: Site, settings: Settings) -> Iterator[Rule]:
     elif family == "fusion":
         yield from (map_fusion, reduce_map_fusion)
     elif family == "partial" and isinstance(first, n.Reduce):
-        yield from (partial_reduce(k) for k in _fitting(site.given, settings, None))
+        for k in _fitting(site.given, settings, None):
+            yield partial_reduce(k)
+            yield strided_reduce(k)
+    elif family == "interchange":
+        yield interchange
 
 
 def _in_slide2(site: Site) -> bool:
