@@ -7,7 +7,7 @@ import halide as hl
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.halide import compare as module
+from tilewright.halide import comparison as module
 from tilewright.halide.comparison import HAND, NAIVE, ONESHOT, OURS, compare, source_of
 from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule
 
