@@ -45,6 +45,9 @@ def test_the_schedule_that_is_there_is_shown_and_printed():
     expected = read_schedule(bytes(hl.serialize_pipeline(hl.Pipeline(blur())))).schedule
     assert result.schedule == expected
     assert (result.mode, result.verified) == ("given", None)
+    (group,) = result.planned.groups
+    assert [name.split("$")[0] for name in group.funcs] == ["across_i", "blurred_i"]
+    assert (group.parallel_tasks, group.vector_width) == (HEIGHT, 8)
     assert "vectorize" in result.to_python()
     assert "parallel" in result.to_cpp()
     assert from_json(result.to_json(), result.task.algorithm) == expected
