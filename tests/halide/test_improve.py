@@ -5,6 +5,7 @@ from pathlib import Path
 
 import halide as hl
 import pytest
+from halide_constructs import pipeline
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -57,6 +58,14 @@ def test_the_schedule_that_is_there_is_shown_and_printed():
 
 def test_the_schedule_that_is_there_can_be_verified():
     assert tilewright.schedule(blur(), mode="given", verify=True).verified is True
+
+
+@pytest.mark.parametrize("name", ["extern_stage", "long_chain", "several_outputs", "inline_sum"])
+def test_any_valid_pipeline_that_came_scheduled_is_explained(name):
+    live = pipeline(name)
+    output = live.outputs()[0]
+    output.parallel(output.args()[-1])
+    assert tilewright.schedule(live, mode="given").explain()
 
 
 @pytest.mark.parametrize("name", ["harris", "max_filter", "histogram"])

@@ -133,7 +133,8 @@ class _Digest:
         stack += [(record.updates, "updates"), (record.init_def, "init_def")]
         while stack:
             value, field = stack.pop()
-            if field in ("estimates", "source_location", "func_index"):
+            # The scopes of a Let are notes of `Expressions`, not of the file.
+            if field in ("estimates", "source_location", "func_index", "scopes"):
                 continue
             if isinstance(value, Record):
                 self.put(field, value.table)

@@ -137,7 +137,7 @@ class _Reader:
         record, func = self.records[place], self.algorithm.funcs[place]
         said = record.func_schedule
         compute = self.level(said.compute_level, record.name)[0]
-        if func.name in self.algorithm.outputs and compute == INLINE:
+        if (func.fixed or func.name in self.algorithm.outputs) and compute == INLINE:
             compute = ROOT
         store = compute
         if is_set(said.store_level):
@@ -298,7 +298,7 @@ def _innermost(schedule: Schedule, extended: Algorithm) -> Schedule:
         entry = replace(entry, compute=ROOT, store=ROOT)
         funcs = (*schedule.funcs[:i], entry, *schedule.funcs[i + 1 :])
         paths = find_paths(replace(schedule, funcs=funcs), extended)
-        places = {path[-1:] for use in paths.uses[entry.func] for path in paths.stages[use]}
+        places = {path[-1:] for use in paths.uses[entry.func] for path in paths.stages.get(use, ())}
         if len(places) > 1:
             raise UnreadableScheduleError(func.name, "no level, but updates and several readers")
         for node in next(iter(places), ()):

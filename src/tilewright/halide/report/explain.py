@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.loop_nest import loop_nest
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.ir.algorithm import Algorithm
@@ -12,7 +13,7 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.report import Attempt, Bar, Dag, GroupRow, Node, ScheduleReport
+from tilewright.report import Attempt, Bar, Dag, GroupRow, NestLine, Node, ScheduleReport
 
 
 def schedule_report(
@@ -50,7 +51,7 @@ def schedule_report(
         groups=tuple(group_row(algorithm, group, timed) for group in planned.groups),
         predicted_unit="s" if timed else "cost",
         dag=pipeline_dag(algorithm, planned.schedule, planned.groups),
-        nest=loop_nest(algorithm, planned.schedule, group_of(algorithm, planned)),
+        nest=_nest(algorithm, planned),
         attempts=tuple(attempts),
         comparison=tuple(comparison),
         python=to_python(planned.schedule, algorithm),
@@ -58,6 +59,14 @@ def schedule_report(
         notes=(*planned.notes, *notes),
         facts=facts or {},
     )
+
+
+def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
+    """The loop nest; none where too much is inlined, or an extern stage hides what is read."""
+    try:
+        return loop_nest(algorithm, planned.schedule, group_of(algorithm, planned))
+    except (TooLarge, KeyError):
+        return ()
 
 
 def group_row(algorithm: Algorithm, group: GroupReport, timed: bool) -> GroupRow:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.scheduled_nest import LoopSize, ScheduledNest, nest_analysis
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
@@ -40,11 +41,15 @@ def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, 
 
     Extents are those at the estimates. Tiles and costs are left out: no model has made them.
     """
-    nest = ScheduledNest(nest_analysis(algorithm, schedule), schedule)
+    try:
+        found = ScheduledNest(nest_analysis(algorithm, schedule), schedule).loops
+    except (TooLarge, KeyError):
+        # Too much is inlined, or only an extern stage knows what it reads of a Func.
+        return ()
     extended = with_clones(algorithm, schedule.clones)
     members: dict[int, set[int]] = {}
     loops: dict[int, dict[int, list[LoopSize]]] = {}
-    for loop in nest.loops:
+    for loop in found:
         func, stage = loop.stage
         root = loop.path[0][0][0] if loop.path else func
         members.setdefault(root, set()).update((root, func))
