@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.inlining import TooLarge
-from tilewright.halide.analysis.scheduled_nest import LoopSize, ScheduledNest, nest_analysis
+from tilewright.halide.analysis.nest_parts import LoopSize
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Algorithm
