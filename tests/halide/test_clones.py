@@ -61,16 +61,15 @@ def equalised():
 
 
 ALGORITHM = load(equalised()[0])
-BRIGHT, ROWS, OUT = (ALGORITHM.order[name] for name in ("bright", "tallies", "equalised"))
+BRIGHT, ROWS, OUT = (place(ALGORITHM, name) for name in ("bright", "tallies", "equalised"))
 CLONES = (Clone(BRIGHT, (ROWS,)),)
 
 
 def by_row():
-    """Brightness once a row, in vectors, for the histogram; anew at every point of the output."""
-    order = with_clones(ALGORITHM, CLONES).order
-    bright, copy, rows, out = (
-        order[name] for name in ("bright", "bright (for tallies)", "tallies", "equalised")
-    )
+    """Brightness once per row in vectors for the histogram; again at every output point."""
+    extended = with_clones(ALGORITHM, CLONES)
+    bright, rows, out = (place(extended, name) for name in ("bright", "tallies", "equalised"))
+    (copy,) = (extended.order[copy.name] for copy in extended.copies)
     level = Level("at", rows, 1, "v1")
     vectors = (Split("v0", "xo", "xi", 16, "guard_with_if"),)
     loops = (ScheduledLoop("xi", "vectorized"), ScheduledLoop("xo"), ScheduledLoop("v1"))
@@ -113,7 +112,7 @@ def test_a_copy_with_updates_reads_itself():
     algorithm = imported(hl.Pipeline(b))
     summed, early, late = algorithm.funcs[0].name, *(f.name for f in algorithm.funcs[1:])
     extended = with_clones(algorithm, (Clone(0, (algorithm.order[early],)),))
-    copied = f"{summed} (for {early})"
+    (copied,) = set(extended.by_name) - set(algorithm.by_name)
     copy = extended.by_name[copied]
     assert {call.name for stage in copy.stages for call in stage.calls} == {copied}
     assert {stage.func for stage in copy.stages} == {copied}
@@ -224,7 +223,7 @@ def test_what_cannot_be_cloned():
 
 def test_an_entry_for_the_copy_is_judged_as_any_other():
     copy = next(i for i, entry in enumerate(SCHEDULE.funcs) if entry.compute.kind == "at")
-    out = with_clones(ALGORITHM, CLONES).order["equalised"]
+    out = place(with_clones(ALGORITHM, CLONES), "equalised")
     level = Level("at", out, 0, "v1")
     moved = replace(SCHEDULE.funcs[copy], compute=level, store=level)
     funcs = tuple(moved if i == copy else entry for i, entry in enumerate(SCHEDULE.funcs))

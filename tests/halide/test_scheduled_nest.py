@@ -77,8 +77,8 @@ def test_loops_and_allocations_are_those_of_halides_lowering(name, data, conform
 def blur_schedule(tile, tail="shift_inwards"):
     """A blur in tiles of its output, with the other Func computed in each."""
     algorithm = ALGORITHMS["blur"]
-    across = algorithm.order["across"]
-    blurred = algorithm.order["blurred"]
+    # By place: names are numbered where others of this process have taken them.
+    across, blurred = 1, 2
     nest = StageSchedule(
         (Split("v0", "xo", "xi", tile[0], tail), Split("v1", "yo", "yi", tile[1], tail)),
         (
@@ -89,7 +89,7 @@ def blur_schedule(tile, tail="shift_inwards"):
         ),
     )
     level = Level("at", blurred, 0, "xo")
-    func = algorithm.by_name["across"]
+    func = algorithm.funcs[across]
     inner = FuncSchedule(across, level, level, stages=(default_stage(func, func.stages[0]),))
     outer = FuncSchedule(blurred, ROOT, ROOT, stages=(nest,))
     image = FuncSchedule(0, INLINE, INLINE)
