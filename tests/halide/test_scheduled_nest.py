@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from random_schedules import schedules
 from scheduled_pipelines import PIPELINES, imported
 
+from tilewright.halide.analysis.loop_ranges import part_of
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.ir.algorithm import Span
 from tilewright.halide.ir.nest import default_stage
@@ -161,3 +162,11 @@ def test_rows_of_factors_are_what_each_row_is_alone(name, data):
             assert np.broadcast_to(ours.extent, (3,))[row] == theirs.extent
         for ours, theirs in zip(together.allocations, alone.allocations, strict=True):
             assert np.broadcast_to(ours.bytes, (3,))[row] == theirs.bytes
+
+
+def test_where_a_loop_stands_at_a_part_of_it():
+    assert [part_of(fraction, 10.0) for fraction in (0.0, 0.5, 1.0)] == [0.0, 4.0, 9.0]
+    assert part_of(0.0, float("inf")) == 0.0
+    extents = np.array([1.0, 10.0, np.inf])
+    assert part_of(0.0, extents).tolist() == [0.0, 0.0, 0.0]
+    assert part_of(1.0, extents).tolist() == [0.0, 9.0, np.inf]

@@ -38,6 +38,19 @@ def floor(value: Bound) -> Bound:
     return np.floor(value)
 
 
+def part_of(fraction: Bound, extent: Bound) -> Bound:
+    """The iteration, counted from 0, at a fraction (0 to 1) of a loop's extent.
+
+    A loop without bound stands at its first iteration where the fraction is 0.
+    """
+    last = larger(extent - 1.0, 0.0)
+    if isinstance(fraction, float) and isinstance(last, float):
+        return floor(fraction * last) if fraction else 0.0
+    with np.errstate(invalid="ignore"):
+        product = np.asarray(fraction * last)
+    return floor(np.where(np.isnan(product), 0.0, product))
+
+
 def smaller(a: Bound, b: Bound) -> Bound:
     """The elementwise minimum; a scalar if both are."""
     if isinstance(a, float) and isinstance(b, float):

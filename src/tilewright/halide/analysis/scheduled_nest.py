@@ -31,6 +31,7 @@ from tilewright.halide.analysis.loop_ranges import (
     Values,
     floor,
     larger,
+    part_of,
     ranges_after,
     sized,
     smaller,
@@ -244,7 +245,7 @@ class ScheduledNest:
     def step(self, extent: Bound) -> Bound:
         """The iteration, counted from 0, at which a loop stands."""
         assert not isinstance(self.at, Corner)
-        return floor(self.at * larger(extent - 1.0, 0.0))
+        return part_of(self.at, extent)
 
     def steps(self, nest: StageNest, ranges: Ranges) -> dict[str, Bound]:
         """The iterations at which the loops of a stage stand at a `Corner`; else nothing."""
@@ -253,7 +254,7 @@ class ScheduledNest:
         found: dict[str, Bound] = {}
         for name in nest.variables:
             fraction = self.at.odd if int(name[1:]) % 2 else self.at.even
-            found[name] = floor(fraction * larger(ranges[name].extent - 1.0, 0.0))
+            found[name] = part_of(fraction, ranges[name].extent)
         for change in self._changes[nest.key]:
             if isinstance(change, Fuse):
                 inner, outer = found[change.inner], found[change.outer]
