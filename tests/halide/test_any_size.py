@@ -177,7 +177,7 @@ def test_conditions_must_be_of_outputs():
         )
         return check(replace(schedule, funcs=funcs), algorithm)
 
-    assert "no output" in changed(OutputExtent(first, 0, 8))[0].message
+    assert "not an output" in changed(OutputExtent(first, 0, 8))[0].message
     assert "no dimension" in changed(OutputExtent(len(algorithm.funcs) - 1, 2, 8))[0].message
 
 

@@ -131,7 +131,7 @@ def test_estimates_reach_pipelines_in_files(program):
         ("", "say which pipeline"),
         (":needs", "can be called without arguments"),
         (":fails", "KeyError"),
-        (":nothing", "int is no pipeline"),
+        (":nothing", "int is not a pipeline"),
     ],
 )
 def test_what_a_file_does_not_have_is_said(program, name, message):

@@ -103,7 +103,7 @@ def schedule(
         How many schedules to find, one for ``oneshot`` and 5 else unless it is given; all are
         in ``Result.top``.
     evaluations
-        How many schedules ``tune`` measures beside the planned ones; fewer where little is
+        How many more schedules ``tune`` measures than the planned ones; fewer where little is
         left to gain.
     fusion
         On GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas 2020,
@@ -223,7 +223,7 @@ def schedule(
         if mode == "tune":
             from tilewright.halide.search.autotune import measure_tuned
 
-            outcome, told = measure_tuned(
+            outcome, more = measure_tuned(
                 session,
                 planned,
                 task,
@@ -233,7 +233,7 @@ def schedule(
                 seed=seed,
                 limits=device_limits(task),
             )
-            facts = {**facts, **told}
+            facts = {**facts, **more}
         else:
             outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
         result = replace(conclude_top(task, outcome, facts), mode=mode)

@@ -1,4 +1,4 @@
-"""Our schedule beside others' of the same pipeline, timed in one interleaved run."""
+"""Our schedule and others of the same pipeline, timed in one interleaved run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Comparison:
         return explain(self.report())
 
     def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
-        """Everything that is to be told, as data; with `path`, also written as an HTML page."""
+        """Everything that a reader is shown, as data; with `path`, also written as an HTML page."""
         return replace(self.result, comparison=tuple(map(_bar, self.entries))).report(path)
 
 
@@ -128,7 +128,7 @@ def compare(
     a schedule (a `functools.partial` gives it further arguments), or a scheduled serialisation
     of the same algorithm: bytes, or the path of a ``.hlpipe`` file. An autoscheduler may use
     `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
-    Everything else is as for `tilewright.schedule`. The final rounds are always measured anew.
+    Everything else is as for `tilewright.schedule`. The final rounds are always measured again.
 
     Raises `TilewrightError` as `tilewright.schedule` does.
     """
@@ -203,7 +203,7 @@ def interface(algorithm: Algorithm) -> str:
 
 
 def source_of(hand: Callable[..., Any]) -> Source:
-    """Where a function is, for a worker to build its pipeline anew.
+    """Where a function is, for a worker to build its pipeline again.
 
     Raises `TilewrightError` where it is not a function of a file.
     """

@@ -94,7 +94,7 @@ class Result:
         return results[:k]
 
     def apply(self, pipeline: Any) -> None:
-        """Apply the schedule to a live pipeline: the same one, or the same built anew.
+        """Apply the schedule to a live pipeline: the same one, or the same built again.
 
         `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
         have been scheduled. Raises `ScheduleError` where it computes something else.
@@ -132,13 +132,13 @@ class Result:
         return to_json(self.schedule, indent)
 
     def explain(self) -> str:
-        """Plain text: how fast, and why; a table with a row a group of Funcs."""
+        """Plain text: how fast, and why; a table with one row per group of Funcs."""
         from tilewright.report.text import explain
 
         return explain(self.report())
 
     def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
-        """Everything that is to be told, as data; with `path`, also written as an HTML page."""
+        """Everything that a reader is shown, as data; with `path`, also written as an HTML page."""
         from tilewright.halide.report.explain import schedule_report
         from tilewright.report.pages import schedule_page
 

@@ -405,7 +405,7 @@ class Access:
     """Every access of one stage to one Func or image, dimension by dimension.
 
     Index expressions with the same linear part are merged: `forms[d]` holds each distinct
-    linear part once with the smallest and the largest constant beside it. `count` is the
+    linear part once with the smallest and the largest added constant. `count` is the
     number of distinct accesses.
     """
 

@@ -119,7 +119,7 @@ class Computed:
 def _covered(
     nest: StageSchedule, loop: str, whole: Mapping[str, Bound], iterations: int
 ) -> dict[str, Bound]:
-    """How far the loops of a definition run in so many iterations of `loop`."""
+    """How far the loops of a definition run in the given iterations of `loop`."""
     extents: dict[str, Bound] = dict(whole)
     for change in nest.splits:
         if isinstance(change, Split):

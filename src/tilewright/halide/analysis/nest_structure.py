@@ -64,7 +64,7 @@ class Production:
 class Body:
     """The inside of a loop, or of the whole pipeline.
 
-    `defines` lists the stages whose required boxes are worked out anew here, consumers first, each
+    `defines` lists the stages whose required boxes are computed again here, consumers first, each
     with the stages whose reads count. `inner` are the Funcs produced inside at any depth.
     """
 

@@ -345,7 +345,7 @@ def nest_analysis(
 def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
     """The nest at the pipeline's estimates.
 
-    None where the outputs have no estimates, or so much is inlined that the expressions are too
+    None where the outputs have no estimates, or inlining makes the expressions too
     large to look at.
     """
     known = all(

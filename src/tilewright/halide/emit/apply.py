@@ -51,12 +51,12 @@ def apply(
         if _scheduled_already(live, algorithm):
             raise ScheduleError(
                 "a schedule has been applied to this pipeline already, and Halide cannot undo "
-                "it: build the pipeline anew and apply one schedule to it"
+                "it: build the pipeline again and apply one schedule to it"
             )
         raise ScheduleError(
             "the pipeline computes something else than the one the schedule was made for "
             f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
-            "schedule it anew"
+            "schedule it again"
         )
     funcs = _cloned(schedule, algorithm, live_funcs(live, pipeline))
     algorithm = with_clones(algorithm, schedule.clones)
@@ -111,7 +111,7 @@ def check_digest(schedule: Schedule, algorithm: Algorithm) -> None:
     if schedule.algorithm != algorithm.digest:
         raise ScheduleError(
             f"the schedule was made for the algorithm {schedule.algorithm[:12]}, not for this one "
-            f"({algorithm.digest[:12]}); schedule this one anew"
+            f"({algorithm.digest[:12]}); schedule this one"
         )
 
 

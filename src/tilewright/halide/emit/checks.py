@@ -51,7 +51,7 @@ def python_check(name: str, requirements: Sequence[Requirement]) -> str:
 
 
 def cpp_check(name: str, requirements: Sequence[Requirement]) -> str:
-    """A function ``NAME_refuses`` of the outputs of which something is required, in order."""
+    """A function ``NAME_refuses`` of the outputs that have requirements, in order."""
     found = _by_output(requirements)
     arguments = [f"const halide_buffer_t *output{i}" for i in range(len(found))]
     lines = ["", "// Why outputs do not fit the schedule; null where they do."]

@@ -2,7 +2,7 @@
 
 Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
 registers a thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
-toolkit, or of the ``nvidia-cuda-nvcc`` package) tells what comes of it, and so does the driver
+toolkit, or of the ``nvidia-cuda-nvcc`` package) says what comes of it, and so does the driver
 itself, but for the spills. Shared memory is dynamic: its size stands in the launch only.
 """
 

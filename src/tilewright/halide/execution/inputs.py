@@ -64,12 +64,12 @@ class OutputShape:
     types: tuple[Type, ...]
     dims: tuple[Span, ...]
     strides: tuple[int | None, ...]
-    in_place: bool = field(default=False, repr=False)  # told apart in `Inputs.digest`
+    in_place: bool = field(default=False, repr=False)  # part of `Inputs.digest` where true
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that a run of the pipeline needs beside its bytes."""
+    """Everything that a run of the pipeline needs besides its bytes."""
 
     seed: int
     buffers: tuple[BufferInput, ...]
@@ -203,7 +203,7 @@ def _buffer(
 
 
 def default_range(kind: Type) -> tuple[Scalar, Scalar]:
-    """The range ``[low, high)`` that inputs of a type are drawn from unless told otherwise."""
+    """The range ``[low, high)`` that inputs of a type are drawn from by default."""
     if kind.code in ("float", "bfloat"):
         return 0.0, 1.0
     if kind.bits <= 16:

@@ -116,7 +116,7 @@ def _measure(
 
 
 def _printed(measurement: Measurement) -> str:
-    """What the worker printed beside its traceback: the JIT's complaints, say."""
+    """What the worker printed besides its traceback, such as the JIT's complaints."""
     lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
     text = " ".join(line.strip() for line in lines if line.strip())
     return f" ({text[-300:]})" if text else ""

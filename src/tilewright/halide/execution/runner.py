@@ -143,7 +143,7 @@ class Runner:
         return VerifyResult(True, self._verdict.message, self._verdict.max_error)
 
     def details(self) -> dict[str, Any]:
-        """What beside the times is of use, as JSON data.
+        """What is of use besides the times, as JSON data.
 
         Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
         inputs (``compile_seconds``), and the box of each input that the pipeline asked for

@@ -85,7 +85,7 @@ class Variant:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What tells it from others of the same pipeline, as JSON data for the records."""
+        """What distinguishes it from others of the same pipeline, as JSON data for the records."""
         schedule = None if self.schedule is None else to_data(self.schedule)
         data = {"schedule": schedule, "target": self.target, "env": self.environment}
         if self.serialized is not None:
@@ -193,7 +193,7 @@ class Session:
     records
         Where measurements go and are looked up; None to keep none.
     machine
-        JSON data that tells this machine from others in the records.
+        JSON data that identifies this machine in the records.
     verify
         Whether answers are compared with the reference's.
     deadline

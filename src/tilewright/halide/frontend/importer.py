@@ -90,7 +90,7 @@ def _check_version(root: Record) -> None:
         raise VersionError(
             f"the pipeline was serialised by Halide {halide}, in version {version} of its format; "
             f"Tilewright reads version {SERIALIZATION_VERSION}, which Halide 21.0.0 writes: "
-            "serialise the pipeline anew with that"
+            "serialise the pipeline again with that"
         )
 
 

@@ -17,7 +17,7 @@ Scalar = int | float
 
 @dataclass(frozen=True)
 class Capture:
-    """A pipeline's bytes and what its live parameters say beside them.
+    """A pipeline's bytes, and what only its live parameters say.
 
     `scalars` has the estimate of a scalar parameter or else its value, `ranges` the estimate
     of each dimension of an input buffer, or else its constraint, or else its size if a buffer
@@ -150,7 +150,7 @@ def to_pipeline(thing: Any) -> Any:
     except hl.HalideError as error:
         raise TilewrightError(f"Halide could not build the pipeline: {error}") from None
     raise TilewrightError(
-        f"a {type(thing).__name__} is no pipeline: give a halide.Func, a list of them, a "
+        f"a {type(thing).__name__} is not a pipeline: give a halide.Func, a list of them, a "
         "halide.Pipeline, a halide.Generator, serialised bytes or the path of a .hlpipe file"
     )
 

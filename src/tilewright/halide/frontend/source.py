@@ -210,7 +210,7 @@ def _run(path: str) -> ModuleType:
 
 @contextmanager
 def _own_generators() -> Iterator[None]:
-    """Set the names of registered Generators aside: a file that is run again registers anew."""
+    """Set the names of registered Generators aside: a file that runs again registers them again."""
     from halide import _generator_helpers
 
     registry: dict[str, Any] = _generator_helpers._python_generators

@@ -144,7 +144,7 @@ class ExternStage:
     """An extern definition: a C function and what is passed to it.
 
     `reads` names the Funcs and images it reads whole, `expressions` are the scalars it gets,
-    and `arguments` tells the order: ``func``, ``image``, ``buffer`` or ``expression`` each.
+    and `arguments` gives the order: ``func``, ``image``, ``buffer`` or ``expression`` each.
     """
 
     function: str

@@ -1,7 +1,7 @@
 """Funcs that a schedule copies for some of their readers: ``Func.clone_in`` and ``Func.in_``.
 
 A Func that two others read can then be computed in two ways: once a row for the one, say, and
-anew at every point for the other. Everything that judges, costs or shows a schedule works on
+again at every point for the other. Everything that judges, costs or shows a schedule works on
 `with_clones`: the algorithm as it is once the copies are made.
 """
 
@@ -143,7 +143,7 @@ def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
 
 
 def originals(algorithm: Algorithm) -> dict[int, int]:
-    """For each Func that is no copy, its place: from the algorithm as given to the extended."""
+    """For each Func that is not a copy: from its place in the given algorithm to the extended."""
     base = algorithm.original or algorithm
     return {i: algorithm.order[func.name] for i, func in enumerate(base.funcs)}
 

@@ -76,13 +76,13 @@ def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
     if version != VERSION:
         raise ScheduleError(
             f"the schedule has schema version {version}; this version of Tilewright reads "
-            f"{VERSION}: schedule the pipeline anew"
+            f"{VERSION}: schedule the pipeline again"
         )
     digest = top.take("algorithm", str)
     if algorithm is not None and digest != algorithm.digest:
         raise ScheduleError(
             f"the schedule was made for the algorithm {digest[:12]}, not for this one "
-            f"({algorithm.digest[:12]}); schedule this one anew"
+            f"({algorithm.digest[:12]}); schedule this one"
         )
     target = top.take("target", str)
     funcs = tuple(_func(item) for item in top.items("funcs"))

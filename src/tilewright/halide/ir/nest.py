@@ -223,7 +223,7 @@ def _take(name: str, used: set[str]) -> None:
         raise ScheduleError(f"two loops are called {name!r}")
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or re.fullmatch(r"[vr]\d+", name):
         raise ScheduleError(
-            f"{name!r} is no name for a new loop: it must begin with a letter, go on with letters, "
+            f"{name!r} cannot name a new loop: it must begin with a letter, go on with letters, "
             "digits and _, and not look like v0 or r0"
         )
     used.add(name)

@@ -188,7 +188,7 @@ class Level:
     For ``at``, `func` is the consumer's place in realisation order, `stage` the consumer's
     stage whose nest has the loop, and `loop` the loop's name there. Halide does not tell the
     loops of one Func's stages apart when they have one name, and neither do we: a producer
-    that several stages read is computed anew at the loop of that name in each of them.
+    that several stages read is computed again at the loop of that name in each of them.
     """
 
     kind: Literal["inline", "root", "at"]
@@ -249,7 +249,7 @@ class FuncSchedule:
 
     An inlined Func has no stages here. A Func that is not inlined has one entry a stage, or
     none at all when every stage keeps the nest it was defined with. `align_storage` pads the
-    innermost storage dimension to a multiple of so many elements. `storage_order` lists the
+    innermost storage dimension to a multiple of this many elements. `storage_order` lists the
     dimensions from innermost to outermost in memory; empty means the order of the arguments.
     `storage` says more of single dimensions.
 
@@ -289,7 +289,7 @@ class Clone:
     `func` and the readers are known by their places in the algorithm as it was given. A reader
     may be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
 
-    A `wrapper` (``Func.in_``) computes nothing anew: it reads the Func and hands its values on,
+    A `wrapper` (``Func.in_``) computes nothing again: it reads the Func and hands its values on,
     from memory of its own. So what readers share is staged near one of them, or laid out
     otherwise. Later wrappers may wrap it in turn::
 

@@ -50,7 +50,7 @@ def check(
     Raises `ScheduleError` where the schedule was made for another algorithm.
     """
     if schedule.algorithm != algorithm.digest:
-        raise ScheduleError("the schedule was made for another algorithm; schedule this one anew")
+        raise ScheduleError("the schedule was made for another algorithm; schedule this one")
     limits = limits or Limits()
     unsound = list(clone_problems(algorithm, schedule.clones))
     if unsound:
@@ -105,7 +105,7 @@ def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
     if isinstance(known, OutputExtent):
         func = algorithm.funcs[known.func] if known.func < len(algorithm.funcs) else None
         if func is None or func.name not in algorithm.outputs:
-            return f"Func {known.func} is no output, so its extents are not known beforehand"
+            return f"Func {known.func} is not an output, so its extents are not known beforehand"
         if known.dimension >= len(func.args):
             return f"{func.name} has no dimension {known.dimension}"
         return ""

@@ -19,7 +19,7 @@ def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
         said = [item.dimension for item in items]
         for dimension in said:
             if not 0 <= dimension < len(func.args):
-                yield what, f"it has no dimension {dimension}, of which {what} speaks"
+                yield what, f"it has no dimension {dimension}, which {what} names"
         if len(set(said)) < len(said):
             yield what, f"{what} speaks of one dimension twice; say it in one entry"
     for bounds in entry.bounds:

@@ -67,7 +67,7 @@ def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str
 def _store_problems(entry: FuncSchedule, path: Path) -> Found:
     stored = position(path, entry.store)
     if stored is None:
-        yield "store", "it is stored inside the level it is computed at, or beside it"
+        yield "store", "its storage level is not outside the level it is computed at"
         return
     for node in path[stored:]:
         if node.mapping in PARALLEL or node.mapping == "vectorized":
@@ -77,7 +77,7 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
                 "so iterations would overwrite each other's values",
             )
         elif node.mapping == "unrolled":
-            # Sliding over the loop lengthens it by a warm-up that is no constant.
+            # Sliding over the loop lengthens it by a warm-up that is not constant.
             yield (
                 "store",
                 f"it is stored outside the unrolled loop {node.loop} and computed inside, which "

@@ -93,7 +93,7 @@ def _mask(box: Box, func: Func, rows: list[tuple[int, int]], algorithm: Algorith
     if not box:
         return np.array([algorithm.funcs[i] is func for i, _ in rows])
     lo, hi = np.asarray(box[0].lo), np.asarray(box[0].hi)
-    return ~(lo > hi)  # NaN: something is, but nobody knows what
+    return ~(lo > hi)  # NaN: something is, of unknown size
 
 
 def _grows(box: Box, row: int, base: int, limits: tuple[Interval, ...] | None) -> bool:

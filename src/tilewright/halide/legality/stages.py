@@ -187,7 +187,7 @@ def _fuse_problems(stage: Stage, fuse: Fuse, before: tuple[NestLoop, ...]) -> Fo
     by_name = {loop.name: loop for loop in before}
     inner, outer = by_name[fuse.inner], by_name[fuse.outer]
     if set(inner.sources) & set(outer.sources):
-        # Halide 21 crashes on some of these, and a loop split and fused again is no use.
+        # Halide 21 crashes on some of these, and a loop split and fused again gains nothing.
         yield "fuse", f"{fuse.inner} and {fuse.outer} come from one loop; fuse different ones"
     impure = [loop.name for loop in before if loop.kind == "impure_rvar"]
     if is_associative(stage) or not {fuse.inner, fuse.outer} <= set(impure):
@@ -219,7 +219,7 @@ def _mapping_problems(
     if mapping in ("unrolled", "vectorized") and loop.extent is None:
         yield (
             "extent",
-            f"loop {loop.name} is {mapping} but its number of iterations is no constant; split "
+            f"loop {loop.name} is {mapping} but its number of iterations is not constant; split "
             f"it and have the inner loop {mapping}",
         )
     if mapping == "gpu_block" and loop.inside and loop.extent == 1:

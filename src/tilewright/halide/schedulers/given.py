@@ -1,4 +1,4 @@
-"""The schedule that a pipeline came with, as a candidate beside ours."""
+"""The schedule that a pipeline came with, as a candidate among ours."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def naive_schedule(
         if func.memoized or func.scheduled:
             continue
         if func.extern is not None:
-            # In so many words: Halide crashes on kernels that read one which is at root by default.
+            # Explicitly: Halide crashes on kernels that read an extern Func left at its default.
             funcs.append(FuncSchedule(i, ROOT, ROOT))
             continue
         if (func.name in large or _is_alias(func)) and may_inline(algorithm, func):

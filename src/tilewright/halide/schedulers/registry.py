@@ -35,14 +35,14 @@ def plan(
 
     `fusion` is how Funcs may be computed inside others' tiles on a GPU, `constants` are those of
     the GPU's cost model where they were measured. A schedule that is
-    found illegal is left out and the next in line told so in its notes; should none be left,
+    found illegal is left out, and the notes of the next one say so; should none be left,
     the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion`.
     """
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
     legal = Chosen(task.algorithm)
     refused: list[str] = []
-    told = 0  # of what was refused, how much is in the notes of a schedule
+    noted = 0  # how many of the refused schedules are in some schedule's notes
     notes: tuple[str, ...] = ()
     candidates: list[PlannedSchedule] = []
     try:
@@ -58,8 +58,8 @@ def plan(
         if problems:
             refused.append(str(problems[0]))
         else:
-            dropped = tuple(f"Left out before this one: {why}" for why in refused[told:])
-            told = len(refused)
+            dropped = tuple(f"Left out before this one: {why}" for why in refused[noted:])
+            noted = len(refused)
             kept = (*planned.notes, *dropped, *_measured(task))
             legal.offer(replace(planned, schedule=schedule, notes=kept))
     if not legal.accepted:

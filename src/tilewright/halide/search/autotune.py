@@ -86,8 +86,8 @@ def measure_tuned(
         task: the pipeline and its target.
         watch: shows the progress.
         naive: the schedule that speedups are counted from.
-        evaluations: schedules measured beside the planned ones, those known from the records
-            included.
+        evaluations: schedules measured in addition to the planned ones, those known from the
+            records included.
         seed: of the tuner.
         limits: of the device, for what is legal.
 
@@ -157,7 +157,7 @@ def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
 
 
 def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
-    """The structures whose schedules did best, their tuners told of what was measured."""
+    """The structures whose schedules did best, with what was measured in their tuners."""
     from tilewright.tuning import Ordinal, Space, Tuner
 
     groups: dict[Schedule, list[Tried]] = {}

@@ -51,7 +51,7 @@ class Knobs:
     """The knobs of a structure and what must hold between their values.
 
     `constraints` are expressions for `tilewright.tuning.Space`: the factor of a split inside
-    another divides that one's, where it did as planned, and else is no larger.
+    another divides that one's where it did as planned; elsewhere it is at most as large.
     """
 
     knobs: tuple[Knob, ...]
@@ -248,7 +248,7 @@ def _constraints(
 
 
 def _nested(schedule: Schedule) -> Iterator[tuple[int, int, int, int]]:
-    """Pairs of splits of which the second splits the inner loop of the first, by their places."""
+    """Pairs of splits, by place, where the second splits the inner loop of the first."""
     for e, entry in enumerate(schedule.funcs):
         for s, nest in enumerate(entry.stages):
             made = {c.inner: j for j, c in enumerate(nest.splits) if isinstance(c, Split)}

@@ -33,7 +33,7 @@ NAIVE = "naive"
 class Tried:
     """A schedule and how it did: `measurement` is None where there was no time for it.
 
-    `reads_beyond` names the inputs of which it reads more than the pipeline needs; inputs
+    `reads_beyond` names the inputs that it reads more of than the pipeline needs; inputs
     made as large as the pipeline's estimates say are too small for it.
     """
 
@@ -318,7 +318,7 @@ def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Spa
 
 
 def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]]) -> tuple[str, ...]:
-    """The inputs of which a run read more than is allowed (see `allowed_reads`)."""
+    """The inputs that a run read beyond what is allowed (see `allowed_reads`)."""
     boxes = measurement.details.get("input_boxes", {})
     return tuple(
         name

@@ -50,7 +50,7 @@ class Record:
         self.position = position
 
     def __getattr__(self, name: str) -> Any:
-        """Say which field of which table is not there."""
+        """Name the missing field and its table."""
         raise AttributeError(f"table {self.table} has no field {name}")
 
 
@@ -61,7 +61,7 @@ class MalformedError(TilewrightError):
         """`detail` says what is wrong with them."""
         super().__init__(
             f"the bytes are not a pipeline serialised by Halide 21, or damaged: {detail}. "
-            "Write the file anew with halide.serialize_pipeline"
+            "Write the file again with halide.serialize_pipeline"
         )
 
 
@@ -123,7 +123,7 @@ class _Reader:
     def read(self, root: str, check: Callable[[Record], None] | None) -> Record:
         # A FlatBuffer is padded to the alignment of its offsets.
         if len(self.data) % 4:
-            raise MalformedError(f"a length of {len(self.data)} bytes is no multiple of four")
+            raise MalformedError(f"a length of {len(self.data)} bytes is not a multiple of four")
         try:
             record = self.table(root, self.follow(0))
             self.fill(self.pending.pop())

@@ -39,10 +39,10 @@ class Plan(Protocol):
 
 P = TypeVar("P", bound=Plan)
 
-# Once so many Funcs have been planned in trials, a merge whose reader has grown since is looked
-# at anew only when its turn would come: what merging gains seldom grows with the group.
+# Funcs planned in trials before merges are reconsidered lazily: a merge whose reader has grown
+# is costed again only when its turn comes, for its gain seldom grows with the group.
 EXACT_EFFORT = 2500
-# A group has at most so many members, and none is merged into a Func that reads more others:
+# The most members of a group; and none is merged into a Func that reads more others:
 # costing a merge takes time in proportion to both. The largest group of the examples has 42.
 MOST_MEMBERS = 64
 
@@ -129,7 +129,7 @@ class _Merger(Generic[P]):
             self.group_of[name] = group
 
     def look_at(self, producers: Iterable[Group]) -> None:
-        """Find out what merging groups, of which the readers have changed, would gain."""
+        """Compute the gain of merging groups whose readers have changed."""
         for producer in sorted(producers, key=lambda group: self.order[group.output]):
             name = producer.output
             self._trials.pop(name, None)

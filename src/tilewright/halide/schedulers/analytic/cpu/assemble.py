@@ -198,10 +198,10 @@ class _Loops:
             self._cut(rows, f"{rows}s", f"{rows}r", slides.step)
             loops[-1:] = [ScheduledLoop(f"{rows}r"), ScheduledLoop(f"{rows}s")]
             inner[slides.dimension] = f"{rows}s"
-        beside = costs.companion(self.func.name, self.index)
-        if beside in inner and (slides is None or slides.dimension != beside):
-            size = self.sizes[beside]
-            loops = _transposing(costs, self.func, beside, size, loops, self.splits, self.tail)
+        adjacent = costs.companion(self.func.name, self.index)
+        if adjacent in inner and (slides is None or slides.dimension != adjacent):
+            size = self.sizes[adjacent]
+            loops = _transposing(costs, self.func, adjacent, size, loops, self.splits, self.tail)
         return loops, sequence
 
     def body(
@@ -247,17 +247,17 @@ class _Loops:
 def _transposing(
     costs: CpuCosts,
     func: Func,
-    beside: int,
+    adjacent: int,
     size: int,
     loops: list[ScheduledLoop],
     splits: list[Split | Fuse],
     tail: Tail,
 ) -> list[ScheduledLoop]:
-    """The loops within a tile, with the one of dimension `beside` moved next to the vectors.
+    """The loops within a tile, with the one of dimension `adjacent` moved next to the vectors.
 
     A long one is cut, so that the lines that its part of each row touches stay in cache.
     """
-    name = next(loop.name for loop in loops if runs_over(loop.name, beside))
+    name = next(loop.name for loop in loops if runs_over(loop.name, adjacent))
     rest = [loop for loop in loops if loop.name != name]
     part = int(costs.companion_bytes) // value_bytes(func.types)
     if size <= part:

@@ -230,9 +230,9 @@ class CpuCosts:
         )
         summary = self.analysis.summaries(name)[index]
         for callee in crossings(summary, vector, self.innermost):
-            beside = self.companion(name, index)
+            adjacent = self.companion(name, index)
             cycles = cycles + self._crossing_cycles(
-                block, extents[vector or ""], blocks, beside is not None, callee in members
+                block, extents[vector or ""], blocks, adjacent is not None, callee in members
             )
         return cycles
 

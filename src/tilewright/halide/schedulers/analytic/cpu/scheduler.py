@@ -93,7 +93,7 @@ class Search:
 
         C libraries keep freed memory for the next run only up to a limit: single large
         buffers, and a heap far larger than its largest buffer, go back to the system and
-        fault anew in every run.
+        fault again in every run.
         """
         limit = self.model.constants.fault_threshold
         view = costs.analysis.view
@@ -215,7 +215,7 @@ def schedule_with(
 def assembled(
     algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
 ) -> Schedule:
-    """A grouping with its tilings as a schedule for so many cores."""
+    """A grouping with its tilings as a schedule for `cores` cores."""
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):

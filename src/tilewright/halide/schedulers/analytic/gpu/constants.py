@@ -72,7 +72,7 @@ class GpuConstants:
     load_cost: float = constant(1.0, "operations per load", "Mullapudi 2016, Section 4")
     value_cost: float = constant(1.0, "operations per stored value", "chosen: as a load")
     trivial_operations: float = constant(
-        3.0, OPERATIONS, "chosen: a Func with one load is trivial up to so much arithmetic"
+        3.0, OPERATIONS, "chosen: arithmetic up to which a Func with one load is trivial"
     )
     trivial_arithmetic: float = constant(
         12.0, OPERATIONS, "chosen: the same with casts and choices counted"
@@ -91,7 +91,7 @@ class GpuConstants:
         0.5, RATIO, "chosen: a reader with fewer points than half narrows (a pyramid)"
     )
     most_narrowed: float = constant(
-        100.0, OPERATIONS, "chosen: a narrowing reader does at most so much per point"
+        100.0, OPERATIONS, "chosen: the most that a narrowing reader does per point"
     )
     most_operations: float = constant(
         3000.0, OPERATIONS, "chosen: a longer expression takes compilers minutes"

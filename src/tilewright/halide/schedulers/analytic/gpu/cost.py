@@ -150,7 +150,7 @@ def _thread_x(kernel: Kernel, member: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage as a kernel runs it: how often in a block, in so many threads, `row` in x."""
+    """A stage as a kernel runs it: points and threads per block, `row` threads in x."""
 
     name: str
     points: Array
@@ -285,7 +285,7 @@ class Tally:
         row: Array,
         inside_thread: bool,
     ) -> None:
-        """Add one stage of one Func, computed by so many threads of a block, `row` in x."""
+        """Add one stage of one Func, computed by `threads` threads of a block, `row` in x."""
         model, kernel = self.model, self.kernel
         thread_x = _thread_x(kernel, None if name == kernel.output else name)
         points = np.ones(self.n)

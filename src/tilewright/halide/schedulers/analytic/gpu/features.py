@@ -1,6 +1,6 @@
 """A planned kernel in numbers, as the analytic model sees it: what a learned model may start from.
 
-Everything can be worked out anew from the algorithm and the schedule; it is kept beside a
+Everything can be computed again from the algorithm and the schedule; it is kept with a
 measurement so that whoever learns from it need not.
 """
 

@@ -122,7 +122,7 @@ class _Inliner:
         """Inline the Func that gains most, again and again."""
         order = self.algorithm.order
         waiting = {n for n in self.allowed if n not in self.inlined and n in self.regions}
-        # A heap of (-gain, place); entries of which the gain is out of date are skipped.
+        # A heap of (-gain, place); entries with an outdated gain are skipped.
         gains: dict[str, float] = {}
         heap: list[tuple[float, int]] = []
         stale = set(waiting)
@@ -163,7 +163,7 @@ class _Inliner:
         return before
 
     def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
-        """Whether the arithmetic done anew at each access clearly costs more than it saves.
+        """Whether the arithmetic repeated at each access clearly costs more than it saves.
 
         Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
         """

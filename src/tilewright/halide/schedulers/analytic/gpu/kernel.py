@@ -104,7 +104,7 @@ class Kernel:
     def exact_members(self) -> frozenset[str]:
         """The members whose region has the same size in every block, as Halide can see.
 
-        Read at affine coordinates by stages of which the same is true.
+        Read at affine coordinates by stages that are read so themselves.
         """
         exact = {self.output}
         for name in reversed(self.members):

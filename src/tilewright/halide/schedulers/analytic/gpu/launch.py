@@ -63,7 +63,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
 
 
 def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
-    """The members of which every block allocates a constant number of values.
+    """The members with a constant number of values allocated per block.
 
     Those read at affine coordinates, where all blocks are whole, and that do not grow with a
     loop that runs whole inside threads: its extent is not known to the compiler.

@@ -68,7 +68,7 @@ def optimize_granularity(kernel: Kernel) -> dict[str, str]:
 def _runs_over_unknown(kernel: Kernel, member: str) -> bool:
     """Whether `member` is read or written along a reduction as long as a parameter says.
 
-    A thread then needs as much of it as is only known at run time, which is no register.
+    What a thread needs of it is then only known at run time, and cannot be in registers.
     """
     view = kernel.analysis.view
     for name in (member, *view.consumers[member]):
@@ -131,7 +131,7 @@ def grows_inside_threads(kernel: Kernel, nested: Mapping[str, str]) -> tuple[int
     """The loops that must not run inside threads when members are nested.
 
     A loop that runs whole inside a thread has an extent that is not known beforehand, and so
-    has a member of which every iteration needs other values. By place among the kernel's loops.
+    has a member that needs other values in every iteration. By place among the kernel's loops.
     """
     base = _small_tile(kernel)
     found = []
@@ -207,11 +207,11 @@ def _regions(
     *,
     across: int | None = None,
 ) -> dict[str, Box]:
-    """What threads of `anchor` need of the nested members, a row a thread.
+    """What threads of `anchor` need of the nested members, one row per thread.
 
     `steps` has each thread's distance from the first one in every thread dimension; `shift`
     says how many blocks further on in every direction all of them are. A thread of a member
-    runs over the whole of the dimensions that are no threads, or over so many points `across`
+    runs over the whole of the dimensions that are not threads, or over `across` points
     each.
     """
     tile = _small_tile(kernel)

@@ -1,6 +1,6 @@
 """How long a kernel may take: a roofline over what the cost model counts.
 
-The cost of Sioutas 2020 ranks tilings of one kernel; it is no time. For a reader, and to compare
+The cost of Sioutas 2020 ranks tilings of one kernel; it is not a time. For a reader, and to compare
 kernels with one another, a kernel takes the longest of four things: its arithmetic, its bytes from
 memory, its accesses to caches and shared memory, and the latency of one thread's work where
 too few others hide it. Good to a factor of about two or three; measuring says more.

@@ -3,7 +3,7 @@
 The analytic search is made to err: costs are multiplied by random factors while grouping, tiles
 are drawn with a chance that falls with their cost, and the options are drawn too. With little
 noise the samples lie near the model's optimum, with much they are all over the space; the noise
-itself is drawn anew for each, so that both are covered.
+itself is drawn for each sample, so that both are covered.
 """
 
 from __future__ import annotations

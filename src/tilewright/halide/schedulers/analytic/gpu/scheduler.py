@@ -249,7 +249,7 @@ class Search:
         """The best tiling of each stage of a group with its members at the block's level.
 
         When `merging`, a group that must waive more of the model's demands than its members
-        alone is no group.
+        alone is not a group.
         """
         func = self.view.by_name[group.output]
         if func.fixed or func.scheduled or group.output not in self.analysis.regions:

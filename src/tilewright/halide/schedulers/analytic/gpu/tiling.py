@@ -125,7 +125,7 @@ def candidates(
 ) -> Tiles:
     """Every tiling to try, as an array of tilings by loops.
 
-    A loop that is no thread has its whole extent or 1.
+    A loop that is not a thread has its whole extent or 1.
     """
     choices: list[list[int]] = [[] for _ in extents]
     large = [i for i in roles.threads if extents[i] >= SEARCH.tiled_from]
