@@ -67,7 +67,7 @@ def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str
 def _store_problems(entry: FuncSchedule, path: Path) -> Found:
     stored = position(path, entry.store)
     if stored is None:
-        yield "store", "its storage level is not outside the level it is computed at"
+        yield "store", "it is stored inside the level it is computed at, or next to it"
         return
     for node in path[stored:]:
         if node.mapping in PARALLEL or node.mapping == "vectorized":
