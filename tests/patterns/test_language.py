@@ -170,7 +170,7 @@ def test_user_functions_cannot_branch_or_loop():
         (lambda: tp.f32[0], "give at least 1"),
         (lambda: tp.gather(lambda i: i), "a function of an index and a length"),
         (lambda: tp.split(2.5), "split's length is 2.5"),
-        (lambda: tp.interpret(program(), [[1, 2], [3]]), "is no array"),
+        (lambda: tp.interpret(program(), [[1, 2], [3]]), "other than an array"),
         (lambda: tp.compile(twice_named()), "two inputs are called A"),
     ],
 )
@@ -211,7 +211,7 @@ def test_user_functions_read_parameters_in_any_order():
         (
             tp.array("A", tp.f32[N]) >> tp.scatter(lambda i, n: (2 * i) % n),
             [np.ones(4)],
-            "no permutation of 4",
+            "not a permutation of 4",
         ),
         (
             tp.array("A", tp.f32[N]) >> tp.gather(lambda i, n: i + 1),

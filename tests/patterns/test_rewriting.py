@@ -181,7 +181,7 @@ def test_a_schedule_is_written_down_and_shown_step_by_step():
         (rw.split_join(4), PROGRAMS["windows"], "array whose length is a multiple of 4"),
         (rw.split_join(5), PROGRAMS["windows"], "its length is 5 already"),
         (rw.split_join(2), PROGRAMS["layout"] >> tp.join, "split.*does not apply|no map"),
-        (rw.slide_tiling(3), PROGRAMS["windows"], "3 is no multiple of the windows' step 2"),
+        (rw.slide_tiling(3), PROGRAMS["windows"], "3 is not a multiple of the windows' step 2"),
         (rw.partial_reduce(2), tp.array("x", tp.i32[4]) >> tp.reduce(MINUS, 0), "not declared"),
         (rw.lower(n.Level("lcl")), PROGRAMS["windows"], r"outside of map_wrg\(..., 0\)"),
         (rw.stage_tile(), PROGRAMS["stencil"], r"has no map_wrg\(f\)"),

@@ -27,7 +27,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
     """Least and greatest value over all loop variables, as polynomials in the sizes.
 
     They need not be reached, nor be whole numbers. Returns None where none is found: a product
-    of loop variables one of which may be negative.
+    of loop variables, one possibly negative.
     """
     low, high = ZERO, ZERO
     for monomial, c in p.terms:
@@ -48,7 +48,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
 
 
 def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
-    """Bounds of an atom that is no size, free of loop variables."""
+    """Bounds of an atom that is not a size, free of loop variables."""
     if isinstance(atom, Loop):
         return ZERO, atom.extent - 1
     if isinstance(atom, Boundary):

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_names(inputs: Sequence[Input]) -> None:
-    """Whether inputs can be told apart by name.
+    """Whether inputs have distinct names.
 
     Raises:
         PatternError: two have one name.
@@ -48,7 +48,7 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
             array = np.asarray(given)
         except ValueError as error:
             raise PatternError(
-                f"{p.name} is {p.type}, but gets what is no array: {error}"
+                f"{p.name} is {p.type}, but gets something other than an array: {error}"
             ) from None
         if array.ndim != len(lengths):
             raise SizeError(f"{p.name} is {p.type}, but the array has shape {array.shape}")

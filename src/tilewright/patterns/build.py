@@ -83,7 +83,7 @@ def _size(name: str, value: Length, least: int) -> Poly:
     """A length or count given by the user.
 
     Raises:
-        PatternError: it is no size, or a number below ``least``.
+        PatternError: it is not a size, or a number below ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, Poly | int):
         raise PatternError(f"{name} is {value!r}; give a whole number or a size")

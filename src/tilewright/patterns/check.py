@@ -75,7 +75,7 @@ class Requirement:
                 i = int(outside[0])
                 return f"index {i} leads to {found[i]}, outside of [0, {value})"
             if self.kind == "permutation" and np.unique(found).size != value:
-                return f"it is no permutation of {value} elements: some index occurs twice"
+                return f"it is not a permutation of {value} elements: some index occurs twice"
         return ""
 
 

@@ -101,7 +101,7 @@ def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
     """Nested arrays, the first length outermost: ``array_of(f32, N, M)`` has N rows.
 
     Raises:
-        PatternError: no length is given, or one is no size, or less than 1.
+        PatternError: no length is given, or one is not a size, or less than 1.
     """
     if not lengths:
         raise PatternError("an array type needs a length, as in f32[N]")

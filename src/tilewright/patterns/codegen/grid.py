@@ -236,7 +236,9 @@ def check_grid(body: Block) -> None:
     if kinds & {"par", "simd"}:
         raise MappingError("map_par and map_simd are for CPUs: use map_glb, map_wrg and map_lcl")
     if "glb" in kinds and kinds & {"wrg", "lcl"}:
-        raise MappingError("map_glb beside map_wrg or map_lcl: choose one for the whole nest")
+        raise MappingError(
+            "map_glb together with map_wrg or map_lcl: choose one for the whole nest"
+        )
     needed = {level for level in levels if level.kind in GRID_KINDS}
     _check(body, (), needed, {})
 

@@ -127,7 +127,7 @@ def guarded(view: View, index: Poly, length: Poly, value: bool | int | float) ->
 
 
 def read_layout(p: n.Pattern, view: View) -> View | None:
-    """What a layout pattern makes of a view to read; None if it is no such pattern."""
+    """What a layout pattern makes of a view to read; None for any other pattern."""
     made = infer(p, view.type)[0]
     if isinstance(p, n.Split):
         k = p.length

@@ -176,7 +176,7 @@ def store(space: str) -> Rule:
 
 
 def coarsen(length: Poly | int) -> Rule:
-    """A map of all threads in chunks, each of which one thread computes in a loop."""
+    """A map of all threads in chunks; one thread computes each chunk in a loop."""
     k = poly(length)
 
     def at(site: Site) -> Change | str | None:

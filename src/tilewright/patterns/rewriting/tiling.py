@@ -25,7 +25,7 @@ def _tile(window: n.Slide, step: Poly) -> n.Slide | str:
     """The slide that makes the tiles: they move by ``step``."""
     quotient = (step / window.step).value
     if quotient is not None and not isinstance(quotient, int):
-        return f"a tile of {step} is no multiple of the windows' step {window.step}"
+        return f"a tile of {step} is not a multiple of the windows' step {window.step}"
     return n.Slide(window.size - window.step + step, step)
 
 
@@ -69,7 +69,7 @@ def slide2_stages(rows: n.Slide, columns: n.Slide) -> Stages:
 
 
 def _map2(p: n.Pattern) -> n.Pattern | None:
-    """The function of two nested maps that nobody runs yet."""
+    """The function of two nested maps that are not lowered yet."""
     if isinstance(p, n.Map) and p.level is None and isinstance(p.f, n.Map) and p.f.level is None:
         return p.f.f
     return None
