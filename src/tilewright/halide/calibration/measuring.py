@@ -182,7 +182,7 @@ def kernels_for(machine: Mapping[str, Any]) -> list[Kernel]:
 def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
     """What the times of the kernels come to, each with the samples it rests on."""
 
-    def told(unit: str, names: tuple[str, ...], value: Callable[..., float]) -> dict[str, Any]:
+    def figure(unit: str, names: tuple[str, ...], value: Callable[..., float]) -> dict[str, Any]:
         used = [series[name] for name in names]
         return {
             "value": value(*(s.best for s in used)),
@@ -193,15 +193,15 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         }
 
     found = {
-        "clock": told("Hz", ("clock",), lambda s: 1.0 / s),
-        "gather": told("seconds per value", ("gather",), lambda s: s),
-        "fault": told("seconds per byte", ("fault_fresh", "fault_kept"), lambda a, b: a - b),
+        "clock": figure("Hz", ("clock",), lambda s: 1.0 / s),
+        "gather": figure("seconds per value", ("gather",), lambda s: s),
+        "fault": figure("seconds per byte", ("fault_fresh", "fault_kept"), lambda a, b: a - b),
     }
     for name in series:
         if name.endswith(("_core", "_all")):
-            found[name] = told("bytes per second", (name,), lambda s: 1.0 / s)
+            found[name] = figure("bytes per second", (name,), lambda s: 1.0 / s)
         if name.endswith("_latency"):
-            found[name] = told("seconds", (name,), lambda s: s)
+            found[name] = figure("seconds", (name,), lambda s: s)
     if "tasks_few" in series:
         cores = int(series["launch"].kernel.output.dim(1).extent())
         span = MANY_TASKS - FEW_TASKS
@@ -210,8 +210,8 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
             # Of a task on one of the cores, what is not its own work.
             return max((many - few) / span * cores - serial / MANY_TASKS, 0.0)
 
-        found["task"] = told("seconds", ("tasks_few", "tasks_many", "tasks_serial"), task)
-        found["launch"] = told(
+        found["task"] = figure("seconds", ("tasks_few", "tasks_many", "tasks_serial"), task)
+        found["launch"] = figure(
             "seconds", ("launch", "launch_serial"), lambda a, b: max(a - b / cores, 0.0)
         )
     for name, entry in found.items():
