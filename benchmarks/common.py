@@ -155,6 +155,29 @@ def peer_schedules(
     return found
 
 
+def add_prepare(parser: argparse.ArgumentParser) -> None:
+    """The option that makes the peers' schedules and ends."""
+    parser.add_argument(
+        "--prepare",
+        action="store_true",
+        help="only search the autoschedulers' schedules, kept for a later run: nothing is timed, "
+        "so the machine may be busy",
+    )
+
+
+def prepare_peers(
+    pieces: Pieces, program: Any, name: str, cpu_seconds: float, contents: Any = None
+) -> None:
+    """Search and keep what Halide's autoschedulers make of a program for the host."""
+    from tilewright.halide.execution.session import make_inputs
+    from tilewright.halide.schedulers.task import make_task
+
+    task = make_task(program, target="host", name=name)
+    inputs = make_inputs(task.algorithm, contents=contents)
+    found = peer_schedules(pieces, task, inputs, cpu_seconds)
+    print(f"{name:24} {', '.join(f'{p}: {s.status}' for p, s in found.items())}", flush=True)
+
+
 def slug(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 

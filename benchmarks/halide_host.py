@@ -163,9 +163,14 @@ def main() -> None:
         default=common.PEER_SECONDS,
         help="CPU seconds of an autoscheduler (less than the default is for a quick look only)",
     )
+    common.add_prepare(parser)
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_host", args.fresh)
     peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
+    if args.prepare:
+        for name in common.chosen(args, common.PROGRAMS):
+            common.prepare_peers(peers, common.build(name), name, args.peer_time)
+        return
     rows = []
     for name in common.chosen(args, common.PROGRAMS):
         row = pieces.get(name, lambda name=name: measure(name, args, peers))

@@ -7,7 +7,8 @@ schedule is run and verified at the reduced size, on the host and on OpenCL wher
 At full size the one-shot schedule and the best of five are timed on the host against Halide's
 autoschedulers and, where there is one, a schedule by hand, in interleaved rounds.
 
-``--static`` leaves out all that runs schedules. Finished pieces are kept: a run that is killed
+``--static`` leaves out all that runs schedules; ``--prepare`` only searches the autoschedulers'
+schedules and needs no quiet machine. Finished pieces are kept: a run that is killed
 goes on where it was.
 """
 
@@ -353,15 +354,24 @@ def main() -> None:
     parser.add_argument(
         "--peer-time", type=float, default=PEER_SECONDS, help="CPU seconds of an autoscheduler"
     )
+    common.add_prepare(parser)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     pieces = common.Pieces(args.work, "halide_strangers", args.fresh)
     peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
-    can = {"extern": load_externs(args.work), "opencl": not args.static and opencl_works()}
+    can = {"extern": load_externs(args.work), "opencl": False}
+    can["opencl"] = not (args.static or args.prepare) and opencl_works()
     if not can["extern"]:
         print("no C compiler: programs with extern stages are not run", flush=True)
-    if not can["opencl"] and not args.static:
+    if not can["opencl"] and not args.static and not args.prepare:
         print("no OpenCL platform works here: OpenCL schedules are lowered only", flush=True)
+    if args.prepare:
+        for name in common.chosen(args, list(PROGRAMS)):
+            if can["extern"] or not PROGRAMS[name].extern:
+                program = PROGRAMS[name].pipeline(False)
+                contents = dict(PROGRAMS[name].contents)
+                common.prepare_peers(peers, program, name, args.peer_time, contents)
+        return
     rows = []
     for name in common.chosen(args, list(PROGRAMS)):
         row = row_of(name, args, pieces, peers, can)
