@@ -1,23 +1,73 @@
-"""What `plan` says of schedules that it leaves out."""
+"""What `plan` says of schedules that it leaves out, and of what its analysis could not do."""
 
 import halide as hl
+import pytest
 
+from tilewright.halide.ir.nest import all_guarded
 from tilewright.halide.legality.check import Problem
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.task import make_task
 
+REFUSED = [Problem("grid", "g", 0, "too many blocks")]
 
-def test_a_schedule_that_is_left_out_is_in_the_notes_of_the_next(monkeypatch):
+
+@pytest.fixture
+def task():
+    """A blur in two steps, for this computer's processor."""
     x, y = hl.vars("x y")
     image = hl.ImageParam(hl.Float(32), 2, "image")
     f, g = hl.Func("f"), hl.Func("g")
     f[x, y] = image[x, y] + image[x + 1, y]
     g[x, y] = f[x, y] + f[x, y + 1]
     g.set_estimates([(0, 512), (0, 512)])
-    task = make_task(g)
+    return make_task(g)
+
+
+def test_a_schedule_that_is_left_out_is_in_the_notes_of_the_next(task, monkeypatch):
     wanted = registry.plan(task, k=3)
-    answers = iter([[Problem("grid", "g", 0, "too many blocks")]])
+    answers = iter([REFUSED])
     monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
     found = registry.plan(task, k=3)
     assert wanted[0].schedule not in [planned.schedule for planned in found]
     assert "Left out before this one: g: too many blocks" in found[0].notes
+    assert not any("Left out" in note for planned in found[1:] for note in planned.notes)
+
+
+def test_a_schedule_that_none_follows_is_in_the_notes_of_the_last(task, monkeypatch):
+    candidates = registry._planned(task, 3, "nested", None)
+    assert len(candidates) == 3
+    monkeypatch.setattr(registry, "_planned", lambda *args: candidates)
+    answers = iter([[], [], REFUSED])
+    monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
+    found = registry.plan(task, k=3)
+    assert "Left out after this one: g: too many blocks" in found[1].notes
+    assert not any("Left out" in note for note in (*found[0].notes, *found[2].notes))
+
+
+def test_a_schedule_that_is_left_out_before_a_double_is_not_forgotten(task, monkeypatch):
+    first, second = registry._planned(task, 2, "nested", None)
+    monkeypatch.setattr(registry, "_planned", lambda *args: [first, second, first])
+    answers = iter([[], REFUSED, []])
+    monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
+    (only,) = registry.plan(task, k=1)
+    assert "Left out after this one: g: too many blocks" in only.notes
+
+
+def test_where_every_schedule_is_refused_the_naive_one_says_why(task, monkeypatch):
+    candidates = registry._planned(task, 2, "nested", None)
+    monkeypatch.setattr(registry, "_planned", lambda *args: candidates)
+    answers = iter([REFUSED, REFUSED])
+    monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
+    (only,) = registry.plan(task, k=1)
+    assert only.notes == ("Every schedule of the model was refused: g: too many blocks",)
+
+
+def test_tails_that_could_not_be_chosen_are_in_the_notes(task, monkeypatch):
+    def broken(schedule, algorithm):
+        raise KeyError("f")
+
+    (before,) = registry.plan(task, k=1)
+    monkeypatch.setattr(registry, "any_size", broken)
+    (found,) = registry.plan(task, k=1)
+    assert found.schedule == all_guarded(found.schedule) != before.schedule
+    assert f"{registry.GUARDED}: KeyError: 'f'." in found.notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import all_guarded, exact_size
@@ -24,6 +24,12 @@ VARIATIONS = 60
 # How the note begins where the model does not understand a pipeline; it is a defect of ours.
 MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
+# How the note begins where tails could not be chosen; it is a defect of ours, too.
+GUARDED = (
+    "Every loop tail is guarded, for the analysis of sizes failed on this pipeline; please report "
+    "it"
+)
+
 
 def plan(
     task: Task, *, k: int = 1, fusion: Fusion = "nested", constants: GpuConstants | None = None
@@ -35,14 +41,14 @@ def plan(
 
     `fusion` is how Funcs may be computed inside others' tiles on a GPU, `constants` are those of
     the GPU's cost model where they were measured. A schedule that is
-    found illegal is left out, and the notes of the next one say so; should none be left,
-    the naive schedule is planned. Raises `TilewrightError` for an unknown `fusion`.
+    found illegal is left out, and the notes of the next one say so, or those of the last where
+    none follows; should none be left, the naive schedule is planned. Raises `TilewrightError` for
+    an unknown `fusion`.
     """
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
     legal = Chosen(task.algorithm)
-    refused: list[str] = []
-    noted = 0  # how many of the refused schedules are in some schedule's notes
+    refused: list[_Refused] = []
     notes: tuple[str, ...] = ()
     candidates: list[PlannedSchedule] = []
     try:
@@ -53,23 +59,41 @@ def plan(
         # Whatever the pipeline is like, its user gets a schedule.
         notes = (f"{MODEL_FAILED}: {type(error).__name__}: {error}. Every Func is at root.",)
     for planned in candidates:
-        schedule = sized(replace(planned.schedule, target=task.target), task)
+        schedule, doubts = sized(replace(planned.schedule, target=task.target), task)
         problems = check(schedule, task.algorithm, device_limits(task))
         if problems:
-            refused.append(str(problems[0]))
+            refused.append(_Refused(len(legal.accepted), str(problems[0])))
         else:
-            dropped = tuple(f"Left out before this one: {why}" for why in refused[noted:])
-            noted = len(refused)
-            kept = (*planned.notes, *dropped, *_measured(task))
+            kept = (*planned.notes, *doubts, *_measured(task))
             legal.offer(replace(planned, schedule=schedule, notes=kept))
-    if not legal.accepted:
+    ours = len(legal.accepted)
+    if not ours:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:
-            notes = (f"Every schedule of the model was refused: {refused[0]}",)
+            notes = (f"Every schedule of the model was refused: {refused[0].reason}",)
         legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
     if len(legal.accepted) < k:
         _vary(legal, task, k)
-    return legal.best(k)
+    return _with_refused(legal.best(k), refused, ours)
+
+
+class _Refused(NamedTuple):
+    """A schedule that was left out: how many had been accepted before it, and why."""
+
+    place: int
+    reason: str
+
+
+def _with_refused(
+    plans: list[PlannedSchedule], refused: list[_Refused], ours: int
+) -> list[PlannedSchedule]:
+    """The plans, each saying what was left out before it; `ours` of them are the model's."""
+    for place, reason in refused if ours else ():
+        last = place >= ours
+        at = ours - 1 if last else place
+        note = f"Left out {'after' if last else 'before'} this one: {reason}"
+        plans[at] = replace(plans[at], notes=(*plans[at].notes, note))
+    return plans
 
 
 def _vary(chosen: Chosen, task: Task, k: int) -> None:
@@ -91,23 +115,31 @@ def _vary(chosen: Chosen, task: Task, k: int) -> None:
                 continue
             if check(planned.schedule, task.algorithm, device_limits(task)):
                 continue
-            schedule = sized(planned.schedule, task)
+            schedule, doubts = sized(planned.schedule, task)
             if not check(schedule, task.algorithm, device_limits(task)):
-                chosen.offer(replace(planned, schedule=schedule))
+                notes = tuple(dict.fromkeys((*planned.notes, *doubts)))
+                chosen.offer(replace(planned, schedule=schedule, notes=notes))
         at += 1
 
 
-def sized(schedule: Schedule, task: Task) -> Schedule:
+class Sized(NamedTuple):
+    """A schedule for the sizes that a task asks for, and what a reader should know of it."""
+
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+
+
+def sized(schedule: Schedule, task: Task) -> Sized:
     """The schedule made right at every size, or stripped of that, as the task asks for."""
     if task.exact_sizes:
-        return exact_size(schedule)
+        return Sized(exact_size(schedule))
     try:
-        return any_size(schedule, task.algorithm)
+        return Sized(any_size(schedule, task.algorithm))
     except TilewrightError:
         raise
-    except Exception:
+    except Exception as error:
         # What the analysis cannot handle runs with guards, slower and right.
-        return all_guarded(schedule)
+        return Sized(all_guarded(schedule), (f"{GUARDED}: {type(error).__name__}: {error}.",))
 
 
 def _planned(

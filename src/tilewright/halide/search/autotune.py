@@ -233,12 +233,13 @@ def _search(
             if asked is None:
                 break
             values: Any = asked.configuration
-            schedule = sized(turned(one.plans[0].schedule, one.knobs, values), task)
+            schedule, doubts = sized(turned(one.plans[0].schedule, one.knobs, values), task)
             problems = check(schedule, task.algorithm, limits)
             if problems:
                 one.tuner.tell(asked, status="build_failed", message=str(problems[0]))
             else:
                 made = replanned(one.plans[0], schedule, task.algorithm)
+                made = replace(made, notes=tuple(dict.fromkeys((*made.notes, *doubts))))
                 registers = values.get(_REGISTERS, HALIDE_JIT_MAX_REGISTERS)
                 batch.append((asked, capped(made, registers)))
         if not batch:
