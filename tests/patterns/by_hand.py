@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tilewright.arith import evaluate
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 
@@ -95,7 +96,7 @@ def run(p, x, inputs):
             return [list(column) for column in zip(*x, strict=True)]
         case n.Gather() | n.Scatter():
             known = {"_n": len(x)}
-            found = [p.index.evaluate({**known, "_i": i}) for i in range(len(x))]
+            found = [evaluate(p.index, {**known, "_i": i}) for i in range(len(x))]
             if isinstance(p, n.Gather):
                 return [x[i] for i in found]
             return [x[found.index(i)] for i in range(len(x))]

@@ -8,7 +8,7 @@ from test_grid_kernels import GLB, GRID, explored, runs_on_a_grid, simulated, ti
 from test_rewriting import data
 
 import tilewright.patterns as tp
-from tilewright.arith import poly
+from tilewright.arith import evaluate, poly
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen import code as c
 from tilewright.patterns.codegen.grid import Launch
@@ -87,7 +87,7 @@ def brute_force(kernel, known):
     def walk(block, env, lane, number, rounds):
         for s in block:
             if isinstance(s, c.Loop):
-                d, extent = s.level.dim, s.variable.extent.evaluate(known)
+                d, extent = s.level.dim, evaluate(s.variable.extent, known)
                 first, step = {
                     "wrg": (group[d], groups[d]),
                     "lcl": (lane[d], threads[d]),
@@ -101,7 +101,7 @@ def brute_force(kernel, known):
                 touched.append((id(s), s.buffer, s.index))
             for key, buffer, index in touched:
                 if buffer.memory == "global":
-                    line = index.evaluate(env) * 4 // LINE
+                    line = evaluate(index, env) * 4 // LINE
                     instances[key][number // WARP, rounds].add(line)
                     executed[key] += 1
 

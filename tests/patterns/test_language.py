@@ -230,3 +230,10 @@ def test_the_readme_stencil_means_what_it_says():
     b = np.pad(a, 1, mode="edge")
     expected = (b[:-2, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:] + b[2:, 1:-1]) / np.float32(4)
     assert np.array_equal(tp.interpret(program(), a), expected)
+
+
+def test_a_type_applied_to_a_number_is_a_literal():
+    assert tp.f32(2) == n.Literal(2, tp.f32)
+    assert tp.f64(np.float64(0.5)) == n.Literal(0.5, tp.f64)
+    with pytest.raises(tp.PatternTypeError, match="use its parameters and numbers"):
+        tp.f32("2")

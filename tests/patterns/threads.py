@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 from by_hand import computed
 
+from tilewright.arith import evaluate
 from tilewright.patterns.codegen import code as c
 
 
@@ -109,16 +110,16 @@ class Thread:
                 if s.buffer.space == "private":
                     self.private.pop(s.buffer, None)
             elif isinstance(s, c.Store):
-                if any(i.evaluate(self.known) >= m.evaluate(self.known) for i, m in s.guards):
+                if any(evaluate(i, self.known) >= evaluate(m, self.known) for i, m in s.guards):
                     continue
                 self.run.counts["store", s.buffer.memory] += 1
                 value = s.buffer.type.dtype.type(self.value(s.value))
-                self.memory(s.buffer).store(s.index.evaluate(self.known), value, self.me)
+                self.memory(s.buffer).store(evaluate(s.index, self.known), value, self.me)
             else:
                 self.names[s.name] = self.value(s.value)
 
     def iterations(self, s):
-        extent = s.variable.extent.evaluate(self.known)
+        extent = evaluate(s.variable.extent, self.known)
         kind, d = s.level.kind, s.level.dim
         size = self.run.kernel.launch.threads
         if kind == "wrg":
@@ -133,17 +134,17 @@ class Thread:
     def value(self, v):
         if isinstance(v, c.Load):
             self.run.counts["load", v.buffer.memory] += 1
-            return self.memory(v.buffer).load(v.index.evaluate(self.known), self.me)
+            return self.memory(v.buffer).load(evaluate(v.index, self.known), self.me)
         if isinstance(v, c.Name):
             return self.names[v.name]
         if isinstance(v, c.Number):
             return v.type.dtype.type(v.value)
         if isinstance(v, c.IndexValue):
-            return np.int32(v.index.evaluate(self.known))
+            return np.int32(evaluate(v.index, self.known))
         if isinstance(v, c.Call):
             result = computed(v.function.body, [self.value(a) for a in v.args])
             return v.type.dtype.type(result)
-        inside = 0 <= v.index.evaluate(self.known) < v.length.evaluate(self.known)
+        inside = 0 <= evaluate(v.index, self.known) < evaluate(v.length, self.known)
         return self.value(v.value) if inside else self.value(v.other)
 
 
@@ -158,7 +159,7 @@ def run_program(code, kernels, inputs, known):
             memory[item] = Memory(item, array.size, array.reshape(-1))
     made = {s.buffer for s in code.body if isinstance(s, c.Allocate)} | set(code.outputs)
     for buffer in made:
-        memory[buffer] = Memory(buffer, buffer.size.evaluate(known))
+        memory[buffer] = Memory(buffer, evaluate(buffer.size, known))
     counts = []
     for kernel in kernels:
         for m in memory.values():

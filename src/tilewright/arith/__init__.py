@@ -1,25 +1,24 @@
 """Integer arithmetic that the rooms share: sizes and indices as polynomials with a normal form.
 
-Start at `polynomial` (the normal form); `index` divides with the ranges of loop variables in
-mind; `bounds` proves inequalities that hold for all sizes.
+Start at `polynomial`: the normal form, what is proved of it for all sizes, and division with the
+ranges of loop variables in mind. `atoms` is what it is made of, `substitution` and `evaluation`
+put polynomials and numbers in place of atoms, and `parsing` reads what ``str`` printed.
 """
 
-from tilewright.arith.bounds import at_least_zero, below, bounds
-from tilewright.arith.index import boundary, divided, floor_divide, modulo
+from tilewright.arith.atoms import Atom, Boundary, Div, Loop, Mod, Size
+from tilewright.arith.evaluation import NotWhole, boundary_value, evaluate
+from tilewright.arith.parsing import parse, sizes
 from tilewright.arith.polynomial import (
-    Atom,
-    Boundary,
-    Div,
-    Loop,
-    Mod,
-    NotWhole,
     Poly,
-    Size,
-    boundary_value,
-    parse,
+    at_least_zero,
+    below,
+    bounds,
+    divided,
+    floor_divide,
+    modulo,
     poly,
-    sizes,
 )
+from tilewright.arith.substitution import boundary, substitute
 
 __all__ = [
     "Atom",
@@ -36,9 +35,11 @@ __all__ = [
     "boundary_value",
     "bounds",
     "divided",
+    "evaluate",
     "floor_divide",
     "modulo",
     "parse",
     "poly",
     "sizes",
+    "substitute",
 ]

@@ -1,159 +1,42 @@
 """Sizes and indices as polynomials: one normal form, so that equal means identical.
 
-A `Poly` is a sum of monomials with rational coefficients over *atoms*: sizes of the program
-(`Size`), loop variables (`Loop`), and what does not expand (`Div`, `Mod`, `Boundary`). Sizes may
-have negative powers: ``N / 4`` and ``N / v`` are exact divisions, and ``(N / 4) * 4`` is ``N``.
-Whoever makes such a division sees to it that its value is a whole number.
+A `Poly` is a sum of monomials with rational coefficients over atoms (`atoms`). Sizes may have
+negative powers: ``N / 4`` and ``N / v`` are exact divisions, and ``(N / 4) * 4`` is ``N``. The
+caller of such a division ensures that its value is a whole number.
+
+An index is a sum such as ``32*y + x`` with ``0 <= x < 32``. Floor division by 32 separates its
+terms into multiples of 32 and a rest that is proved to lie in ``[0, 32)``. The proofs (`bounds`,
+`at_least_zero`, `below`) hold for all sizes: sizes are at least 1, loops stay in range. The
+operators ``//`` and ``%`` divide, and division needs the proofs, so that all are in this file.
+All rules hold for positive divisors; tests check each result against evaluation.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from math import lcm
-from typing import Any
+from functools import cached_property, lru_cache
+from math import comb, gcd, lcm
 
-Number = int | Fraction
+from tilewright.arith.atoms import (
+    Atom,
+    Boundary,
+    Div,
+    Loop,
+    Mod,
+    Monomial,
+    Number,
+    Size,
+    over,
+    plain,
+    product,
+    sort_key,
+    sum_text,
+    wrapped,
+)
 
-
-class NotWhole(ValueError):
-    """A size that comes out as no whole number, for instance ``N / 4`` where ``N`` is 6."""
-
-
-@dataclass(frozen=True, eq=False)
-class Atom:
-    """What a polynomial is made of. Atoms of the same ``key`` are the same."""
-
-    key: str = field(init=False, repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Atom) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __str__(self) -> str:
-        return self.key
-
-    def parts(self) -> tuple[Poly, ...]:
-        """The polynomials inside it."""
-        return ()
-
-    def rebuilt(self, parts: tuple[Poly, ...]) -> Poly:
-        """The same operation on other parts, simplified."""
-        return Poly.of(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Size(Atom):
-    """A whole number that is unknown, at least 1: a length that the program leaves open."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class Loop(Atom):
-    """A loop variable: a whole number from 0 to ``extent - 1``."""
-
-    name: str
-    extent: Poly
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"{self.name}<{self.extent}>")
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, eq=False)
-class Div(Atom):
-    """The floor of ``x / d`` for a positive ``d``; make it with `index.floor_divide`."""
-
-    x: Poly
-    d: Poly
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"({_key(self.x)} // {_key(self.d)})")
-
-    def __str__(self) -> str:
-        return f"{_wrapped(self.x)} // {_wrapped(self.d)}"
-
-    def parts(self) -> tuple[Poly, ...]:
-        """The dividend and the divisor."""
-        return self.x, self.d
-
-    def rebuilt(self, parts: tuple[Poly, ...]) -> Poly:
-        """The floor division of other parts."""
-        from tilewright.arith.index import floor_divide
-
-        return floor_divide(*parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Mod(Atom):
-    """``x - d * floor(x / d)`` for a positive ``d``; make it with `index.modulo`."""
-
-    x: Poly
-    d: Poly
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"({_key(self.x)} % {_key(self.d)})")
-
-    def __str__(self) -> str:
-        return f"{_wrapped(self.x)} % {_wrapped(self.d)}"
-
-    def parts(self) -> tuple[Poly, ...]:
-        """The dividend and the divisor."""
-        return self.x, self.d
-
-    def rebuilt(self, parts: tuple[Poly, ...]) -> Poly:
-        """The remainder of other parts."""
-        from tilewright.arith.index import modulo
-
-        return modulo(*parts)
-
-
-BOUNDARIES = ("clamp", "wrap", "mirror")
-
-
-@dataclass(frozen=True, eq=False)
-class Boundary(Atom):
-    """``x`` led back into ``[0, n)``: ``clamp``, ``wrap`` or ``mirror`` (Lift's ``pad``)."""
-
-    kind: str
-    x: Poly
-    n: Poly
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"{self.kind}({_key(self.x)}, {_key(self.n)})")
-
-    def __str__(self) -> str:
-        return f"{self.kind}({self.x}, {self.n})"
-
-    def parts(self) -> tuple[Poly, ...]:
-        """The index and the length."""
-        return self.x, self.n
-
-    def rebuilt(self, parts: tuple[Poly, ...]) -> Poly:
-        """The same boundary of another index and length."""
-        from tilewright.arith.index import boundary
-
-        return boundary(self.kind, *parts)
-
-
-Monomial = tuple[tuple[Atom, int], ...]
-"""Atoms with their powers, sorted by key; the empty one stands for 1."""
-
-
-def _sort_key(monomial: Monomial) -> tuple[int, tuple[tuple[str, int], ...]]:
-    return -sum(p for _, p in monomial), tuple((a.key, p) for a, p in monomial)
+CACHED = 100_000  # results kept, each a few hundred bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,15 +52,15 @@ class Poly:
     @staticmethod
     def make(terms: Mapping[Monomial, Number]) -> Poly:
         """The polynomial with these coefficients, brought into normal form."""
-        kept = {m: _plain(c) for m, c in terms.items() if c}
+        kept = {m: plain(c) for m, c in terms.items() if c}
         if any(isinstance(a, Mod) for m in kept for a, _ in m):
             _recombine(kept)
-        return Poly(tuple(sorted(kept.items(), key=lambda term: _sort_key(term[0]))))
+        return Poly(tuple(sorted(kept.items(), key=lambda term: sort_key(term[0]))))
 
     @staticmethod
     def constant(value: Number) -> Poly:
         """A number."""
-        return Poly((((), _plain(value)),)) if value else ZERO
+        return Poly((((), plain(value)),)) if value else ZERO
 
     @staticmethod
     def of(atom: Atom) -> Poly:
@@ -224,8 +107,8 @@ class Poly:
         sums: dict[Monomial, Number] = {}
         for m, c in self.terms:
             for n, k in poly(other).terms:
-                product = _product(m, n)
-                sums[product] = sums.get(product, 0) + c * k
+                joint = product(m, n)
+                sums[joint] = sums.get(joint, 0) + c * k
         return Poly.make(sums)
 
     __rmul__ = __mul__
@@ -236,18 +119,12 @@ class Poly:
         Raises:
             ValueError: it is neither.
         """
-        from tilewright.arith.index import divided
-
         return divided(self, poly(other))
 
     def __floordiv__(self, other: Poly | int) -> Poly:
-        from tilewright.arith.index import floor_divide
-
         return floor_divide(self, poly(other))
 
     def __mod__(self, other: Poly | int) -> Poly:
-        from tilewright.arith.index import modulo
-
         return modulo(self, poly(other))
 
     def __rfloordiv__(self, other: int) -> Poly:
@@ -281,37 +158,6 @@ class Poly:
         scale = Poly.make({low: den})
         return (self * scale, scale) if scale.terms != ONE.terms else (self, ONE)
 
-    def replaced(self, change: Callable[[Atom], Poly | None]) -> Poly:
-        """With atoms replaced by what ``change`` returns for them (None: looked into)."""
-        total = ZERO
-        for m, c in self.terms:
-            product = Poly.constant(c)
-            for atom, p in m:
-                new = change(atom)
-                if new is None:
-                    parts = atom.parts()
-                    done = tuple(part.replaced(change) for part in parts)
-                    new = atom.rebuilt(done) if done != parts else Poly.of(atom)
-                product = product * power(new, p)
-            total = total + product
-        return total
-
-    def evaluate(self, known: Mapping[str, Any]) -> Any:
-        """Its value for numbers or integer arrays by name of size and loop variable.
-
-        Raises:
-            NotWhole: an exact division is not exact.
-            KeyError: a name is not in ``known``.
-        """
-        top, bottom = self.fraction
-        if bottom is ONE:
-            return _sum(top, known)
-        value, divisor = _sum(top, known), _sum(bottom, known)
-        wrong = value % divisor != 0
-        if wrong if isinstance(wrong, bool) else wrong.any():
-            raise NotWhole(f"{self} is {value}/{divisor}")
-        return value // divisor
-
     def __str__(self) -> str:
         return self._text
 
@@ -321,8 +167,8 @@ class Poly:
     def _text(self) -> str:
         top, bottom = self.fraction
         if bottom is ONE:
-            return _sum_text(top)
-        return f"{_wrapped(top)} / {_wrapped(bottom)}"
+            return sum_text(top)
+        return f"{wrapped(top)} / {wrapped(bottom)}"
 
 
 def power(base: Poly, exponent: int) -> Poly:
@@ -334,19 +180,6 @@ def power(base: Poly, exponent: int) -> Poly:
     for _ in range(exponent):
         result = result * base
     return result
-
-
-def _plain(c: Number) -> Number:
-    return c.numerator if isinstance(c, Fraction) and c.denominator == 1 else c
-
-
-def _product(m: Monomial, n: Monomial) -> Monomial:
-    if not m or not n:
-        return m or n
-    powers = dict(m)
-    for atom, p in n:
-        powers[atom] = powers.get(atom, 0) + p
-    return tuple(sorted(((a, p) for a, p in powers.items() if p), key=lambda t: t[0].key))
 
 
 def _recombine(kept: dict[Monomial, Number]) -> None:
@@ -361,69 +194,9 @@ def _recombine(kept: dict[Monomial, Number]) -> None:
                 change = rest * atom.x - quotient
                 del kept[monomial]
                 for m, k in change.terms:
-                    kept[m] = _plain(kept.get(m, 0) + k)
+                    kept[m] = plain(kept.get(m, 0) + k)
                     if not kept[m]:
                         del kept[m]
-
-
-def _sum(p: Poly, known: Mapping[str, Any]) -> Any:
-    total: Any = 0
-    for m, c in p.terms:
-        product: Any = c
-        for atom, exponent in m:
-            product = product * _atom_value(atom, known) ** exponent
-        total = total + product
-    return total
-
-
-def _atom_value(atom: Atom, known: Mapping[str, Any]) -> Any:
-    if isinstance(atom, Size | Loop):
-        return known[atom.name]
-    first, second = (part.evaluate(known) for part in atom.parts())
-    if isinstance(atom, Div):
-        return first // second
-    if isinstance(atom, Mod):
-        return first % second
-    assert isinstance(atom, Boundary)
-    return boundary_value(atom.kind, first, second)
-
-
-def boundary_value(kind: str, i: Any, n: Any) -> Any:
-    """`Boundary` on numbers or integer arrays."""
-    if kind == "clamp":
-        if isinstance(i, int):
-            return min(max(i, 0), n - 1)
-        return i.clip(0, n - 1)
-    if kind == "wrap":
-        return i % n
-    j = i % (2 * n)
-    return j + (2 * n - 1 - 2 * j) * (j >= n)
-
-
-def _wrapped(p: Poly) -> str:
-    simple = len(p.terms) <= 1 and (p.value is not None or p.terms[0][1] == 1)
-    single = simple and sum(q for m, _ in p.terms for _, q in m) <= 1
-    inner = any(isinstance(a, Div | Mod) for a in p.atoms)
-    return str(p) if single and not inner else f"({p})"
-
-
-def _key(p: Poly) -> str:
-    """A text that tells atoms apart: unlike `str`, with the extents of loop variables."""
-    return "+".join(
-        f"{c}" + "".join(f"*{atom.key}^{exponent}" for atom, exponent in m) for m, c in p.terms
-    )
-
-
-def _sum_text(p: Poly) -> str:
-    text = ""
-    for m, c in p.terms:
-        factors = [f"({a})" if isinstance(a, Div | Mod) else str(a) for a, q in m for _ in range(q)]
-        size = abs(c)
-        if size != 1 or not factors:
-            factors.insert(0, str(size))
-        sign = (" - " if c < 0 else " + ") if text else ("-" if c < 0 else "")
-        text += sign + "*".join(factors)
-    return text or "0"
 
 
 ZERO = Poly(())
@@ -435,44 +208,199 @@ def poly(value: Poly | int) -> Poly:
     return value if isinstance(value, Poly) else Poly.constant(value)
 
 
-def sizes(names: str) -> tuple[Poly, ...]:
-    """Open sizes by name: ``N, M = sizes("N M")``."""
-    return tuple(Poly.of(Size(name)) for name in names.replace(",", " ").split())
+@lru_cache(CACHED)
+def bounds(p: Poly) -> tuple[Poly, Poly] | None:
+    """Least and greatest value over all loop variables, as polynomials in the sizes.
+
+    They need not be reached, nor be whole numbers. Returns None where none is found: a product
+    of loop variables, one possibly negative.
+    """
+    low, high = ZERO, ZERO
+    for monomial, c in p.terms:
+        scale = Poly.make({tuple((a, q) for a, q in monomial if isinstance(a, Size)): c})
+        inner = [(a, q) for a, q in monomial if not isinstance(a, Size)]
+        least, most = ONE, ONE
+        for atom, q in inner:
+            found = _atom_bounds(atom)
+            if found is None or q < 0:
+                return None
+            if (len(inner) > 1 or q > 1) and not at_least_zero(found[0]):
+                return None
+            least, most = least * power(found[0], q), most * power(found[1], q)
+        if c < 0:
+            least, most = most, least
+        low, high = low + scale * least, high + scale * most
+    return low, high
 
 
-def parse(text: str) -> Poly:
-    """The polynomial that ``str`` printed; every name is a size.
+def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
+    """Bounds of an atom that is not a size, free of loop variables."""
+    if isinstance(atom, Loop):
+        return ZERO, atom.extent - 1
+    if isinstance(atom, Boundary):
+        found = bounds(atom.n)
+        return None if found is None else (ZERO, found[1] - 1)
+    if isinstance(atom, Mod):
+        found = bounds(atom.d)
+        return None if found is None else (ZERO, found[1] - 1)
+    assert isinstance(atom, Div)
+    found = bounds(atom.x)
+    if found is None or not at_least_zero(found[0]):
+        return None
+    d, most = atom.d, found[1].value
+    if isinstance(most, int) and isinstance(d.value, int):
+        return ZERO, Poly.constant(most // d.value)
+    if len(d.terms) == 1 and all(isinstance(a, Size) for a in d.atoms):
+        return ZERO, found[1] / d
+    return ZERO, found[1]
+
+
+@lru_cache(CACHED)
+def at_least_zero(p: Poly) -> bool:
+    """Whether ``p >= 0`` is proved for all sizes >= 1 and all values of loop variables."""
+    if p.value is not None:
+        return p.value >= 0
+    if any(not isinstance(a, Size) for a in p.atoms):
+        found = bounds(p)
+        if found is None or any(not isinstance(a, Size) for a in found[0].atoms):
+            return False
+        return at_least_zero(found[0])
+    return all(c >= 0 for c in _shifted(p.fraction[0]).values())
+
+
+def _shifted(p: Poly) -> dict[Monomial, Number]:
+    """The coefficients after every size ``s`` is written as ``1 + t`` with ``t >= 0``."""
+    sums: dict[Monomial, Number] = {}
+    for monomial, c in p.terms:
+        expanded: list[tuple[Monomial, Number]] = [((), c)]
+        for atom, q in monomial:
+            expanded = [
+                ((*m, (atom, k)) if k else m, value * comb(q, k))
+                for m, value in expanded
+                for k in range(q + 1)
+            ]
+        for m, value in expanded:
+            sums[m] = sums.get(m, 0) + value
+    return sums
+
+
+def below(x: Poly, limit: Poly) -> bool:
+    """Whether ``0 <= x < limit`` is proved."""
+    found = bounds(x)
+    if found is None:
+        return False
+    least = bounds(limit)
+    return least is not None and at_least_zero(found[0]) and at_least_zero(least[0] - 1 - found[1])
+
+
+def divided(x: Poly, d: Poly) -> Poly:
+    """The exact quotient ``x / d``.
 
     Raises:
-        ValueError: the text is not of that form.
+        ValueError: ``d`` is zero, or is a sum that does not divide ``x``.
     """
-    try:
-        return _parsed(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ZeroDivisionError) as error:
-        raise ValueError(f"{text!r} is not a size or an index: {error}") from None
+    if not d.terms:
+        raise ValueError(f"{x} / 0")
+    if len(d.terms) == 1 and all(isinstance(a, Size) for a in d.atoms):
+        return x * power(d, -1)
+    quotient, rest = _long_division(x, d)
+    if rest.terms:
+        raise ValueError(f"{x} / {d} has no closed form: divide by a number or a single size")
+    return quotient
 
 
-def _parsed(node: ast.expr) -> Poly:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return Poly.constant(node.value)
-    if isinstance(node, ast.Name):
-        return Poly.of(Size(node.id))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_parsed(node.operand)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_parsed(node.left), _parsed(node.right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
-        from tilewright.arith.index import boundary
-
-        return boundary(node.func.id, _parsed(node.args[0]), _parsed(node.args[1]))
-    raise ValueError(f"{ast.unparse(node)!r} is not part of a size or an index")
+def floor_divide(x: Poly, d: Poly) -> Poly:
+    """The floor of ``x / d`` for a positive ``d``, in normal form."""
+    return divide_with_rest(x, d)[0]
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[Poly, Poly], Poly]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+def modulo(x: Poly, d: Poly) -> Poly:
+    """``x - d * floor(x / d)`` for a positive ``d``, in normal form."""
+    return divide_with_rest(x, d)[1]
+
+
+@lru_cache(CACHED)
+def divide_with_rest(x: Poly, d: Poly) -> tuple[Poly, Poly]:
+    """Floor quotient and remainder of ``x`` by a positive ``d``."""
+    if d == ONE:
+        return x, ZERO
+    if isinstance(x.value, int) and isinstance(d.value, int):
+        return Poly.constant(x.value // d.value), Poly.constant(x.value % d.value)
+    if not _whole(x) or not _whole(d):
+        return Poly.of(Div(x, d)), Poly.of(Mod(x, d))
+    quotient, rest = _long_division(x, d)
+    if not rest.terms or below(rest, d):
+        return quotient, rest
+    inner, left = _open_division(rest, d)
+    return quotient + inner, left
+
+
+def _whole(p: Poly) -> bool:
+    """Whether every coefficient is whole and no power negative, so that terms are whole."""
+    return all(isinstance(c, int) and all(q > 0 for _, q in m) for m, c in p.terms)
+
+
+def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
+    """Multiples of ``d`` taken out of ``x``, leading term by leading term of ``d``."""
+    (lead, k), *_ = d.terms
+    quotient: dict[Monomial, Number] = {}
+    rest = x
+    passed: set[Monomial] = set()
+    while True:
+        found = next((t for t in rest.terms if t[0] not in passed), None)
+        if found is None:
+            return Poly.make(quotient), rest
+        monomial, c = found
+        passed.add(monomial)
+        factor = over(monomial, lead)
+        times = Fraction(c) / k
+        if factor is None:
+            continue
+        if times.denominator != 1:
+            # 6*i over 4 leaves 2*i; a constant is brought into [0, k).
+            times = Fraction(times.__floor__()) if not monomial or times > 1 else Fraction(0)
+        if not times:
+            continue
+        whole = times.numerator
+        step = Poly.make({factor: whole})
+        quotient[factor] = quotient.get(factor, 0) + whole
+        rest = rest - step * d
+
+
+def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
+    """Quotient and rest where the terms do not part cleanly: common factors, nested atoms."""
+    k = d.value
+    if isinstance(k, int):
+        for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
+            if not isinstance(g, int) or g < 2 or k % g:
+                continue
+            coarse = Poly.make({m: c for m, c in x.terms if isinstance(c, int) and c % g == 0})
+            fine = x - coarse
+            if below(fine, Poly.constant(g)):
+                tiles, left = divide_with_rest(coarse / g, Poly.constant(k // g))
+                return tiles, left * g + fine
+    common = _common(x, d)
+    if common != ONE:
+        tiles, left = divide_with_rest(x / common, d / common)
+        return tiles, left * common
+    if len(x.terms) == 1 and x.terms[0][1] == 1 and len(x.terms[0][0]) == 1:
+        (atom, q), *_ = x.terms[0][0]
+        if isinstance(atom, Div) and q == 1 and d.value is not None and atom.d.value is not None:
+            return floor_divide(atom.x, atom.d * d), Poly.of(Mod(x, d))
+        if isinstance(atom, Mod) and q == 1 and isinstance(k, int):
+            inner = atom.d.value
+            if isinstance(inner, int) and inner % k == 0:
+                return Poly.of(Div(x, d)), modulo(atom.x, d)
+    return Poly.of(Div(x, d)), Poly.of(Mod(x, d))
+
+
+def _common(x: Poly, d: Poly) -> Poly:
+    """The greatest monomial of sizes, with its coefficient, that divides all terms of both."""
+    terms = [*x.terms, *d.terms]
+    factor = gcd(*(int(c) for _, c in terms))
+    shared: dict[Atom, int] = {a: q for a, q in terms[0][0] if isinstance(a, Size)}
+    for m, _ in terms[1:]:
+        powers = dict(m)
+        shared = {a: min(q, powers.get(a, 0)) for a, q in shared.items()}
+    monomial = tuple((a, shared[a]) for a, _ in terms[0][0] if shared.get(a))
+    return Poly.make({monomial: factor})

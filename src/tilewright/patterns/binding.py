@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import NotWhole, Poly, Size
+from tilewright.arith import NotWhole, Poly, Size, evaluate
 from tilewright.patterns.errors import PatternError, SizeError
 from tilewright.patterns.nodes import Input
 from tilewright.patterns.types import ScalarType, dimensions
@@ -97,7 +97,7 @@ def _solved(length: Poly, actual: int, known: dict[str, int]) -> bool:
         return not names
     (name,) = names
     top, bottom = length.fraction
-    at_zero, at_one = ((top - bottom * actual).evaluate({**known, name: value}) for value in (0, 1))
+    at_zero, at_one = (evaluate(top - bottom * actual, {**known, name: value}) for value in (0, 1))
     slope = at_one - at_zero
     if slope and at_zero % slope == 0 and -at_zero // slope >= 1:
         known[name] = -at_zero // slope
@@ -114,7 +114,7 @@ def _agree(
             f"{', '.join(sorted(names))} makes {length} equal to {actual}"
         )
     try:
-        expected = length.evaluate(known)
+        expected = evaluate(length, known)
     except NotWhole as error:
         expected = str(error)
     if expected != actual:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import NotWhole, Poly, at_least_zero, below, poly
+from tilewright.arith import NotWhole, Poly, at_least_zero, below, evaluate, poly, substitute
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.errors import PatternTypeError, SizeError
@@ -53,7 +53,7 @@ class Requirement:
             SizeError: it does not hold.
         """
         try:
-            value = self.value.evaluate(known)
+            value = evaluate(self.value, known)
             wrong = self._wrong(value, known)
         except NotWhole as error:
             wrong = f"{error}, not a whole number"
@@ -68,7 +68,7 @@ class Requirement:
         if self.kind in ("inside", "permutation"):
             assert isinstance(self.pattern, n.Gather | n.Scatter)
             each = np.arange(value)
-            found = self.pattern.index.evaluate({**known, "_i": each, "_n": value})
+            found = evaluate(self.pattern.index, {**known, "_i": each, "_n": value})
             found = np.broadcast_to(found, each.shape)
             outside = np.flatnonzero((found < 0) | (found >= value))
             if outside.size:
@@ -282,7 +282,7 @@ def _transpose(p: n.Transpose, given: Type) -> Type:
 
 def at_index(index: Poly, i: Poly, length: Poly) -> Poly:
     """An index function of `gather` or `scatter` at an index of an array."""
-    return index.replaced(lambda atom: {"_i": i, "_n": length}.get(getattr(atom, "name", "")))
+    return substitute(index, lambda atom: {"_i": i, "_n": length}.get(getattr(atom, "name", "")))
 
 
 def _gather(p: n.Gather | n.Scatter, given: Type) -> Result:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import Boundary, Poly, poly
+from tilewright.arith import Boundary, Poly, evaluate, poly, substitute
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import requirements
 from tilewright.patterns.codegen.code import Barrier, Block, Load, Loop, loads
@@ -116,7 +116,7 @@ def kernel_features(kernel: GridKernel, known: Mapping[str, int]) -> Features:
 
 
 def _number(p: Poly, known: Mapping[str, int]) -> float:
-    return float(p.evaluate(known))
+    return float(evaluate(p, known))
 
 
 def counts(kernel: GridKernel, known: Mapping[str, int]) -> Counts:
@@ -215,7 +215,7 @@ def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:
 
 def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> float:
     """Cache lines of one access, averaged over warps and iterations."""
-    index = access.index.replaced(lambda a: a.x if isinstance(a, Boundary) else None)
+    index = substitute(access.index, lambda a: a.x if isinstance(a, Boundary) else None)
     groups, threads = kernel.grid(known), kernel.launch.threads
     lane = np.arange(int(np.prod(threads)))
     position = [lane % threads[0], lane // threads[0] % threads[1]]
@@ -226,11 +226,11 @@ def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> flo
         values: dict[str, Any] = dict(known)
         active = np.ones(lane.size, bool)
         for loop, k in zip(access.around, chosen, strict=True):
-            extent = int(loop.variable.extent.evaluate(known))
+            extent = int(evaluate(loop.variable.extent, known))
             i = _iteration(loop, k, groups, threads, position)
             active &= i < extent
             values[loop.variable.name] = i
-        address = np.broadcast_to(np.asarray(index.evaluate(values)), lane.shape) * access.size
+        address = np.broadcast_to(np.asarray(evaluate(index, values)), lane.shape) * access.size
         for start in range(0, lane.size, WARP):
             inside = active[start : start + WARP]
             if inside.any():
@@ -242,7 +242,7 @@ def _rounds(
     kernel: GridKernel, loop: Loop, groups: tuple[int, int, int], known: Mapping[str, int]
 ) -> list[int]:
     """The rounds of a loop that are looked at: how often a thread has gone through it before."""
-    extent, d = int(loop.variable.extent.evaluate(known)), loop.level.dim
+    extent, d = int(evaluate(loop.variable.extent, known)), loop.level.dim
     if loop.level.kind in ("wrg", "glb"):
         return [0]
     step = kernel.launch.threads[d] if loop.level.kind == "lcl" else 1

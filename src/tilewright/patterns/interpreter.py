@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import boundary_value
+from tilewright.arith import boundary_value, evaluate
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.binding import bind, conforming
@@ -87,7 +87,7 @@ def _take(value: Value, index: Any, axis: int) -> Value:
 
 def _length(given: Type, scope: _Scope) -> int:
     assert isinstance(given, ArrayType)
-    length: int = given.length.evaluate(scope.world.sizes)
+    length: int = evaluate(given.length, scope.world.sizes)
     return length
 
 
@@ -117,7 +117,7 @@ def _reduce(p: n.Reduce, value: Value, given: Type, scope: _Scope) -> Value:
 
 
 def _split(p: n.Split, value: Value, given: Type, scope: _Scope) -> Value:
-    length: int = p.length.evaluate(scope.world.sizes)
+    length: int = evaluate(p.length, scope.world.sizes)
     k = scope.axis
     return _each(value, lambda a: a.reshape(*a.shape[:k], -1, length, *a.shape[k + 1 :]))
 
@@ -128,20 +128,20 @@ def _join(p: n.Join, value: Value, given: Type, scope: _Scope) -> Value:
 
 
 def _slide(p: n.Slide, value: Value, given: Type, scope: _Scope) -> Value:
-    size, step = (x.evaluate(scope.world.sizes) for x in (p.size, p.step))
+    size, step = (evaluate(x, scope.world.sizes) for x in (p.size, p.step))
     starts = np.arange(0, _length(given, scope) - size + 1, step)
     return _take(value, starts[:, None] + np.arange(size), scope.axis)
 
 
 def _pad(p: n.Pad, value: Value, given: Type, scope: _Scope) -> Value:
-    left, right = (x.evaluate(scope.world.sizes) for x in (p.left, p.right))
+    left, right = (evaluate(x, scope.world.sizes) for x in (p.left, p.right))
     length = _length(given, scope)
     index = boundary_value(p.boundary, np.arange(-left, length + right), length)
     return _take(value, index, scope.axis)
 
 
 def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value:
-    sides = tuple(x.evaluate(scope.world.sizes) for x in (p.left, p.right))
+    sides = tuple(evaluate(x, scope.world.sizes) for x in (p.left, p.right))
 
     def padded(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         widths = [(0, 0)] * a.ndim
@@ -152,7 +152,7 @@ def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value
 
 
 def _crop(p: n.Crop, value: Value, given: Type, scope: _Scope) -> Value:
-    return _take(value, np.arange(p.length.evaluate(scope.world.sizes)), scope.axis)
+    return _take(value, np.arange(evaluate(p.length, scope.world.sizes)), scope.axis)
 
 
 def _transpose(p: n.Transpose, value: Value, given: Type, scope: _Scope) -> Value:
@@ -163,7 +163,7 @@ def _permutation(p: n.Gather | n.Scatter, given: Type, scope: _Scope) -> Any:
     length = _length(given, scope)
     each = np.arange(length)
     known = {**scope.world.sizes, "_i": each, "_n": length}
-    return np.broadcast_to(p.index.evaluate(known), each.shape)
+    return np.broadcast_to(evaluate(p.index, known), each.shape)
 
 
 def _gather(p: n.Gather, value: Value, given: Type, scope: _Scope) -> Value:
@@ -181,7 +181,7 @@ def _iterate(p: n.Iterate, value: Value, given: Type, scope: _Scope) -> Value:
 
 
 def _at(p: n.At, value: Value, given: Type, scope: _Scope) -> Value:
-    return _take(value, p.index.evaluate(scope.world.sizes), scope.axis)
+    return _take(value, evaluate(p.index, scope.world.sizes), scope.axis)
 
 
 def _fork(p: n.Fork, value: Value, given: Type, scope: _Scope) -> Value:
@@ -195,7 +195,7 @@ def _par(p: n.Par, value: Value, given: Type, scope: _Scope) -> Value:
 
 
 def _repeat(p: n.Repeat, value: Value, given: Type, scope: _Scope) -> Value:
-    length = p.length.evaluate(scope.world.sizes)
+    length = evaluate(p.length, scope.world.sizes)
     return _each(value, lambda a: np.repeat(np.expand_dims(a, scope.axis), length, scope.axis))
 
 
@@ -205,7 +205,7 @@ def _spread(array: np.ndarray[Any, Any], scope: _Scope) -> np.ndarray[Any, Any]:
 
 
 def _indices(p: n.Indices, value: Value, given: Type, scope: _Scope) -> Value:
-    return _spread(np.arange(p.length.evaluate(scope.world.sizes), dtype=np.int32), scope)
+    return _spread(np.arange(evaluate(p.length, scope.world.sizes), dtype=np.int32), scope)
 
 
 def _literal(p: n.Literal, value: Value, given: Type, scope: _Scope) -> Value:
@@ -229,11 +229,11 @@ def _user(p: n.UserFun, value: Value, given: Type, scope: _Scope) -> Value:
     result_type = infer(p, given)[0]
     assert isinstance(result_type, ScalarType)
     with np.errstate(all="ignore"):  # as in C: what divides by zero is infinite
-        result = evaluate(p.body, flat, kinds, result_type)
+        result = scalar_value(p.body, flat, kinds, result_type)
     return np.broadcast_to(np.asarray(result, result_type.dtype), scope.batch)
 
 
-def evaluate(
+def scalar_value(
     e: scalar.Expr, args: list[Any], types: tuple[ScalarType, ...], wanted: ScalarType
 ) -> Any:
     """An expression on arrays, operation by operation in the precision of its type."""
@@ -243,13 +243,13 @@ def evaluate(
         return wanted.dtype.type(e.value)
     if isinstance(e, scalar.Cast):
         inner = scalar.type_of(e.x, types) or e.type
-        return np.asarray(evaluate(e.x, args, types, inner)).astype(e.type.dtype)
+        return np.asarray(scalar_value(e.x, args, types, inner)).astype(e.type.dtype)
     assert isinstance(e, scalar.Op)
     found = [scalar.type_of(x, types) for x in e.args]
     operands = found[1:] if e.name == "where" else found
     kind = next((t for t in operands if t is not None), wanted)
     kinds = [t or kind for t in found]
-    values = [evaluate(x, args, types, t) for x, t in zip(e.args, kinds, strict=True)]
+    values = [scalar_value(x, args, types, t) for x, t in zip(e.args, kinds, strict=True)]
     return _OPERATIONS[e.name](*values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tilewright.arith import Loop, Poly, parse
+from tilewright.arith import Loop, Poly, parse, substitute
 from tilewright.patterns import nodes, scalar
 from tilewright.patterns.errors import PatternError
 from tilewright.patterns.interned import Node
@@ -97,8 +97,8 @@ def _index(p: Poly) -> Poly:
     """With the index of gather and scatter, which is a loop variable, as such."""
     (((loop, _),), _), *_ = nodes.GATHER_INDEX.terms
     assert isinstance(loop, Loop)
-    return p.replaced(
-        lambda atom: nodes.GATHER_INDEX if getattr(atom, "name", "") == loop.name else None
+    return substitute(
+        p, lambda atom: nodes.GATHER_INDEX if getattr(atom, "name", "") == loop.name else None
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import Poly
+from tilewright.arith import Poly, evaluate
 from tilewright.patterns import nodes as n
 from tilewright.patterns.binding import bind, conforming
 from tilewright.patterns.check import requirements, type_of
@@ -56,7 +56,7 @@ class Kernel:
     def memory(self, known: Mapping[str, int]) -> dict[Buffer, Array]:
         """Arrays for the results, and for intermediate results of the whole program."""
         buffers = [*self.code.outputs, *scratch(self.code)]
-        return {b: np.empty(int(b.size.evaluate(known)), b.type.dtype) for b in buffers}
+        return {b: np.empty(int(evaluate(b.size, known)), b.type.dtype) for b in buffers}
 
     def result(self, made: Mapping[Buffer, Array], known: Mapping[str, int]) -> Any:
         """The results in the shape of the program's type; tuples as tuples of arrays."""
@@ -70,5 +70,5 @@ def _shaped(
     if isinstance(item, TupleType):
         return tuple(_shaped(part, flat, known, (*outer, *lengths)) for part in item.items)
     assert not isinstance(item, ArrayType)
-    shape = [int(length.evaluate(known)) for length in (*outer, *lengths)]
+    shape = [int(evaluate(length, known)) for length in (*outer, *lengths)]
     return next(flat).reshape(shape)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, singledispatch
+
+import numpy as np
 
 from tilewright.arith import Loop, Poly, Size
 from tilewright.patterns.interned import Node
 from tilewright.patterns.places import noted
 from tilewright.patterns.scalar import Expr
-from tilewright.patterns.types import ScalarType, Type
+from tilewright.patterns.types import ScalarType, Type, converted
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -35,9 +37,16 @@ class Pattern(Node):
         return noted(pipe(noted(start), self))
 
     def __repr__(self) -> str:
-        from tilewright.patterns.printing import text
-
         return text(self)
+
+
+@singledispatch
+def text(p: Pattern) -> str:
+    """A pattern as Python; names of user functions stand for their definitions.
+
+    `printing` registers how patterns are written.
+    """
+    raise NotImplementedError(type(p).__name__)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -235,6 +244,13 @@ class Literal(Pattern):
 
     value: bool | int | float
     type: ScalarType | None
+
+
+@converted.register(np.float64)  # NumPy's only floating-point number that is also Python's
+@converted.register(float)
+@converted.register(int)
+def _literal(x: bool | int | float, type: ScalarType) -> Literal:
+    return Literal(x, type)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
+from tilewright.patterns.nodes import text
 
 _JOIN, _ZIP = n.Join(), n.Zip()
 _MAP_TRANSPOSE, _MAP_JOIN, _MAP_ZIP = n.Map(n.Transpose()), n.Map(_JOIN), n.Map(_ZIP)
 
 
-def text(p: n.Pattern) -> str:
-    """A pattern as Python; names of user functions stand for their definitions."""
+@text.register
+def _text(p: n.Pattern) -> str:
     return _pipe(n.stages(p))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import Node
-from tilewright.patterns.types import ScalarType, boolean
+from tilewright.patterns.types import ScalarType, boolean, converted
 
 MOST_POWER = 8  # of x ** n that is written as a product
 
@@ -186,7 +186,7 @@ OPERATIONS = {
 }
 
 
-def expression(x: Operand | float) -> Expr:
+def expression(x: Operand | np.generic | float) -> Expr:
     """An operand or a number as an expression.
 
     Raises:
@@ -199,6 +199,11 @@ def expression(x: Operand | float) -> Expr:
     if isinstance(x, bool | int | float):
         return Const(x)
     raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")
+
+
+@converted.register
+def _cast(x: Operand | np.generic, type: ScalarType) -> Cast:
+    return Cast(type, expression(x))
 
 
 def operation(name: str, *args: Operand | float) -> Expr:

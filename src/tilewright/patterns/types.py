@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.arith import Poly, poly
-from tilewright.patterns.errors import PatternError
+from tilewright.patterns.errors import PatternError, PatternTypeError
 
 if TYPE_CHECKING:
     from tilewright.patterns.scalar import Operand
@@ -52,15 +53,20 @@ class ScalarType(Type):
 
     def __call__(self, x: Operand) -> Any:
         """A literal of this type from a number, or a user function's value converted."""
-        from tilewright.patterns.nodes import Literal
-        from tilewright.patterns.scalar import Cast, expression
-
-        if isinstance(x, bool | int | float):
-            return Literal(x, self)
-        return Cast(self, expression(x))
+        return converted(x, self)
 
     def __str__(self) -> str:
         return self.name
+
+
+@singledispatch
+def converted(x: object, type: ScalarType) -> Any:
+    """A value as one of this type; `nodes` registers numbers, `scalar` what functions compute.
+
+    Raises:
+        PatternTypeError: values of this class have no type.
+    """
+    raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")
 
 
 f32 = ScalarType("f32", "float32", "float", "f", 4)

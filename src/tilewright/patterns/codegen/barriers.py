@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilewright.arith import Loop as LoopAtom
-from tilewright.arith import Poly
+from tilewright.arith import Poly, substitute
 from tilewright.patterns.codegen.code import (
     Barrier,
     Block,
@@ -121,5 +121,7 @@ def _by_thread(
     if any(a.name not in threads for a in atoms):
         return _UNKNOWN, ()
     names = {a.name: LoopAtom(f"thread{threads[a.name][0]}", a.extent) for a in atoms}
-    renamed = index.replaced(lambda a: Poly.of(names[a.name]) if isinstance(a, LoopAtom) else None)
+    renamed = substitute(
+        index, lambda a: Poly.of(names[a.name]) if isinstance(a, LoopAtom) else None
+    )
     return renamed, tuple(sorted((dim, str(extent)) for dim, extent in threads.values()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.arith import Poly, poly
+from tilewright.arith import Poly, evaluate, poly
 from tilewright.patterns.codegen.barriers import with_barriers
 from tilewright.patterns.codegen.code import (
     Allocate,
@@ -76,9 +76,9 @@ class GridKernel:
     def grid(self, known: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups to launch, by dimension, for known sizes."""
         if self.launch.groups is not None:
-            x, y, z = (int(g.evaluate(known)) for g in self.launch.groups)
+            x, y, z = (int(evaluate(g, known)) for g in self.launch.groups)
             return x, y, z
-        counts = [int(e.evaluate(known)) for e in self.extents]
+        counts = [int(evaluate(e, known)) for e in self.extents]
         if any(s.level.kind == "glb" for s in loops(self.body)):
             counts = [-(-c // t) for c, t in zip(counts, self.launch.threads, strict=True)]
         x, y, z = counts

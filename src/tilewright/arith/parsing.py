@@ -1,0 +1,52 @@
+"""Polynomials from text, and open sizes by name."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+
+from tilewright.arith.atoms import Size
+from tilewright.arith.polynomial import Poly
+from tilewright.arith.substitution import boundary
+
+
+def sizes(names: str) -> tuple[Poly, ...]:
+    """Open sizes by name: ``N, M = sizes("N M")``."""
+    return tuple(Poly.of(Size(name)) for name in names.replace(",", " ").split())
+
+
+def parse(text: str) -> Poly:
+    """The polynomial that ``str`` printed; every name is a size.
+
+    Raises:
+        ValueError: the text is not of that form.
+    """
+    try:
+        return _parsed(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ZeroDivisionError) as error:
+        raise ValueError(f"{text!r} is not a size or an index: {error}") from None
+
+
+def _parsed(node: ast.expr) -> Poly:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return Poly.constant(node.value)
+    if isinstance(node, ast.Name):
+        return Poly.of(Size(node.id))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_parsed(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_parsed(node.left), _parsed(node.right))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
+        return boundary(node.func.id, _parsed(node.args[0]), _parsed(node.args[1]))
+    raise ValueError(f"{ast.unparse(node)!r} is not part of a size or an index")
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Poly, Poly], Poly]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
