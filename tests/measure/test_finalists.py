@@ -42,6 +42,13 @@ def test_candidates_are_timed_in_turn_forwards_and_backwards():
     assert finals.interval("slow").low >= 0.2
 
 
+def test_a_slow_candidate_may_take_part_in_the_first_rounds_alone():
+    candidates = [specimen("Sleep", 0.05, "slow"), specimen("Sleep", 0.002, "fast")]
+    finals = finalists(candidates, 5, visit=VISIT, limits=LIMITS, brief=["slow"])
+    assert [len(m.times) for m in finals.measurements] == [2, 5]
+    assert finals.ratio_interval("slow", "fast").low > 1
+
+
 def test_a_finalist_that_fails_is_left_out():
     candidates = [
         specimen("Sleep"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -17,7 +18,14 @@ from tilewright.report.model import (
     ScheduleReport,
 )
 from tilewright.report.pages.schedule import schedule_page
-from tilewright.report.table import Column, comparison_table, group_table, table, to_text
+from tilewright.report.table import (
+    Column,
+    attempt_table,
+    comparison_table,
+    group_table,
+    table,
+    to_text,
+)
 from tilewright.report.text import explain, headline, nest_text
 
 GROUPS = (
@@ -215,3 +223,36 @@ def test_a_report_is_json():
     data = json.loads(json.dumps(REPORT.to_dict()))
     assert data["speedup"] == pytest.approx(50)
     assert data["groups"][1]["threads"] == [32, 16]
+
+
+def with_best_other(slower=None, low=0.0029, high=0.0031):
+    other = Bar("Mullapudi2016", 0.003, low, high, slower=slower)
+    ours = Bar("Tilewright", 0.00306, 0.0030, 0.0031, ours=True)
+    return replace(REPORT, comparison=(Bar("naive", 0.1), other, ours))
+
+
+def test_a_tie_with_the_best_other_is_called_one_and_not_red():
+    for report in (with_best_other(), with_best_other((0.98, 0.95, 1.01))):
+        text = " ".join(parsed(schedule_page(report)).text)
+        assert "as fast as Mullapudi2016, the best other" in text
+        assert "0.98×" not in text.split("Comparison")[0]
+        assert 'class="bad"' not in schedule_page(report)
+
+
+def test_a_loss_against_the_best_other_is_red_and_names_it():
+    for report in (with_best_other((0.98, 0.97, 0.99)), with_best_other(None, 0.0028, 0.00299)):
+        assert "0.98×" in schedule_page(report)
+        assert "as fast as Mullapudi2016, the best other" in schedule_page(report)
+        assert 'class="bad"' in schedule_page(report)
+
+
+def test_candidates_have_one_time_each_and_say_where_it_was_taken():
+    attempts = (
+        Attempt("schedule 1", "ok", measured=0.002, source="final rounds", chosen=True),
+        Attempt("schedule 2", "ok", measured=0.004, source="alone, recorded"),
+    )
+    rows = attempt_table(replace(REPORT, attempts=attempts)).rows
+    assert rows == (
+        ("schedule 1 (chosen)", "ok", "2 ms", "final rounds"),
+        ("schedule 2", "ok", "4 ms", "alone, recorded"),
+    )

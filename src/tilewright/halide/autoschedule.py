@@ -342,11 +342,15 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
             f"no schedule of {task.name} could be run, the naive one included: "
             + (failure(first) if first is not None else "")
         )
+    if outcome.final is not None:
+        facts = {**facts, "final rounds": outcome.final.words}
+    elif best is not None and len(outcome.tried) > 1 and sum(t.ok for t in outcome.tried) > 1:
+        notes.append("There was no time for final rounds: it was chosen by times taken alone.")
     result = Result(
         task,
         outcome.tried[0].planned,
         "top",
-        naive=outcome.naive,
+        naive=outcome.baseline,
         tried=outcome.tried,
         facts=facts,
         notes=tuple(notes),

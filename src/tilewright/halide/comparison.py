@@ -1,4 +1,9 @@
-"""Our schedule and others of the same pipeline, timed in one interleaved run."""
+"""Our schedule and others of the same pipeline, timed in one interleaved run.
+
+The leaders of ours take part in the final rounds, and the fastest of them there is "ours": where
+several lead together its time is the least of theirs, and so a little flattering, by less than
+the intervals are wide.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +40,16 @@ from tilewright.halide.schedulers.halide_autoschedulers import (
 )
 from tilewright.halide.schedulers.registry import Fusion, naive, plan
 from tilewright.halide.schedulers.task import Machine, Task, make_task
-from tilewright.halide.search.top_k import NAIVE, Outcome, Watch, early_end, measure_top
-from tilewright.measure import Finals, Measurement
+from tilewright.halide.search.finals import Rounds
+from tilewright.halide.search.top_k import (
+    NAIVE,
+    Outcome,
+    Watch,
+    early_end,
+    key_of,
+    measure_top,
+)
+from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.report import Bar, Progress, ScheduleReport
 
@@ -128,7 +141,8 @@ def compare(
     a schedule (a `functools.partial` gives it further arguments), or a scheduled serialisation
     of the same algorithm: bytes, or the path of a ``.hlpipe`` file. An autoscheduler may use
     `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
-    Everything else is as for `tilewright.schedule`. The final rounds are always measured again.
+    Everything else is as for `tilewright.schedule`. Every measurement is recorded, and
+    found again by the next run, apart from the final rounds, which every run does itself.
 
     Raises `TilewrightError` as `tilewright.schedule` does.
     """
@@ -159,22 +173,18 @@ def compare(
             if found.serialized is not None:
                 others[found.peer.name] = peer_variant(found, task.target)
         baseline = Variant(naive(task), target=task.target, name=NAIVE)
-        outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
-        result = conclude_top(task, outcome, {})
-        ours = Variant(result.schedule, target=task.target, name=OURS)
-        oneshot = Variant(planned[0].schedule, target=task.target, name=ONESHOT)
-        same = planned[0].schedule == result.schedule
-        field_ = [baseline, *others.values(), *([] if same else [oneshot]), ours]
-        finals = compare_finally(session, field_, watch, outcome)
-        result = with_profile(session, result, watch)
-    entries = _entries(finals, [NAIVE, HAND, *searched, OURS, ONESHOT], searched, same)
-    measured = {e.label: e.measurement for e in entries if e.ok}
-    result = replace(
-        result,
-        measurement=measured.get(OURS, result.measurement),
-        naive=measured.get(NAIVE, result.naive),
-    )
-    return Comparison(result, entries)
+        outcome = measure_top(
+            session,
+            planned,
+            target=task.target,
+            watch=watch,
+            naive=baseline,
+            others=tuple(others.values()),
+            rounds=Rounds(ROUNDS, SECONDS, reuse=False),
+        )
+        result = with_profile(session, conclude_top(task, outcome, {}), watch)
+    labels = [NAIVE, *([HAND] if hand is not None else []), *searched, OURS, ONESHOT]
+    return Comparison(result, _entries(outcome, labels, searched))
 
 
 def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
@@ -256,43 +266,29 @@ def peer_variant(found: PeerSchedule, target: str) -> Variant:
     )
 
 
-def compare_finally(
-    session: Session, variants: Sequence[Variant], watch: Watch, outcome: Outcome
-) -> Finals:
-    """Interleaved rounds among all; the naive one joins only where it is not very slow."""
-    slow = outcome.naive is not None and outcome.naive.median > SECONDS / ROUNDS
-    rounds = [v for v in variants if not (v.name == NAIVE and slow)]
-    watch.enter(f"comparing {len(rounds)} schedules")
-    finals = session.finals(rounds, ROUNDS, seconds=SECONDS)
-    if slow and outcome.naive is not None:
-        candidate = session.problem.candidate(next(v for v in variants if v.name == NAIVE))
-        finals = Finals((candidate, *finals.candidates), (outcome.naive, *finals.measurements))
-    return finals
-
-
 def _entries(
-    finals: Finals, labels: Sequence[str], searched: Mapping[str, PeerSchedule], same: bool
+    outcome: Outcome, labels: Sequence[str], searched: Mapping[str, PeerSchedule]
 ) -> tuple[Entry, ...]:
-    keys = {candidate.key for candidate in finals.candidates}
-    entries = []
-    for label in labels:
-        search = searched.get(label)
-        if search is not None and search.serialized is None:
-            entries.append(
-                Entry(
-                    label, search.status, message=search.message, search_seconds=search.cpu_seconds
-                )
-            )
-        elif label in keys:
-            entries.append(_entry(finals, label, label, search))
-        elif label == ONESHOT and same:
-            entries.append(_entry(finals, OURS, label, None))
-    return tuple(entries)
+    """An entry per label: of its search where that failed, else of the final rounds."""
+    best = outcome.best
+    keys = {
+        OURS: key_of(best) if best is not None and best.final else "",
+        ONESHOT: key_of(outcome.tried[0]),
+    }
+    return tuple(
+        _entry(outcome, label, keys.get(label, label), keys[OURS], searched.get(label))
+        for label in labels
+    )
 
 
-def _entry(finals: Finals, key: str, label: str, search: PeerSchedule | None) -> Entry:
-    measurement = finals.measurement(key)
+def _entry(outcome: Outcome, label: str, key: str, ours: str, search: PeerSchedule | None) -> Entry:
     used = search.cpu_seconds if search is not None else None
+    if search is not None and search.serialized is None:
+        return Entry(label, search.status, message=search.message, search_seconds=used)
+    final = outcome.final
+    measurement = final.measurement(key) if final is not None else None
+    if final is None or measurement is None:
+        return _missing(outcome, label, key, used)
     if not measurement.ok or not measurement.times:
         status = measurement.status if not measurement.ok else "timeout"
         return Entry(
@@ -302,10 +298,10 @@ def _entry(finals: Finals, key: str, label: str, search: PeerSchedule | None) ->
             search_seconds=used,
             measurement=measurement,
         )
-    interval = finals.interval(key)
+    interval = final.finals.interval(key)
     slower = None
-    if finals.measurement(OURS).times and key != OURS:
-        ratio = finals.ratio_interval(key, OURS)
+    if ours and key != ours:
+        ratio = final.finals.ratio_interval(key, ours)
         slower = (ratio.estimate, ratio.low, ratio.high)
     return Entry(
         label,
@@ -320,6 +316,17 @@ def _entry(finals: Finals, key: str, label: str, search: PeerSchedule | None) ->
     )
 
 
+def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entry:
+    """The entry of a schedule that did not get to the final rounds."""
+    alone = next((t.measurement for t in outcome.tried if key_of(t) == key), None)
+    if key == NAIVE:
+        alone = outcome.naive
+    if alone is not None and not alone.ok:
+        return Entry(label, alone.status, message=alone.message, measurement=alone)
+    message = f"not compared: {outcome.stopped or 'there was nothing of ours to compare with'}"
+    return Entry(label, "timeout", message=message, search_seconds=used)
+
+
 def _bar(entry: Entry) -> Bar:
     return Bar(
         entry.label,
@@ -329,4 +336,5 @@ def _bar(entry: Entry) -> Bar:
         entry.status,
         entry.message,
         ours=entry.label in (OURS, ONESHOT),
+        slower=entry.slower,
     )

@@ -27,7 +27,8 @@ class Result:
 
     `schedule` is the one chosen, as data; `apply`, `to_python`, `to_cpp` and `to_json` are ways
     to use it. `measurement` is what it was measured at, None where nothing was run, and
-    `verified` is None then, else whether its answers were right. `tried` has every schedule
+    `verified` is None then, else whether its answers were right. `naive` is the naive schedule's
+    measurement of the same final rounds, None where there is none. `tried` has every schedule
     that was planned, in the order of the model, and `group_seconds` the time measured of each
     group.
     """
@@ -85,6 +86,7 @@ class Result:
                 planned=t.planned,
                 measurement=t.measurement,
                 verified=t.measurement.verified if t.measurement is not None else None,
+                naive=self.naive if t.final else None,
                 notes=(t.note,) if t.note else (),
                 group_seconds=(),
                 comparison=(),
@@ -176,6 +178,8 @@ class Result:
                 predicted=t.planned.cost if math.isfinite(t.planned.cost) else None,
                 measured=t.seconds,
                 note=t.note,
+                source=t.source,
+                chosen=t.planned is self.planned,
             )
             for t in self.tried
         )

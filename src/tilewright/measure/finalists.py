@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -62,6 +63,10 @@ class Finals:
         return min(alive, key=lambda i: self.measurements[i].median, default=None)
 
 
+# Rounds that are always done, and the only ones of candidates that take part briefly.
+_FIRST_ROUNDS = 2
+
+
 @dataclass
 class _Finalist:
     candidate: Candidate
@@ -85,6 +90,7 @@ def finalists(
     workers: Workers | None = None,
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
+    brief: Collection[str] = (),
 ) -> Finals:
     """Keep a worker for every candidate and time them in turn, `rounds` times.
 
@@ -93,7 +99,7 @@ def finalists(
     because the others have emptied the caches. All other workers are stopped meanwhile.
     With `seconds`, no further round is begun after so long (two are always done). At the
     `deadline` (of `time.monotonic`) everything ends: what has samples keeps them, the rest
-    counts as timed out.
+    counts as timed out. Slow ones, with keys in `brief`, take part in the first two rounds alone.
 
     All candidates are in memory at the same time. One that fails is left out of further
     rounds. Raises WorkersError when no server can be started, ValueError for a command that
@@ -127,12 +133,12 @@ def finalists(
                 runner.number = workers.submit(runner.candidate, limits, timing, mailbox, hold=True)
                 by_number[runner.number] = runner
             listen(lambda: all(r.ready or r.final for r in runners))
-            began = time.monotonic()
+            began, most = time.monotonic(), math.inf if seconds is None else seconds
             for turn in range(rounds):
-                if seconds is not None and turn >= 2 and time.monotonic() - began > seconds:
+                if turn >= _FIRST_ROUNDS and time.monotonic() - began > most:
                     break
                 for runner in runners if turn % 2 == 0 else reversed(runners):
-                    if runner.final is None:
+                    if _plays(runner, turn, brief):
                         workers.sample(runner.number, visit)
                         done = len(runner.times)
                         listen(lambda r=runner, n=done: r.final or len(r.times) > n)  # type: ignore[misc]
@@ -148,6 +154,11 @@ def finalists(
                 if runner.number >= 0:
                     workers.cancel(runner.number)
     return Finals(tuple(candidates), tuple(_conclude(runner) for runner in runners))
+
+
+def _plays(runner: _Finalist, turn: int, brief: Collection[str]) -> bool:
+    """Whether a finalist takes part in a round, counted from 0."""
+    return runner.final is None and (turn < _FIRST_ROUNDS or runner.candidate.key not in brief)
 
 
 def _cut_short(runner: _Finalist, verified: bool) -> Measurement:

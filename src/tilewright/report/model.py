@@ -86,7 +86,8 @@ class NestLine:
 class Bar:
     """One bar: a value with an interval, or a status other than ``ok`` and why.
 
-    `ours` marks what the report is about.
+    `ours` marks what the report is about. `slower` is its time over ours with the ends of its
+    interval, from pairs of the same round, where there is such.
     """
 
     label: str
@@ -96,6 +97,7 @@ class Bar:
     status: str = "ok"
     message: str = ""
     ours: bool = False
+    slower: tuple[float, float, float] | None = None
 
     @property
     def ok(self) -> bool:
@@ -105,13 +107,20 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One candidate that was tried: its rank by the model, and how it did."""
+    """One candidate that was tried, and how it did.
+
+    `predicted` is in the unit that the report names; `measured` is its one time in seconds and
+    `source` where that was taken, in words ("final rounds", "alone, recorded"). `chosen` marks
+    the one that the report is about.
+    """
 
     label: str
     status: str
     predicted: float | None = None
     measured: float | None = None
     note: str = ""
+    source: str = ""
+    chosen: bool = False
 
 
 @dataclass(frozen=True)

@@ -104,16 +104,26 @@ def tile(group: GroupRow) -> str:
 
 
 def attempt_table(report: ScheduleReport) -> Table:
-    """A row a candidate that was tried."""
+    """A row per candidate that was tried; the chosen one is marked."""
     right: Align = "right"
     return table(
         (
             Column("candidate"),
             Column("status"),
-            Column("measured", right),
+            Column("time", right),
+            Column("taken"),
             Column("note", wrap=True),
         ),
-        [(a.label, a.status, units.seconds(a.measured), a.note) for a in report.attempts],
+        [
+            (
+                f"{a.label} (chosen)" if a.chosen else a.label,
+                a.status,
+                units.seconds(a.measured),
+                a.source,
+                a.note,
+            )
+            for a in report.attempts
+        ],
     )
 
 

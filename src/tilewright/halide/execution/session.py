@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -291,9 +291,17 @@ class Session:
         return self.prepare().candidate(variant)
 
     def finals(
-        self, variants: Sequence[Variant], rounds: int = 10, *, seconds: float | None = None
+        self,
+        variants: Sequence[Variant],
+        rounds: int = 10,
+        *,
+        seconds: float | None = None,
+        brief: Collection[str] = (),
     ) -> Finals:
-        """Time variants against each other in interleaved rounds; nothing is looked up."""
+        """Time variants against each other in interleaved rounds; nothing is looked up.
+
+        Those named in `brief` take part in the first two rounds alone.
+        """
         problem = self.prepare()
         return finalists(
             [problem.candidate(variant) for variant in variants],
@@ -304,6 +312,7 @@ class Session:
             workers=self.workers,
             on_event=self._on_event,
             deadline=self.deadline,
+            brief=brief,
         )
 
 

@@ -3,19 +3,22 @@
 The analytic scheduler decides what is computed where; its tile sizes, vector widths, unrolls
 and threads are where the model may be wrong. So the planned schedules are measured as in
 ``top``, and then the tuner varies the factors of the structures that did best. The planned
-ones compete to the end: the result is never slower than that of ``top``.
+ones compete to the end, in final rounds with the tuned ones: the result is never slower than
+that of ``top``.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
@@ -29,21 +32,24 @@ from tilewright.halide.search.factors import (
     structure,
     turned,
 )
+from tilewright.halide.search.finals import Rounds
 from tilewright.halide.search.top_k import (
+    INTERRUPTED,
+    NAIVE,
     Outcome,
     Tried,
     Watch,
     allowed_reads,
+    decide,
     early_end,
     key_of,
     leaders_of,
     measure_top,
     reads_beyond,
-    recorded_finals,
     with_final,
 )
 from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine
-from tilewright.measure import Finals, Measurement
+from tilewright.measure import Measurement
 
 if TYPE_CHECKING:
     from tilewright.tuning import Suggestion, Tuner
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
 MOST_STRUCTURES = 2
 # A structure this much slower than the leader is still worth a share of the evaluations.
 WORTH = 1.25
+# Of the time that is left when tuning begins, at most this share is kept for the final rounds.
+FINAL_SHARE = 0.25
 _ASKED = 10  # schedules asked for an evaluation, at most: illegal ones are not compiled
 # The tuner's name for the cap on registers per thread. Names of factors have an underscore.
 _REGISTERS = "registers"
@@ -101,26 +109,48 @@ def measure_tuned(
     structures = _structures(tried, task, seed)
     if not structures:
         return base, {"tuning": "nothing to tune: the schedules have no factors"}
-    finals: Finals | None = base.finals
-    stopped = ""
     watch.enter("tuning", evaluations)
     session.remeasure = False  # the planned ones have been
-    with early_end() as why:
+    with early_end() as tuning, _time_left(session):
         for plan, measurement, recorded in _search(
             session, structures, task, evaluations, limits, watch
         ):
             beyond = reads_beyond(measurement, allowed_reads(task.algorithm, session))
             tried.append(Tried(plan, len(tried), measurement, recorded, beyond))
             watch.count(measurement)
-        leaders = leaders_of(tried)
-        if len(leaders) > 1 and any(t.rank >= len(planned) for t in leaders):
-            watch.enter(f"comparing the best {len(leaders)}")
-            finals = recorded_finals(session, [_variant(t, task) for t in leaders])
-    stopped = why.reason
+    leaders = leaders_of(tried)
+    final = base.final
+    stopped = tuning.reason
+    if any(t.rank >= len(planned) for t in leaders):
+        final = None
+        if stopped != INTERRUPTED:
+            with early_end() as deciding:
+                baseline = replace(naive, name=NAIVE) if naive is not None else None
+                measured = (
+                    Measured(baseline, base.naive)
+                    if baseline is not None and base.naive is not None
+                    else None
+                )
+                final = decide(session, [_variant(t, task) for t in leaders], watch, measured)
+            stopped = stopped or deciding.reason
+        tried = [with_final(replace(t, final=False), final) for t in tried]
     watch.message = ""
-    if finals is not base.finals and finals is not None:
-        tried = [with_final(t, finals) for t in tried]
-    return Outcome(tuple(tried), base.naive, stopped, finals), _facts(tried, planned, structures)
+    found = final.measurement(NAIVE) if final is not None else None
+    outcome = Outcome(tuple(tried), found or base.naive, stopped, final)
+    return outcome, _facts(tried, planned, structures)
+
+
+@contextmanager
+def _time_left(session: Session) -> Iterator[None]:
+    """Move the session's deadline forward, so that time is left for the final rounds."""
+    deadline = session.deadline
+    if deadline is not None:
+        left = max(0.0, deadline - time.monotonic())
+        session.deadline = deadline - min(FINAL_SHARE * left, 2 * Rounds().seconds)
+    try:
+        yield
+    finally:
+        session.deadline = deadline
 
 
 def _variant(tried: Tried, task: Task) -> Variant:
@@ -278,8 +308,9 @@ def _facts(
     said = f"{len(tuned)} evaluations"
     if failed:
         said += f", {sum(failed.values())} failed"
-    before = min((_seconds(t) for t in tried[: len(planned)]), default=math.inf)
-    after = min((_seconds(t) for t in tuned), default=math.inf)
+    # Only times of the same rounds make a quotient.
+    before = min((_seconds(t) for t in tried[: len(planned)] if t.final), default=math.inf)
+    after = min((_seconds(t) for t in tuned if t.final), default=math.inf)
     if math.isfinite(before) and math.isfinite(after):
         said += f"; the best is {before / after:.2f} times as fast as the best planned"
     return {"tuning": said}

@@ -1,40 +1,47 @@
-"""The best few schedules built, verified and measured; the fastest is found in finals."""
+"""The best few schedules built, verified and measured; the final rounds decide among the leaders.
+
+Measured alone, and perhaps at another moment, a time only says whether a schedule may turn out to
+be the fastest. What is chosen, and every speedup, comes from the final rounds (`final_rounds`).
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tilewright.halide.execution.reference import OutOfTimeError
-from tilewright.halide.execution.session import Measured, Session, Variant, versions
+from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.frontend.extents import input_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.measure import Event, Finals, Limits, Measurement, Timing
-from tilewright.records import Record, canonical
+from tilewright.halide.search.finals import Final, Rounds, final_rounds
+from tilewright.measure import Event, Limits, Measurement, Timing
 from tilewright.report import Progress
 
 # Twice as slow as the best is clearly slower: no more samples are taken.
 CUTOFF_RATIO = 2.0
-# What is this close to the best is measured again, interleaved with it.
-CLOSE = 1.15
-MOST_FINALISTS = 4
-FINAL_ROUNDS = 9
-FINAL_SECONDS = 8.0
+# Measured alone, a schedule this much slower than the best may still be the fastest: records of
+# two moments have been seen to differ by 1.5 where other work ran at one of them.
+LEADING = 1.5
+MOST_LEADERS = 5
+# What the details of a finalist call its times of before the final rounds.
+FIRST_TIMES = "first_times"
+# A finalist that ended so was not at fault: time was up, or all of them together were too large.
+_NO_FAULT = ("timeout", "out_of_memory")
 
 NAIVE = "naive"
+INTERRUPTED = "an interruption"
 
 
 @dataclass(frozen=True)
 class Tried:
     """A schedule and how it did: `measurement` is None where there was no time for it.
 
-    `reads_beyond` names the inputs that it reads more of than the pipeline needs; inputs
-    made as large as the pipeline's estimates say are too small for it.
+    `final` says that the measurement comes from the final rounds, and `recorded` that it comes
+    from the records. `reads_beyond` names the inputs that it reads more of than the pipeline
+    needs; inputs made as large as the pipeline's estimates say are too small for it.
     """
 
     planned: PlannedSchedule
@@ -42,6 +49,7 @@ class Tried:
     measurement: Measurement | None = None
     recorded: bool = False
     reads_beyond: tuple[str, ...] = ()
+    final: bool = False
 
     @property
     def ok(self) -> bool:
@@ -54,6 +62,19 @@ class Tried:
         if self.measurement is None or not self.measurement.ok or self.measurement.lower_bound:
             return None
         return self.measurement.median
+
+    @property
+    def source(self) -> str:
+        """Where its time comes from, in words; empty where there is none."""
+        if not self.ok:
+            return ""
+        if self.final:
+            how = "final rounds"
+        elif self.measurement is not None and FIRST_TIMES in self.measurement.details:
+            how = "earlier rounds"
+        else:
+            how = "alone"
+        return f"{how}, recorded" if self.recorded else how
 
     @property
     def note(self) -> str:
@@ -73,25 +94,40 @@ class Tried:
 class Outcome:
     """What measuring gave: every schedule in the order of the model, and the naive one.
 
+    `naive` is what the naive schedule was measured at, in the final rounds where it was in them.
     `stopped` says why it ended early, if it did.
     """
 
     tried: tuple[Tried, ...]
     naive: Measurement | None = None
     stopped: str = ""
-    finals: Finals | None = field(default=None, hash=False)
+    final: Final | None = field(default=None, hash=False)
 
     @property
     def ranking(self) -> tuple[Tried, ...]:
-        """Measured ones by time, those that read beyond after those that do not; then the rest."""
+        """Measured ones by time, then those that were not tried, then those that failed.
 
-        def key(tried: Tried) -> tuple[int, float]:
+        Those that read beyond come after those that do not. Times of the final rounds go before
+        times of other moments, and those before times that were cut short.
+        """
+
+        def key(tried: Tried) -> tuple[float, ...]:
             if not tried.ok:
                 return (3 if tried.measurement is not None else 2, tried.rank)
             assert tried.measurement is not None
-            return (1 if tried.reads_beyond else 0, tried.measurement.median)
+            short = tried.measurement.lower_bound
+            return (bool(tried.reads_beyond), not tried.final, short, tried.measurement.median)
 
         return tuple(sorted(self.tried, key=key))
+
+    @property
+    def baseline(self) -> Measurement | None:
+        """The naive schedule's measurement from the final rounds of the best one, else None."""
+        best = self.best
+        if self.final is None or best is None or not best.final:
+            return None
+        found = self.final.measurement(NAIVE)
+        return found if found is not None and found.ok else None
 
     @property
     def best(self) -> Tried | None:
@@ -150,11 +186,25 @@ def measure_top(
     target: str,
     watch: Watch,
     naive: Variant | None = None,
+    others: Sequence[Variant] = (),
+    rounds: Rounds | None = None,
 ) -> Outcome:
-    """Measure the planned schedules, and those that lead again, interleaved.
+    """Measure the planned schedules, and the leaders among them again in the final rounds.
 
     What the session's records know is not measured again. At the session's deadline, or when
-    the user interrupts, what there is by then is the outcome. Raises what `Session` raises.
+    the user interrupts, what there is by then is the outcome.
+
+    Args:
+        session: where schedules are measured, with its records and its deadline.
+        planned: the schedules, the model's best one first.
+        target: the Halide target.
+        watch: shows the progress.
+        naive: the schedule that speedups are counted from; it takes part in the final rounds.
+        others: more that takes part in the final rounds and is never chosen.
+        rounds: how many final rounds, for how long; by default as `Rounds` has it.
+
+    Raises:
+        TilewrightError: what `Session` raises.
     """
     variants = {
         (name := name_of(p, i)): Variant(
@@ -164,8 +214,7 @@ def measure_top(
     }
     allowed = allowed_reads(session.problem.algorithm, session)
     found: dict[str, Measured] = {}
-    finals: Finals | None = None
-    stopped = ""
+    final: Final | None = None
     watch.enter("measuring", len(variants))
 
     def collect(wanted: Sequence[Variant]) -> None:
@@ -182,23 +231,49 @@ def measure_top(
             if naive is not None:
                 watch.enter("measuring the naive schedule")
                 collect([replace(naive, name=NAIVE)])
-            tried = _tried(planned, variants, found, allowed)
-            leaders = leaders_of(tried)
-            if len(leaders) > 1:
-                watch.enter(f"comparing the best {len(leaders)}")
-                finals = recorded_finals(session, [variants[key_of(t)] for t in leaders])
-        stopped = why.reason
+            leaders = leaders_of(_tried(planned, variants, found, allowed))
+            chosen = [variants[key_of(t)] for t in leaders]
+            final = decide(session, chosen, watch, found.get(NAIVE), others, rounds)
     finally:
         watch.message = ""
-    tried = _tried(planned, variants, found, allowed)
-    if finals is not None:
-        tried = [with_final(t, finals) for t in tried]
+    tried = [with_final(t, final) for t in _tried(planned, variants, found, allowed)]
+    stopped = why.reason
     if not stopped and any(t.measurement is None for t in tried):
         stopped = "the time limit"
-    baseline = found.get(NAIVE)
-    return Outcome(
-        tuple(tried), baseline.measurement if baseline is not None else None, stopped, finals
-    )
+    return Outcome(tuple(tried), _baseline(found.get(NAIVE), final), stopped, final)
+
+
+def decide(
+    session: Session,
+    leaders: Sequence[Variant],
+    watch: Watch,
+    naive: Measured | None,
+    others: Sequence[Variant] = (),
+    rounds: Rounds | None = None,
+) -> Final | None:
+    """The final rounds among the leaders, the naive schedule where it runs, and others.
+
+    None where there is nothing to compare. Raises `OutOfTimeError` as `final_rounds` does.
+    """
+    rounds = rounds or Rounds()
+    field_ = [*leaders, *others]
+    brief: tuple[str, ...] = ()
+    if leaders and naive is not None and naive.measurement.ok:
+        field_.append(naive.variant)
+        if naive.measurement.median > rounds.seconds / rounds.number:
+            brief = (NAIVE,)
+    if len(field_) < 2:
+        return None
+    watch.enter(f"comparing {len(field_)} schedules in final rounds")
+    return final_rounds(session, field_, rounds, brief=brief)
+
+
+def _baseline(naive: Measured | None, final: Final | None) -> Measurement | None:
+    """The naive schedule's one time: of the final rounds, else what it was measured at alone."""
+    decided = final.measurement(NAIVE) if final is not None else None
+    if decided is not None and decided.ok:
+        return decided
+    return naive.measurement if naive is not None else None
 
 
 @dataclass
@@ -215,7 +290,7 @@ def early_end() -> Iterator[Why]:
     try:
         yield why
     except KeyboardInterrupt:
-        why.reason = "an interruption"
+        why.reason = INTERRUPTED
     except OutOfTimeError:
         why.reason = "the time limit"
 
@@ -248,55 +323,44 @@ def _tried(
 
 
 def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
-    """The ones that may turn out to be the fastest."""
-    running = [t for t in tried if t.seconds is not None]
+    """The ones that may turn out to be the fastest, the first of them first.
+
+    The model's best one (`PlannedSchedule` without a name of its own) and one that the pipeline
+    came with are always among them, however they were measured, so that the result is never
+    slower than they are; the others are those within `LEADING` of the best.
+    """
+    running = [t for t in tried if t.ok]
     clean = [t for t in running if not t.reads_beyond] or running
-    clean.sort(key=lambda t: t.seconds or 0.0)
-    return [t for t in clean if (t.seconds or 0) <= CLOSE * (clean[0].seconds or 0)][
-        :MOST_FINALISTS
-    ]
+    named = next((t for t in clean if t.rank == 0 and t.planned.name), None)
+    first = next((t for t in clean if t.rank == (1 if tried[0].planned.name else 0)), None)
+    leaders = [t for t in (named, first) if t is not None]
+    timed = sorted((t for t in clean if t.seconds is not None), key=lambda t: t.seconds or 0.0)
+    for one in timed:
+        near = (one.seconds or 0.0) <= LEADING * (timed[0].seconds or 0.0)
+        if near and one not in leaders and len(leaders) < MOST_LEADERS:
+            leaders.append(one)
+    return sorted(leaders, key=lambda t: t.rank)
 
 
-def with_final(tried: Tried, finals: Finals) -> Tried:
-    """The schedule with what the finals measured, if it was among them."""
-    for candidate, final in zip(finals.candidates, finals.measurements, strict=True):
-        if candidate.key == key_of(tried) and final.ok and final.times:
-            before = tried.measurement
-            assert before is not None
-            details = {**before.details, "first_times": list(before.times)}
-            return replace(tried, measurement=replace(final, details=details))
-    return tried
+def with_final(tried: Tried, final: Final | None) -> Tried:
+    """The schedule with what the final rounds measured, if it was among them.
 
-
-def recorded_finals(session: Session, variants: Sequence[Variant]) -> Finals:
-    """Finals among `variants`, from the records where the same ones have met before."""
-    problem = session.prepare()
-    candidates = tuple(problem.candidate(variant) for variant in variants)
-    together = sorted(canonical(variant.configuration) for variant in variants)
-    field_hash = hashlib.sha256("\n".join(together).encode()).hexdigest()[:32]
-    configurations = [{**variant.configuration, "finals": field_hash} for variant in variants]
-    records = session.records
-    if records is not None and not session.remeasure:
-        known = [
-            records.lookup(problem.key, c, session.machine, versions()) for c in configurations
-        ]
-        if all(record is not None for record in known):
-            return Finals(candidates, tuple(r.measurement for r in known if r is not None))
-    finals = session.finals(variants, FINAL_ROUNDS, seconds=FINAL_SECONDS)
-    if records is not None:
-        for configuration, measurement in zip(configurations, finals.measurements, strict=True):
-            context: dict[str, Any] = {"finals": len(variants)}
-            records.add(
-                Record(
-                    problem.key,
-                    configuration,
-                    session.machine,
-                    versions(),
-                    measurement,
-                    context,
-                )
-            )
-    return finals
+    One that turned out wrong, or crashed, in the final rounds has failed.
+    """
+    found = final.measurement(key_of(tried)) if final is not None else None
+    if final is None or found is None or tried.measurement is None:
+        return tried
+    if found.ok and found.times:
+        details = {**tried.measurement.details, FIRST_TIMES: list(tried.measurement.times)}
+        return replace(
+            tried,
+            measurement=replace(found, details=details),
+            recorded=bool(final.recorded),
+            final=True,
+        )
+    if found.status in _NO_FAULT or found.ok or found.details.get("lost"):
+        return tried
+    return replace(tried, measurement=found)
 
 
 def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:

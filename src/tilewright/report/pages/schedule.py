@@ -6,7 +6,7 @@ from tilewright.report import units
 from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.dag import dag_picture
 from tilewright.report.charts.nest import nest_html
-from tilewright.report.model import GroupRow, ScheduleReport
+from tilewright.report.model import Bar, GroupRow, ScheduleReport
 from tilewright.report.pages.html import Html, join, tag
 from tilewright.report.pages.page import (
     Figure,
@@ -65,10 +65,7 @@ def _figures(report: ScheduleReport) -> list[Figure]:
     if report.speedup is not None:
         tone = "good" if report.speedup >= 1 else "bad"
         figures.append(Figure(units.ratio(report.speedup), "as fast as the naive schedule", tone))
-    peer = _best_peer(report)
-    if peer is not None:
-        tone = "good" if peer >= 1 else "bad"
-        figures.append(Figure(units.ratio(peer), "as fast as the best other", tone))
+    figures += _against_the_best_other(report)
     if report.groups:
         figures.append(
             Figure(
@@ -85,15 +82,31 @@ def _figures(report: ScheduleReport) -> list[Figure]:
     return figures
 
 
-def _best_peer(report: ScheduleReport) -> float | None:
-    """The best other schedule's time over ours, the naive one not counted."""
-    ours = [b.value for b in report.comparison if b.ours and b.ok and b.value]
-    others = [
-        b.value
-        for b in report.comparison
-        if not b.ours and b.ok and b.value is not None and b.label != "naive"
-    ]
-    return min(others) / min(ours) if ours and others else None
+def _against_the_best_other(report: ScheduleReport) -> list[Figure]:
+    """How ours does against the fastest other schedule, the naive one not counted.
+
+    Where the intervals overlap neither is the faster: that is a tie, and said to be one.
+    """
+    ours = next((b for b in report.comparison if b.ours and b.ok and b.value), None)
+    others = [b for b in report.comparison if not b.ours and b.ok and b.label != "naive"]
+    best = min(others, key=lambda b: b.value or 0.0, default=None)
+    if ours is None or best is None or not ours.value or best.value is None:
+        return []
+    if _tie(ours, best):
+        return [Figure("as fast", f"as {best.label}, the best other")]
+    ratio = best.value / ours.value
+    tone = "good" if ratio >= 1 else "bad"
+    return [Figure(units.ratio(ratio), f"as fast as {best.label}, the best other", tone)]
+
+
+def _tie(ours: Bar, other: Bar) -> bool:
+    """Whether the interval of the quotient holds 1; without one, whether the times' overlap."""
+    if other.slower is not None:
+        _, low, high = other.slower
+        return low <= 1 <= high
+    if None in (ours.low, ours.high, other.low, other.high):
+        return False
+    return (ours.low or 0) <= (other.high or 0) and (other.low or 0) <= (ours.high or 0)
 
 
 def _groups(report: ScheduleReport) -> Section:

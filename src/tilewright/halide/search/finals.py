@@ -1,0 +1,142 @@
+"""The final rounds: schedules timed in turn, so that their times can be set against each other.
+
+Times taken at different moments differ by whatever else the machine did then. Here all are timed
+in the same rounds, and the records keep and give back such a run only as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tilewright.halide.execution.reference import OutOfTimeError
+from tilewright.halide.execution.session import Session, Variant, versions
+from tilewright.measure import Finals, Measurement
+from tilewright.records import Record, canonical
+
+# Rounds without which a final counts for nothing; `finalists` begins no fewer.
+LEAST_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds there are at most, and after how many seconds no further one begins.
+
+    `reuse` says whether a recorded final among the same schedules will do.
+    """
+
+    number: int = 9
+    seconds: float = 8.0
+    reuse: bool = True
+
+
+@dataclass(frozen=True)
+class Final:
+    """What the final rounds gave; `recorded` is when that was, empty for now."""
+
+    finals: Finals = field(hash=False)
+    recorded: str = ""
+
+    def measurement(self, key: str) -> Measurement | None:
+        """The measurement of the schedule with that name, None where it did not take part."""
+        try:
+            return self.finals.measurement(key)
+        except KeyError:
+            return None
+
+    @property
+    def words(self) -> str:
+        """How many rounds of how many schedules, and when."""
+        rounds = max((len(m.times) for m in self.finals.measurements), default=0)
+        when = f"recorded {self.recorded}" if self.recorded else "in this run"
+        return f"{rounds} of {len(self.finals.candidates)} schedules, {when}"
+
+
+def final_rounds(
+    session: Session, variants: Sequence[Variant], rounds: Rounds, *, brief: Collection[str] = ()
+) -> Final:
+    """Time the variants in interleaved rounds, or find that the same ones have been, together.
+
+    Args:
+        session: where they are timed; what comes of it goes to its records.
+        variants: what takes part, with distinct names.
+        rounds: how many, for how long.
+        brief: names of slow ones, which take part in the first rounds alone.
+
+    Raises:
+        OutOfTimeError: the session's deadline came before every one had its first rounds.
+    """
+    problem = session.prepare()
+    together = sorted(canonical(variant.configuration) for variant in variants)
+    field_hash = hashlib.sha256("\n".join(together).encode()).hexdigest()[:32]
+    configurations = [{**variant.configuration, "finals": field_hash} for variant in variants]
+    if rounds.reuse and not session.remeasure:
+        known = _recorded(session, configurations)
+        if known:
+            candidates = tuple(problem.candidate(variant) for variant in variants)
+            finals = Finals(candidates, tuple(r.measurement for r in known))
+            when = min(r.time for r in known)
+            return Final(finals, f"{when[:16].replace('T', ' ')} UTC")
+    finals = session.finals(variants, rounds.number, seconds=rounds.seconds, brief=brief)
+    if session.deadline is not None and time.monotonic() >= session.deadline:
+        return Final(_in_common(finals, brief))
+    _record(session, configurations, finals)
+    return Final(finals)
+
+
+def _recorded(session: Session, configurations: Sequence[dict[str, Any]]) -> list[Record]:
+    """The records of these configurations where all are of one and the same run, else none."""
+    if session.records is None:
+        return []
+    found: list[Record] = []
+    for configuration in configurations:
+        record = session.records.lookup(
+            session.problem.key, configuration, session.machine, versions()
+        )
+        run = record.context.get("run") if record is not None else None
+        if record is None or not run or (found and found[0].context.get("run") != run):
+            return []
+        found.append(record)
+    return found
+
+
+def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: Finals) -> None:
+    if session.records is None:
+        return
+    # A kill between two of them leaves a run that is not whole, which `_recorded` passes over.
+    context = {"finals": len(configurations), "run": uuid.uuid4().hex}
+    for configuration, measurement in zip(configurations, finals.measurements, strict=True):
+        session.records.add(
+            Record(
+                session.problem.key,
+                configuration,
+                session.machine,
+                versions(),
+                measurement,
+                context,
+            )
+        )
+
+
+def _in_common(finals: Finals, brief: Collection[str]) -> Finals:
+    """What the deadline ended, cut to the rounds that all have had.
+
+    Raises `OutOfTimeError` where that is less than `LEAST_ROUNDS`.
+    """
+    running = [
+        (candidate.key, len(m.times))
+        for candidate, m in zip(finals.candidates, finals.measurements, strict=True)
+        if m.status in ("ok", "timeout")
+    ]
+    if min((done for _, done in running), default=0) < LEAST_ROUNDS:
+        raise OutOfTimeError("the time for everything was up before the final rounds were done")
+    common = min((done for key, done in running if key not in brief), default=LEAST_ROUNDS)
+    cut = (
+        replace(m, times=m.times[:common], cpu_times=m.cpu_times[:common])
+        for m in finals.measurements
+    )
+    return Finals(finals.candidates, tuple(cut))
