@@ -105,7 +105,6 @@ def finalists(
     rounds. Raises WorkersError when no server can be started, ValueError for a command that
     runs only once (`command` with ``repeated=True`` is timed like any other).
     """
-    limits = limits or Limits()
     mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
     runners = [_Finalist(candidate) for candidate in candidates]
     by_number: dict[int, _Finalist] = {}
@@ -127,7 +126,7 @@ def finalists(
     with ExitStack() as stack:
         if workers is None:
             workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
-        timing = replace(visit, verify=verify)
+        timing, limits = replace(visit, verify=verify), limits or Limits()
         try:
             for runner in runners:
                 runner.number = workers.submit(runner.candidate, limits, timing, mailbox, hold=True)
