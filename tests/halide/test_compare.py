@@ -1,5 +1,9 @@
 """The comparison with other schedules, on a pipeline that compiles in a moment."""
 
+import collections
+import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide import comparison as module
 from tilewright.halide.comparison import HAND, NAIVE, ONESHOT, OURS, compare, source_of
 from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule
+from tilewright.records import Records, canonical
 
 FILE = """
 import halide as hl
@@ -103,3 +108,46 @@ def test_a_hand_written_schedule_must_be_a_function_of_a_file(example):
         source_of(inside)
     with pytest.raises(TilewrightError, match="top level of a Python file"):
         source_of(print)
+
+
+RUN = """
+import sys
+from tilewright.cli.pipeline import load_module
+from pathlib import Path
+from tilewright.halide import comparison
+comparison.ROUNDS = 1_000_000
+comparison.SECONDS = 1e6
+example = load_module(Path(sys.argv[1]))
+def show(progress):
+    print(progress.phase, flush=True)
+comparison.compare(
+    example.blur(160), hand=example.hand, k=2, records=sys.argv[2], on_progress=show
+)
+"""
+
+
+def test_a_comparison_that_was_killed_goes_on_where_it_was(example, monkeypatch, tmp_path):
+    script, store = tmp_path / "run.py", tmp_path / "records"
+    script.write_text(RUN)
+    argv = [sys.executable, str(script), str(tmp_path / "blur_example.py"), str(store)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=os.environ) as killed:
+        assert any(line.startswith("comparing") for line in killed.stdout)
+        killed.kill()
+    with Records(store) as records:
+        before = {r.id: canonical(r.configuration) for r in records.query()}
+    monkeypatch.setattr(module, "ROUNDS", 3)
+    found = compare(example.blur(160), hand=example.hand, k=2, records=store)
+    with Records(store) as records:
+        everything = list(records.query())
+    alone = [r for r in everything if "finals" not in r.configuration]
+    times = collections.Counter((r.problem, canonical(r.configuration)) for r in alone)
+    assert set(times.values()) == {1}, "something was measured or searched twice"
+    # Two schedules and the naive one alone, four searches; then the rounds of all that ran.
+    assert len(before) == 3 + 4
+    rounds = [r for r in everything if r.id not in before]
+    ran = [entry for entry in found.entries if entry.ok]
+    assert len(rounds) >= len({e.label for e in ran} - {ONESHOT})
+    assert all(len(r.measurement.times) == 3 for r in rounds if r.measurement.ok)
+    kept = [r.configuration for r in rounds]
+    assert sum("handwritten" in c for c in kept) == 1
+    assert sum("serialized" in c for c in kept) == 4

@@ -141,8 +141,9 @@ def compare(
     a schedule (a `functools.partial` gives it further arguments), or a scheduled serialisation
     of the same algorithm: bytes, or the path of a ``.hlpipe`` file. An autoscheduler may use
     `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
-    Everything else is as for `tilewright.schedule`. Every measurement is recorded, and
-    found again by the next run, apart from the final rounds, which every run does itself.
+    Everything else is as for `tilewright.schedule`. Every measurement and every search of an
+    autoscheduler is recorded and found again by the next run, apart from the final rounds: every
+    run does its own.
 
     Raises `TilewrightError` as `tilewright.schedule` does.
     """
@@ -246,6 +247,9 @@ def peer_schedules(
             target=task.target,
             cpu_seconds=cpu_seconds,
             memory_bytes=memory_bytes,
+            records=session.records,
+            machine=session.machine,
+            remeasure=session.remeasure,
             on_event=watch.on_event,
             deadline=session.deadline,
         ):

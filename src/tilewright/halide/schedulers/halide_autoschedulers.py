@@ -12,12 +12,13 @@ import re
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.inputs import Inputs
+from tilewright.halide.execution.session import versions
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.targets import is_gpu
 from tilewright.machines import CpuMachine, GpuMachine, detect_cpu
@@ -29,8 +30,8 @@ from tilewright.measure import (
     Status,
     Timing,
     Workers,
-    measure_all,
 )
+from tilewright.records import Records, Trial, measure_recorded
 
 CPU_SECONDS = 120.0
 MEMORY_BYTES = 8 << 30
@@ -134,6 +135,9 @@ def run_peers(
     target: str = "host",
     cpu_seconds: float = CPU_SECONDS,
     memory_bytes: int = MEMORY_BYTES,
+    records: Records | None = None,
+    machine: Mapping[str, Any] | None = None,
+    remeasure: bool = False,
     workers: Workers | None = None,
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
@@ -141,17 +145,29 @@ def run_peers(
     """Have each of the peers schedule the pipeline; yields what came of it, as it comes.
 
     They get every estimate that `inputs` has: serialisation loses those of inputs, scalars
-    and outputs. A peer that crashes, or uses more than its limits, yields its status.
+    and outputs. A peer that crashes, or uses more than its limits, yields its status. What the
+    records hold of such a search on this `machine` is not searched again, unless `remeasure`.
     """
-    by_key = {peer.name: peer for peer in chosen}
-    candidates = [_candidate(algorithm, inputs, p, target, cpu_seconds) for p in by_key.values()]
+    trials = [
+        Trial(
+            {**asdict(peer), "target": target, "cpu_seconds": cpu_seconds},
+            _candidate(algorithm, inputs, peer, target, cpu_seconds),
+            peer,
+        )
+        for peer in chosen
+    ]
     limits = Limits(
         build_seconds=_PATIENCE * cpu_seconds + _PATIENCE_SECONDS,
         run_seconds=10.0,
         memory_bytes=memory_bytes,
     )
-    for candidate, measurement in measure_all(
-        candidates,
+    for outcome in measure_recorded(
+        trials,
+        records,
+        problem=f"autoschedulers/{algorithm.digest[:32]}/{inputs.digest[:32]}",
+        machine=machine or {},
+        versions=versions(),
+        remeasure=remeasure,
         limits=limits,
         timing=_ONCE,
         preload=(
@@ -162,7 +178,7 @@ def run_peers(
         on_event=on_event,
         deadline=deadline,
     ):
-        yield _conclude(by_key[candidate.key], measurement, cpu_seconds)
+        yield _conclude(outcome.trial.tag, outcome.measurement, cpu_seconds)
 
 
 def _candidate(
