@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.arith import (
-    Loop,
+    LoopVariable,
     NotWhole,
     Poly,
     at_least_zero,
@@ -29,7 +29,7 @@ N, M = sizes("N M")
 
 
 def loop(name, extent):
-    return Poly.of(Loop(name, poly(extent)))
+    return Poly.of(LoopVariable(name, poly(extent)))
 
 
 def rational(p, known):
@@ -39,7 +39,7 @@ def rational(p, known):
 
 def everywhere(p, known):
     """Values of p over all values of its loop variables, as {assignment: value}."""
-    loops = sorted({a for a in p.all_atoms() if isinstance(a, Loop)}, key=lambda a: a.name)
+    loops = sorted({a for a in p.all_atoms() if isinstance(a, LoopVariable)}, key=lambda a: a.name)
     ranges = [range(evaluate(a.extent, known)) for a in loops]
     for values in itertools.product(*ranges):
         yield dict(zip([a.name for a in loops], values, strict=True), **known)

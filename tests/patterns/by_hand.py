@@ -46,7 +46,7 @@ def flat(x):
 def computed(e, args):
     if isinstance(e, scalar.Arg):
         return args[e.index]
-    if isinstance(e, scalar.Const):
+    if isinstance(e, scalar.ScalarConst):
         return e.value
     if isinstance(e, scalar.Cast):
         return e.type.dtype.type(computed(e.x, args))
@@ -76,7 +76,7 @@ def run(p, x, inputs):
             return [tuple(items) for items in zip(*x, strict=True)]
         case n.Unzip():
             return tuple(list(items) for items in zip(*x, strict=True))
-        case n.Split():
+        case n.SplitPattern():
             m = p.length.value
             return [x[i : i + m] for i in range(0, len(x), m)]
         case n.Join():
@@ -118,7 +118,7 @@ def run(p, x, inputs):
             return [np.int32(i) for i in range(p.length.value)]
         case n.Literal():
             return p.type.dtype.type(p.value)
-        case n.Table():
+        case n.TablePattern():
             return [p.type.dtype.type(v) for v in p.values]
         case n.Input():
             return inputs[p.name]

@@ -19,7 +19,7 @@ from tilewright.patterns.rewriting.rule import apply_at, sites
 N, M = tp.sizes("N M")
 MEAN = tp.fun(lambda w: (w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1]) / 4, "mean")
 MEAN_OF_ONE = tp.fun(lambda v: v + v, "twice")
-GRID = [n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
+GRID = [n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
 
 
 EXPECTED = ("use gather", "is read by another pattern", "unrolled")
@@ -52,7 +52,7 @@ def test_random_programs(made):
 
 @pytest.mark.parametrize("target", ["c", "gpu"])
 def test_explored_programs(target):
-    chosen = rw.Settings(target=target, tiles=(2, 3), limit=15)
+    chosen = rw.ExplorationSettings(target=target, tiles=(2, 3), limit=15)
     found = [d.program for p in PROGRAMS.values() for d in rw.explore(p, chosen)]
     programs = [p for p in found if makes_code(p)]
     assert len(programs) > 30

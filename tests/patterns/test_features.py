@@ -11,7 +11,7 @@ import tilewright.patterns as tp
 from tilewright.arith import evaluate, poly
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen import code as c
-from tilewright.patterns.codegen.grid import Launch
+from tilewright.patterns.codegen.grid import ThreadGrid
 from tilewright.patterns.compiling import grid_code
 from tilewright.patterns.features import LINE, WARP, counts, features, kernel_features
 
@@ -21,7 +21,7 @@ SPACES = ("global", "local")
 
 
 @pytest.mark.parametrize(
-    "launch", [None, Launch((poly(2), poly(2), poly(1)), (4, 2, 1))], ids=["default", "strided"]
+    "launch", [None, ThreadGrid((poly(2), poly(2), poly(1)), (4, 2, 1))], ids=["default", "strided"]
 )
 def test_counts_equal_what_threads_do(launch):
     checked = 0
@@ -86,7 +86,7 @@ def brute_force(kernel, known):
 
     def walk(block, env, lane, number, rounds):
         for s in block:
-            if isinstance(s, c.Loop):
+            if isinstance(s, c.ForLoop):
                 d, extent = s.level.dim, evaluate(s.variable.extent, known)
                 first, step = {
                     "wrg": (group[d], groups[d]),
@@ -121,7 +121,7 @@ def test_control_flow_follows_the_launch():
     (found,) = features(A >> tp.map_glb(DOUBLE), {"N": 1000})
     assert (found.if_statements, found.global_size_0) == (1, 1024)
     assert np.isclose(found.global_loads, 1000 / 1024)
-    strided = Launch((poly(2), poly(1), poly(1)), (50, 1, 1))
+    strided = ThreadGrid((poly(2), poly(1), poly(1)), (50, 1, 1))
     (found,) = features(A >> tp.map_glb(DOUBLE), {"N": 1000}, strided)
     assert (found.loop_bodies, found.if_statements) == (10, 0)
 

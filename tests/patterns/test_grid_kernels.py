@@ -14,18 +14,18 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.binding import conforming
 from tilewright.patterns.codegen.code import Barrier, statements
-from tilewright.patterns.codegen.grid import Launch
+from tilewright.patterns.codegen.grid import ThreadGrid
 from tilewright.patterns.compiling import grid_code
 
 N, M = tp.sizes("N M")
-GRID = [n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
-GLB = [n.Level("glb", 1), n.Level("glb", 0)]
+GRID = [n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
+GLB = [n.MapLevel("glb", 1), n.MapLevel("glb", 0)]
 SUM = tp.fun(lambda w: w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1], "star")
 DOUBLE = tp.fun(lambda v: v + v, "twice")
 
 
 def explored(limit=25):
-    chosen = rw.Settings(target="gpu", tiles=(2, 3), limit=limit)
+    chosen = rw.ExplorationSettings(target="gpu", tiles=(2, 3), limit=limit)
     return [d.program for p in PROGRAMS.values() for d in rw.explore(p, chosen)]
 
 
@@ -33,7 +33,7 @@ def runs_on_a_grid(p, launch=None):
     """The kernels of a program, or None if it says why a grid cannot run it."""
     try:
         return grid_code(p, "kernel", launch)
-    except tp.MappingError as error:
+    except tp.LoweringError as error:
         known = ("no thread is given", "is stored outside", "say where it is stored")
         if any(reason in str(error) for reason in known):
             return None
@@ -50,8 +50,8 @@ def simulated(p, arrays, launch=None, known=None):
     "launch",
     [
         None,
-        Launch((poly(1), poly(2), poly(1)), (2, 1, 1)),
-        Launch((poly(2), poly(1), poly(1)), (4, 3, 1)),
+        ThreadGrid((poly(1), poly(2), poly(1)), (2, 1, 1)),
+        ThreadGrid((poly(2), poly(1), poly(1)), (4, 3, 1)),
     ],
     ids=["default", "few", "others"],
 )
@@ -74,7 +74,7 @@ def test_tiles_that_do_not_divide_the_grid_write_only_what_exists():
     steps = (rw.round_up2(2, 4), rw.tiling2(2, 4), rw.lower_nest(*GRID), rw.stage_tile())
     q = rw.derive(p, *steps).program
     a = np.arange(35, dtype=np.int32).reshape(5, 7)
-    for launch in (None, Launch((poly(2), poly(1), poly(1)), (3, 2, 1))):
+    for launch in (None, ThreadGrid((poly(2), poly(1), poly(1)), (3, 2, 1))):
         (result,), _, _ = simulated(q, [a], launch, {"N": 5, "M": 7})
         assert equal(result.reshape(5, 7), tp.interpret(p, a))
 
@@ -85,12 +85,12 @@ def test_a_single_work_group_is_still_one():
     (result,), _, _ = simulated(one, [np.arange(4)])
     assert result.tolist() == [0, 2, 4, 6]
     single = x >> tp.split(1) >> tp.map_wrg(tp.map_lcl(DOUBLE))
-    (result,), _, _ = simulated(single, [np.arange(4)], Launch(None, (3, 1, 1)))
+    (result,), _, _ = simulated(single, [np.arange(4)], ThreadGrid(None, (3, 1, 1)))
     assert result.tolist() == [0, 2, 4, 6]
 
 
 def test_reductions_are_explored_as_stored_partial_ones():
-    found = [d.program for d in rw.explore(PROGRAMS["sum"], rw.Settings(tiles=(2, 3)))]
+    found = [d.program for d in rw.explore(PROGRAMS["sum"], rw.ExplorationSettings(tiles=(2, 3)))]
     stored = [p for p in found if "to_global" in str(p) and runs_on_a_grid(p) is not None]
     assert len(stored) > 3
     for p in stored:
@@ -113,7 +113,7 @@ def barriers(p, launch=None):
 def test_barriers_are_where_they_are_needed_and_nowhere_else():
     assert barriers(tiled(stage=False)) == 0
     assert barriers(tiled()) == 1
-    looping = Launch((poly(1), poly(1), poly(1)), (3, 2, 1))
+    looping = ThreadGrid((poly(1), poly(1), poly(1)), (3, 2, 1))
     assert barriers(tiled(), looping) == 3  # after the copy, and before the next tile of each loop
     x = tp.array("x", tp.i32[12]) >> tp.split(4)
     own = tp.to_local(tp.map_lcl(DOUBLE)) >> tp.map_lcl(DOUBLE)
@@ -204,13 +204,13 @@ def test_what_a_grid_cannot_run_says_why(body, message):
     if message is None:
         simulated(p, [np.arange(12)])
         return
-    with pytest.raises(tp.MappingError, match=message):
+    with pytest.raises(tp.LoweringError, match=message):
         tp.source(p, "opencl")
 
 
 def test_impossible_launches_are_refused():
-    with pytest.raises(tp.MappingError, match="give 1 to 1024"):
-        Launch(None, (64, 32, 1))
+    with pytest.raises(tp.LoweringError, match="give 1 to 1024"):
+        ThreadGrid(None, (64, 32, 1))
     with pytest.raises(tp.PatternError, match=r"source\(program, 'cuda'\)"):
         tp.compile(tiled(), "cuda")
 

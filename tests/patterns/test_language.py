@@ -237,3 +237,17 @@ def test_a_type_applied_to_a_number_is_a_literal():
     assert tp.f64(np.float64(0.5)) == n.Literal(0.5, tp.f64)
     with pytest.raises(tp.PatternTypeError, match="use its parameters and numbers"):
         tp.f32("2")
+
+
+def test_files_name_nodes_without_the_suffix_of_their_class():
+    double = tp.fun(lambda x: 2 * x, "double")
+    program = tp.array("A", tp.f32[N]) >> tp.split(4) >> tp.map(tp.map(double))
+    kinds = {entry["kind"] for entry in tp.to_json(program)["nodes"]}
+    assert {"Split", "Map", "Op", "Const"} <= kinds
+    assert tp.from_json(tp.to_json(program)) is program
+
+
+def test_earlier_names_go_on_working():
+    assert tp.Kernel is tp.CompiledPattern
+    assert tp.Launch is tp.ThreadGrid
+    assert tp.MappingError is tp.LoweringError

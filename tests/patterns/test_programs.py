@@ -121,7 +121,7 @@ def test_programs_of_open_size_run_in_c():
 
 @pytest.mark.parametrize("target", ["c", "gpu"])
 def test_derived_programs_run_in_c(target):
-    chosen = rw.Settings(target=target, tiles=(2, 4), limit=8)
+    chosen = rw.ExplorationSettings(target=target, tiles=(2, 4), limit=8)
     derived = {name: rw.explore(fixed(name), chosen) for name in NAMES}
     cases = [(name, d.program) for name, found in derived.items() for d in found]
     cases = [(name, p) for name, p in cases if target == "c" or runs_on_a_grid(p) is not None]
@@ -133,7 +133,7 @@ def test_derived_programs_run_in_c(target):
 
 
 def test_stencils_have_tiled_programs_with_features():
-    chosen = rw.Settings(tiles=(4, 8), families=("tiling",), limit=40)
+    chosen = rw.ExplorationSettings(tiles=(4, 8), families=("tiling",), limit=40)
     for name in STENCILS:
         p = STENCILS[name].build(32, 64)
         staged = [d.program for d in rw.explore(p, chosen) if "to_local" in str(d.program)]

@@ -31,9 +31,9 @@ RULES = [
     rw.round_up(4),
     rw.round_up2(4, 2),
     rw.lower(n.SEQ),
-    rw.lower(n.Level("glb")),
+    rw.lower(n.MapLevel("glb")),
     rw.lower_nest(n.PAR, n.SIMD),
-    rw.lower_nest(n.Level("wrg", 1), n.Level("wrg"), n.Level("lcl", 1), n.Level("lcl")),
+    rw.lower_nest(n.MapLevel("wrg", 1), n.MapLevel("wrg"), n.MapLevel("lcl", 1), n.MapLevel("lcl")),
     rw.lower_reduce(n.UNROLL),
     rw.stage_tile((0,)),
     rw.stage_tile((1,)),
@@ -114,7 +114,7 @@ def test_every_rule_applies_somewhere_in_the_tests():
     tiled = rw.derive(
         lowered,
         rw.tiling2(2, 3),
-        rw.lower_nest(*(n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
+        rw.lower_nest(*(n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
     ).program
     more = [
         *PROGRAMS.values(),
@@ -138,7 +138,7 @@ def test_every_rule_applies_somewhere_in_the_tests():
     two = rw.derive(
         PROGRAMS["zipped"],
         rw.zipped_tiling2(2, 3),
-        rw.lower_nest(*(n.Level(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
+        rw.lower_nest(*(n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
     ).program
     unused = {
         str(rule)
@@ -155,7 +155,7 @@ def double_row():
 
 
 def test_a_schedule_is_written_down_and_shown_step_by_step():
-    wrg, lcl = (lambda d: n.Level("wrg", d)), (lambda d: n.Level("lcl", d))
+    wrg, lcl = (lambda d: n.MapLevel("wrg", d)), (lambda d: n.MapLevel("lcl", d))
     A = tp.array("A", tp.f32[N, M])
     stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
     found = rw.derive(
@@ -183,7 +183,7 @@ def test_a_schedule_is_written_down_and_shown_step_by_step():
         (rw.split_join(2), PROGRAMS["layout"] >> tp.join, "split.*does not apply|no map"),
         (rw.slide_tiling(3), PROGRAMS["windows"], "3 is not a multiple of the windows' step 2"),
         (rw.partial_reduce(2), tp.array("x", tp.i32[4]) >> tp.reduce(MINUS, 0), "not declared"),
-        (rw.lower(n.Level("lcl")), PROGRAMS["windows"], r"outside of map_wrg\(..., 0\)"),
+        (rw.lower(n.MapLevel("lcl")), PROGRAMS["windows"], r"outside of map_wrg\(..., 0\)"),
         (rw.stage_tile(), PROGRAMS["stencil"], r"has no map_wrg\(f\)"),
         (rw.lower_nest(n.PAR, n.SEQ, n.SIMD), PROGRAMS["stencil"], "only 2 maps are nested"),
         (rw.lower(n.SEQ), PROGRAMS["sum"], "reads its result: fuse the two or store it first"),
@@ -231,7 +231,7 @@ def test_a_rule_that_changes_the_type_is_found_out():
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_explored_programs_mean_the_same(name, target):
     start = PROGRAMS[name]
-    chosen = rw.Settings(target=target, tiles=(1, 2, 3), limit=60)
+    chosen = rw.ExplorationSettings(target=target, tiles=(1, 2, 3), limit=60)
     found = rw.explore(start, chosen)
     programs_found = [d.program for d in found]
     assert len(set(programs_found)) == len(found)
@@ -247,7 +247,7 @@ def test_explored_programs_mean_the_same(name, target):
 def test_a_large_stencil_has_many_programs():
     A = tp.array("A", tp.f32[4096, 4096])
     stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
-    found = rw.explore(stencil, rw.Settings(limit=300))
+    found = rw.explore(stencil, rw.ExplorationSettings(limit=300))
     assert len({d.program for d in found}) == len(found) == 300
 
 
@@ -255,7 +255,7 @@ def test_grids_that_no_tile_divides_are_tiled_too():
     A, B = tp.array("A", tp.i32[7, 11]), tp.array("B", tp.i32[7, 11])
     windows = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1)
     for start in (windows >> tp.map2(STAR), tp.zip2(windows, B) >> tp.map2(MIX)):
-        chosen = rw.Settings(tiles=(2, 4), families=("tiling",), limit=40)
+        chosen = rw.ExplorationSettings(tiles=(2, 4), families=("tiling",), limit=40)
         tiled = [d for d in rw.explore(start, chosen) if "crop2(7, 11)" in str(d.program)]
         assert len(tiled) > 5
         arrays = data(start)
@@ -265,8 +265,8 @@ def test_grids_that_no_tile_divides_are_tiled_too():
 
 def test_settings_that_cannot_be_used_are_refused():
     with pytest.raises(tp.PatternError, match="'cpu'"):
-        rw.Settings(target="cpu")
+        rw.ExplorationSettings(target="cpu")
     with pytest.raises(tp.PatternError, match="'tilling'"):
-        rw.Settings(families=("tilling",))
+        rw.ExplorationSettings(families=("tilling",))
     with pytest.raises(tp.PatternError, match="depth is -1"):
-        rw.Settings(depth=-1)
+        rw.ExplorationSettings(depth=-1)

@@ -102,7 +102,7 @@ class Thread:
             if isinstance(s, c.Barrier):
                 self.run.counts["barrier"] += 1
                 yield id(s)
-            elif isinstance(s, c.Loop):
+            elif isinstance(s, c.ForLoop):
                 for i in self.iterations(s):
                     self.known[s.variable.name] = i
                     yield from self.block(s.body)
@@ -132,7 +132,7 @@ class Thread:
         return range(extent)
 
     def value(self, v):
-        if isinstance(v, c.Load):
+        if isinstance(v, c.BufferLoad):
             self.run.counts["load", v.buffer.memory] += 1
             return self.memory(v.buffer).load(evaluate(v.index, self.known), self.me)
         if isinstance(v, c.Name):
@@ -141,7 +141,7 @@ class Thread:
             return v.type.dtype.type(v.value)
         if isinstance(v, c.IndexValue):
             return np.int32(evaluate(v.index, self.known))
-        if isinstance(v, c.Call):
+        if isinstance(v, c.FunctionCall):
             result = computed(v.function.body, [self.value(a) for a in v.args])
             return v.type.dtype.type(result)
         inside = 0 <= evaluate(v.index, self.known) < evaluate(v.length, self.known)

@@ -5,7 +5,7 @@ ranges of loop variables in mind. `atoms` is what it is made of, `substitution` 
 put polynomials and numbers in place of atoms, and `parsing` reads what ``str`` printed.
 """
 
-from tilewright.arith.atoms import Atom, Boundary, Div, Loop, Mod, Size
+from tilewright.arith.atoms import Atom, Boundary, Div, LoopVariable, Mod, Size
 from tilewright.arith.evaluation import NotWhole, boundary_value, evaluate
 from tilewright.arith.parsing import parse, sizes
 from tilewright.arith.polynomial import (
@@ -24,7 +24,7 @@ __all__ = [
     "Atom",
     "Boundary",
     "Div",
-    "Loop",
+    "LoopVariable",
     "Mod",
     "NotWhole",
     "Poly",

@@ -1,6 +1,6 @@
 """What polynomials are made of: atoms, monomials of them, and how both print.
 
-Atoms are sizes of the program (`Size`), loop variables (`Loop`), and what does not expand
+Atoms are sizes of the program (`Size`), loop variables (`LoopVariable`), and what does not expand
 (`Div`, `Mod`, `Boundary`). `polynomial` adds monomials up; nothing here computes with the
 polynomials inside an atom.
 """
@@ -48,7 +48,7 @@ class Size(Atom):
 
 
 @dataclass(frozen=True, eq=False)
-class Loop(Atom):
+class LoopVariable(Atom):
     """A loop variable: a whole number from 0 to ``extent - 1``."""
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.arith.atoms import Atom, Boundary, Div, Loop, Mod, Size
+from tilewright.arith.atoms import Atom, Boundary, Div, LoopVariable, Mod, Size
 from tilewright.arith.polynomial import ONE, Poly
 
 
@@ -45,7 +45,7 @@ def _sum(p: Poly, known: Mapping[str, Any]) -> Any:
 
 
 def _atom_value(atom: Atom, known: Mapping[str, Any]) -> Any:
-    if isinstance(atom, Size | Loop):
+    if isinstance(atom, Size | LoopVariable):
         return known[atom.name]
     first, second = (evaluate(part, known) for part in atom.parts())
     if isinstance(atom, Div):

@@ -23,7 +23,7 @@ from tilewright.arith.atoms import (
     Atom,
     Boundary,
     Div,
-    Loop,
+    LoopVariable,
     Mod,
     Monomial,
     Number,
@@ -235,7 +235,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
 
 def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
     """Bounds of an atom that is not a size, free of loop variables."""
-    if isinstance(atom, Loop):
+    if isinstance(atom, LoopVariable):
         return ZERO, atom.extent - 1
     if isinstance(atom, Boundary):
         found = bounds(atom.n)

@@ -33,9 +33,9 @@ from tilewright.patterns.nodes import (
     Input,
     Iterate,
     Join,
-    Level,
     Literal,
     Map,
+    MapLevel,
     Pad,
     PadValue,
     Par,
@@ -44,8 +44,8 @@ from tilewright.patterns.nodes import (
     Repeat,
     Scatter,
     Slide,
-    Split,
-    Table,
+    SplitPattern,
+    TablePattern,
     To,
     Transpose,
     Unzip,
@@ -55,7 +55,7 @@ from tilewright.patterns.nodes import (
 )
 from tilewright.patterns.places import noted
 from tilewright.patterns.scalar import Arg, Expr, Operand, expression
-from tilewright.patterns.types import ScalarType, Type
+from tilewright.patterns.types import DataType, ScalarType
 
 Number = bool | int | float
 Length = Poly | int
@@ -93,7 +93,7 @@ def _size(name: str, value: Length, least: int) -> Poly:
     return poly(value)
 
 
-def array(name: str, type: Type) -> Pattern:
+def array(name: str, type: DataType) -> Pattern:
     """An input of the program: ``array("A", f32[N, M])``. Scalars are inputs likewise.
 
     Raises:
@@ -102,18 +102,18 @@ def array(name: str, type: Type) -> Pattern:
     plain = name.isidentifier() and name.isascii() and not name.startswith(RESERVED_PREFIXES)
     if not plain or iskeyword(name) or name in C_WORDS:
         raise PatternError(f"input {name!r}: give a name that C and Python can use, as in 'A'")
-    if not isinstance(type, Type):
+    if not isinstance(type, DataType):
         raise PatternError(f"input {name}: {type!r} is not a type; give one as in f32[N, M]")
     return noted(Input(name, type))
 
 
-def map(f: Pattern, level: Level | None = None) -> Pattern:
-    """``f`` on every element, run by a level (``nodes.Level``) if one is given."""
+def map(f: Pattern, level: MapLevel | None = None) -> Pattern:
+    """``f`` on every element, run by a level (``nodes.MapLevel``) if one is given."""
     return noted(Map(_pattern("map", f), _checked_level(level)))
 
 
-def _checked_level(level: Level | None) -> Level | None:
-    if level is None or isinstance(level, Level):
+def _checked_level(level: MapLevel | None) -> MapLevel | None:
+    if level is None or isinstance(level, MapLevel):
         return level
     raise PatternError(f"level {level!r}; use map_glb, map_wrg, map_lcl, map_par or map_seq")
 
@@ -158,13 +158,13 @@ def map_simd(f: Pattern) -> Pattern:
     return map(f, SIMD)
 
 
-def _grid(kind: str, dim: int) -> Level:
+def _grid(kind: str, dim: int) -> MapLevel:
     if dim not in (0, 1, 2):
         raise PatternError(f"dimension {dim!r} of map_{kind}; give 0, 1 or 2")
-    return Level(kind, dim)
+    return MapLevel(kind, dim)
 
 
-def reduce(f: Pattern, init: Pattern | Number, level: Level | None = None) -> Pattern:
+def reduce(f: Pattern, init: Pattern | Number, level: MapLevel | None = None) -> Pattern:
     """``[T]n -> U``: ``acc = f(acc, x)`` over all elements, from ``init``.
 
     Lift gives an array of one element; here, as in RISE, it is the element.
@@ -184,7 +184,7 @@ def reduce_unroll(f: Pattern, init: Pattern | Number) -> Pattern:
 
 def split(length: Length) -> Pattern:
     """``[T]n -> [[T]length](n/length)``; ``length`` divides n."""
-    return noted(Split(_size("split's length", length, 1)))
+    return noted(SplitPattern(_size("split's length", length, 1)))
 
 
 def slide(size: Length, step: Length) -> Pattern:
@@ -293,7 +293,7 @@ def table(values: Sequence[Number], type: ScalarType) -> Pattern:
     """An array of fixed numbers."""
     if not values:
         raise PatternError("a table without values")
-    return noted(Table(tuple(values), type))
+    return noted(TablePattern(tuple(values), type))
 
 
 def to_global(f: Pattern) -> Pattern:
@@ -323,7 +323,7 @@ def _value(init: Pattern | Number) -> Pattern:
     return _pattern("reduce", init)
 
 
-class Traced(Operand):
+class TracedParameter(Operand):
     """A parameter while `fun` runs the user's function: a value, or an array to index."""
 
     __slots__ = ("_reads", "_route")
@@ -335,13 +335,13 @@ class Traced(Operand):
         """The scalar that is read by this route."""
         return self._reads.setdefault(self._route, Arg(len(self._reads)))
 
-    def __iter__(self) -> Iterator[Traced]:
+    def __iter__(self) -> Iterator[TracedParameter]:
         raise PatternError("a user function cannot loop over an array: use reduce")
 
-    def __getitem__(self, indices: Length | tuple[Length, ...]) -> Traced:
+    def __getitem__(self, indices: Length | tuple[Length, ...]) -> TracedParameter:
         many = indices if isinstance(indices, tuple) else (indices,)
         steps = tuple(At(_size("an index", i, 0)) for i in many)
-        return Traced(self._reads, (*self._route, *steps))
+        return TracedParameter(self._reads, (*self._route, *steps))
 
 
 def fun(
@@ -371,7 +371,7 @@ def fun(
     routes: list[tuple[Pattern, ...]] = [
         () if single else (Get(i),) for i in range(len(parameters))
     ]
-    body = function(*(Traced(reads, route) for route in routes))
+    body = function(*(TracedParameter(reads, route) for route in routes))
     body = expression(body)
     declared = [_declared(p, function) for p in parameters]
     if list(reads) != routes[: len(reads)] or len(reads) < len(routes):

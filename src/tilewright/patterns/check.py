@@ -22,9 +22,9 @@ from tilewright.patterns.places import nearest_place, place_of
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
+    DataType,
     ScalarType,
     TupleType,
-    Type,
     boolean,
     i32,
     leaves,
@@ -32,7 +32,7 @@ from tilewright.patterns.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class SizeRequirement:
     """What a pattern asks of the sizes.
 
     Args:
@@ -79,8 +79,8 @@ class Requirement:
         return ""
 
 
-Result = tuple[Type, frozenset[Requirement]]
-NONE: frozenset[Requirement] = frozenset()
+Result = tuple[DataType, frozenset[SizeRequirement]]
+NONE: frozenset[SizeRequirement] = frozenset()
 
 
 class Mismatch(Exception):
@@ -90,7 +90,7 @@ class Mismatch(Exception):
         self.trail, self.expected, self.found = [pattern], expected, found
 
 
-def type_of(p: n.Pattern, given: Type = UNIT) -> Type:
+def type_of(p: n.Pattern, given: DataType = UNIT) -> DataType:
     """The type of a pattern's result for the type of its input (a program needs none).
 
     Raises:
@@ -99,13 +99,13 @@ def type_of(p: n.Pattern, given: Type = UNIT) -> Type:
     return _checked(p, given)[0]
 
 
-def requirements(p: n.Pattern, given: Type = UNIT) -> tuple[Requirement, ...]:
+def requirements(p: n.Pattern, given: DataType = UNIT) -> tuple[SizeRequirement, ...]:
     """What a pattern asks of the sizes, in a fixed order; raises as `type_of`."""
     found = _checked(p, given)[1]
     return tuple(sorted(found, key=lambda r: (r.kind, str(r.value), str(r.pattern))))
 
 
-def _checked(p: n.Pattern, given: Type) -> Result:
+def _checked(p: n.Pattern, given: DataType) -> Result:
     try:
         return infer(p, given)
     except Mismatch as error:
@@ -128,7 +128,7 @@ def _message(error: Mismatch, whole: n.Pattern) -> str:
 
 
 @lru_cache(200_000)
-def infer(p: n.Pattern, given: Type) -> Result:
+def infer(p: n.Pattern, given: DataType) -> Result:
     """As `type_of` and `requirements`, raising `Mismatch`."""
     rule = _RULES[type(p)]
     try:
@@ -141,17 +141,17 @@ def infer(p: n.Pattern, given: Type) -> Result:
     return result
 
 
-def _array(p: n.Pattern, given: Type, expected: str = "an array") -> ArrayType:
+def _array(p: n.Pattern, given: DataType, expected: str = "an array") -> ArrayType:
     if not isinstance(given, ArrayType):
         raise Mismatch(p, expected, _shown(given))
     return given
 
 
-def _shown(given: Type) -> str:
+def _shown(given: DataType) -> str:
     return "nothing (it needs an input)" if given == UNIT else str(given)
 
 
-def _pipe(p: n.Pipe, given: Type) -> Result:
+def _pipe(p: n.Pipe, given: DataType) -> Result:
     needs = NONE
     for stage in p.stages:
         given, more = infer(stage, given)
@@ -159,19 +159,19 @@ def _pipe(p: n.Pipe, given: Type) -> Result:
     return given, needs
 
 
-def _map(p: n.Map, given: Type) -> Result:
+def _map(p: n.Map, given: DataType) -> Result:
     array = _array(p, given)
     item, needs = infer(p.f, array.item)
     return ArrayType(item, array.length), needs
 
 
-def _reduce(p: n.Reduce, given: Type) -> Result:
+def _reduce(p: n.Reduce, given: DataType) -> Result:
     array = _array(p, given)
     if isinstance(p.init, n.Literal) and p.init.type is None:
         kinds = list(dict.fromkeys(leaves(array.item)))
         if len(kinds) != 1:
             raise Mismatch(p, "a typed start value, as in f32(0)", f"{p.init.value!r} for {given}")
-        acc: Type = kinds[0]
+        acc: DataType = kinds[0]
         needs = NONE
         if kinds[0].kind == "i" and isinstance(p.init.value, float):
             raise Mismatch(p, f"a start value of type {acc}", repr(p.init.value))
@@ -183,7 +183,7 @@ def _reduce(p: n.Reduce, given: Type) -> Result:
     return acc, needs | more
 
 
-def _arrays(p: n.Pattern, given: Type) -> tuple[ArrayType, ...]:
+def _arrays(p: n.Pattern, given: DataType) -> tuple[ArrayType, ...]:
     if not isinstance(given, TupleType) or not given.items:
         raise Mismatch(p, "a tuple of arrays", _shown(given))
     found = tuple(item for item in given.items if isinstance(item, ArrayType))
@@ -192,7 +192,7 @@ def _arrays(p: n.Pattern, given: Type) -> tuple[ArrayType, ...]:
     return found
 
 
-def _zip(p: n.Zip, given: Type) -> Type:
+def _zip(p: n.Zip, given: DataType) -> DataType:
     arrays = _arrays(p, given)
     if len({a.length for a in arrays}) > 1:
         raise Mismatch(
@@ -203,14 +203,16 @@ def _zip(p: n.Zip, given: Type) -> Type:
     return ArrayType(TupleType(tuple(a.item for a in arrays)), arrays[0].length)
 
 
-def _unzip(p: n.Unzip, given: Type) -> Type:
+def _unzip(p: n.Unzip, given: DataType) -> DataType:
     array = _array(p, given, "an array of tuples")
     if not isinstance(array.item, TupleType):
         raise Mismatch(p, "an array of tuples", str(given))
     return TupleType(tuple(ArrayType(item, array.length) for item in array.item.items))
 
 
-def _exact(p: n.Pattern, given: Type, top: Poly, bottom: Poly, what: str) -> tuple[Poly, set[Any]]:
+def _exact(
+    p: n.Pattern, given: DataType, top: Poly, bottom: Poly, what: str
+) -> tuple[Poly, set[Any]]:
     """``top / bottom``, and that it be a whole number unless that is plain."""
     try:
         quotient = top / bottom
@@ -220,17 +222,17 @@ def _exact(p: n.Pattern, given: Type, top: Poly, bottom: Poly, what: str) -> tup
         raise Mismatch(p, what, str(given))
     top_, bottom_ = quotient.fraction
     whole = bottom_ == 1 and top_.terms == quotient.terms
-    return quotient, set() if whole else {Requirement("whole", quotient, p)}
+    return quotient, set() if whole else {SizeRequirement("whole", quotient, p)}
 
 
-def _split(p: n.Split, given: Type) -> Result:
+def _split(p: n.SplitPattern, given: DataType) -> Result:
     array = _array(p, given)
     what = f"an array whose length is a multiple of {p.length}"
     count, needs = _exact(p, given, array.length, p.length, what)
     return ArrayType(ArrayType(array.item, p.length), count), frozenset(needs)
 
 
-def _join(p: n.Join, given: Type) -> Type:
+def _join(p: n.Join, given: DataType) -> DataType:
     outer = _array(p, given, "an array of arrays")
     inner = (
         _array(p, outer.item, "an array of arrays") if isinstance(outer.item, ArrayType) else None
@@ -240,7 +242,7 @@ def _join(p: n.Join, given: Type) -> Type:
     return ArrayType(inner.item, outer.length * inner.length)
 
 
-def _slide(p: n.Slide, given: Type) -> Result:
+def _slide(p: n.Slide, given: DataType) -> Result:
     array = _array(p, given)
     over = array.length - p.size
     what = f"an array whose length is {p.size} plus a multiple of {p.step}"
@@ -248,11 +250,11 @@ def _slide(p: n.Slide, given: Type) -> Result:
     if over.value is not None and not at_least_zero(over):
         raise Mismatch(p, f"an array of at least {p.size} elements", str(given))
     if not at_least_zero(over):
-        needs = needs | {Requirement("least", over, p)}
+        needs = needs | {SizeRequirement("least", over, p)}
     return ArrayType(ArrayType(array.item, p.size), steps + 1), frozenset(needs)
 
 
-def _pad(p: n.Pad | n.PadValue, given: Type) -> Type:
+def _pad(p: n.Pad | n.PadValue, given: DataType) -> DataType:
     array = _array(p, given)
     if isinstance(p, n.PadValue):
         for kind in leaves(array.item):
@@ -263,16 +265,16 @@ def _pad(p: n.Pad | n.PadValue, given: Type) -> Type:
     return ArrayType(array.item, p.left + array.length + p.right)
 
 
-def _crop(p: n.Crop, given: Type) -> Result:
+def _crop(p: n.Crop, given: DataType) -> Result:
     array = _array(p, given)
     rest = array.length - p.length
     if rest.value is not None and not at_least_zero(rest):
         raise Mismatch(p, f"an array of at least {p.length} elements", str(given))
-    needs = NONE if at_least_zero(rest) else frozenset({Requirement("least", rest, p)})
+    needs = NONE if at_least_zero(rest) else frozenset({SizeRequirement("least", rest, p)})
     return ArrayType(array.item, p.length), needs
 
 
-def _transpose(p: n.Transpose, given: Type) -> Type:
+def _transpose(p: n.Transpose, given: DataType) -> DataType:
     outer = _array(p, given, "an array of arrays")
     inner = outer.item
     if not isinstance(inner, ArrayType):
@@ -285,56 +287,56 @@ def at_index(index: Poly, i: Poly, length: Poly) -> Poly:
     return substitute(index, lambda atom: {"_i": i, "_n": length}.get(getattr(atom, "name", "")))
 
 
-def _gather(p: n.Gather | n.Scatter, given: Type) -> Result:
+def _gather(p: n.Gather | n.Scatter, given: DataType) -> Result:
     array = _array(p, given)
     if isinstance(p, n.Scatter):
-        return given, frozenset({Requirement("permutation", array.length, p)})
+        return given, frozenset({SizeRequirement("permutation", array.length, p)})
     if below(p.index, n.GATHER_LENGTH):
         return given, NONE
-    return given, frozenset({Requirement("inside", array.length, p)})
+    return given, frozenset({SizeRequirement("inside", array.length, p)})
 
 
-def _iterate(p: n.Iterate, given: Type) -> Result:
+def _iterate(p: n.Iterate, given: DataType) -> Result:
     found, needs = infer(p.f, given)
     if found != given:
         raise Mismatch(p, f"a pattern that keeps the type {_shown(given)}", f"{p.f} to {found}")
     return given, needs
 
 
-def _at(p: n.At, given: Type) -> Result:
+def _at(p: n.At, given: DataType) -> Result:
     array = _array(p, given)
     rest = array.length - 1 - p.index
     if rest.value is not None and not at_least_zero(rest):
         raise Mismatch(p, f"an array of more than {p.index} elements", str(given))
-    needs = NONE if at_least_zero(rest) else frozenset({Requirement("least", rest, p)})
+    needs = NONE if at_least_zero(rest) else frozenset({SizeRequirement("least", rest, p)})
     return array.item, needs
 
 
-def _get(p: n.Get, given: Type) -> Type:
+def _get(p: n.Get, given: DataType) -> DataType:
     if not isinstance(given, TupleType) or p.index >= len(given.items):
         raise Mismatch(p, f"a tuple of at least {p.index + 1} components", _shown(given))
     return given.items[p.index]
 
 
-def _fork(p: n.Fork, given: Type) -> Result:
+def _fork(p: n.Fork, given: DataType) -> Result:
     found = [infer(item, given) for item in p.items]
     return TupleType(tuple(t for t, _ in found)), NONE.union(*(needs for _, needs in found))
 
 
-def _par(p: n.Par, given: Type) -> Result:
+def _par(p: n.Par, given: DataType) -> Result:
     if not isinstance(given, TupleType) or len(given.items) != len(p.items):
         raise Mismatch(p, f"a tuple of {len(p.items)} components", _shown(given))
     found = [infer(item, t) for item, t in zip(p.items, given.items, strict=True)]
     return TupleType(tuple(t for t, _ in found)), NONE.union(*(needs for _, needs in found))
 
 
-def _literal(p: n.Literal, given: Type) -> Type:
+def _literal(p: n.Literal, given: DataType) -> DataType:
     if p.type is None:
         raise Mismatch(p, "a type for its number, as in f32(0)", "none")
     return p.type
 
 
-def scalars(given: Type) -> tuple[ScalarType, ...] | None:
+def scalars(given: DataType) -> tuple[ScalarType, ...] | None:
     """The scalars of a scalar or of nested tuples of scalars; None for anything else."""
     if isinstance(given, ScalarType):
         return (given,)
@@ -345,7 +347,7 @@ def scalars(given: Type) -> tuple[ScalarType, ...] | None:
     return tuple(s for part in found for s in part) if len(found) == len(parts) else None
 
 
-def _user(p: n.UserFun, given: Type) -> Type:
+def _user(p: n.UserFun, given: DataType) -> DataType:
     count = len(p.parameters)
     expected = f"{count} scalars ({', '.join(p.parameters)})" if count > 1 else "a scalar"
     found = scalars(given)
@@ -367,7 +369,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.Reduce: _reduce,
     n.Zip: _zip,
     n.Unzip: _unzip,
-    n.Split: _split,
+    n.SplitPattern: _split,
     n.Join: _join,
     n.Slide: _slide,
     n.Pad: _pad,
@@ -384,14 +386,14 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.Repeat: lambda p, given: ArrayType(given, p.length),
     n.Indices: lambda p, given: ArrayType(i32, p.length),
     n.Literal: _literal,
-    n.Table: lambda p, given: ArrayType(p.type, poly(len(p.values))),
+    n.TablePattern: lambda p, given: ArrayType(p.type, poly(len(p.values))),
     n.Input: lambda p, given: p.type,
     n.UserFun: _user,
     n.To: lambda p, given: infer(p.f, given),
 }
 
 
-def child_inputs(p: n.Pattern, given: Type) -> tuple[Type, ...]:
+def child_inputs(p: n.Pattern, given: DataType) -> tuple[DataType, ...]:
     """The types of the inputs of `nodes.children`, for the type of the pattern's input."""
     if isinstance(p, n.Pipe):
         kinds = [given] if p.stages else []

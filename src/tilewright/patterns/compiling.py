@@ -20,9 +20,9 @@ from tilewright.patterns.codegen.c import print_c
 from tilewright.patterns.codegen.code import Buffer, Code, Name
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
-from tilewright.patterns.codegen.grid import GridKernel, Launch, grid_kernels
+from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
 from tilewright.patterns.errors import CompileError, PatternError
-from tilewright.patterns.kernel import Array, Kernel
+from tilewright.patterns.kernel import Array, CompiledPattern
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
@@ -31,7 +31,7 @@ COMPILE_SECONDS = 120
 TARGETS = ("c", "opencl", "cuda")
 
 
-class CKernel(Kernel):
+class CKernel(CompiledPattern):
     """A program compiled for this machine's CPU."""
 
     def __init__(self, program: n.Pattern, code: Code, source: str, library: Path) -> None:
@@ -64,9 +64,9 @@ class CKernel(Kernel):
 
 
 def compile(
-    program: n.Pattern, target: str = "c", name: str = "kernel", launch: Launch | None = None
+    program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
 ) -> Any:
-    """Compile a program to a callable `Kernel`.
+    """Compile a program to a callable `CompiledPattern`.
 
     Args:
         program: patterns that start at their inputs. In C, maps that no rule decided on run in
@@ -96,7 +96,7 @@ def compile(
 
 
 def source(
-    program: n.Pattern, target: str = "c", name: str = "kernel", launch: Launch | None = None
+    program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
 ) -> str:
     """The source of a program, for any of `TARGETS`; as `compile`, without compiling it."""
     if target not in TARGETS:
@@ -108,7 +108,7 @@ def source(
 
 
 def grid_code(
-    program: n.Pattern, name: str, launch: Launch | None
+    program: n.Pattern, name: str, launch: ThreadGrid | None
 ) -> tuple[Code, tuple[GridKernel, ...]]:
     """The code of a program for a grid of threads, and its kernels; raises as `compile`."""
     code = generate(default_grid(program), _name(name))

@@ -17,8 +17,11 @@ class SizeError(PatternError, ValueError):
     """Arrays or tiles whose sizes do not fit the program."""
 
 
-class MappingError(PatternError):
+class LoweringError(PatternError):
     """A program whose loops or memories cannot be made code for the target."""
+
+
+MappingError = LoweringError  # its name in earlier versions
 
 
 class CompileError(PatternError):

@@ -19,12 +19,12 @@ import numpy as np
 from tilewright.arith import Boundary, Poly, evaluate, poly, substitute
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import requirements
-from tilewright.patterns.codegen.code import Barrier, Block, Load, Loop, loads
+from tilewright.patterns.codegen.code import Barrier, Block, BufferLoad, ForLoop, loads
 from tilewright.patterns.codegen.code import Store as StoreStatement
 from tilewright.patterns.codegen.grid import (
     DIMS,
     GridKernel,
-    Launch,
+    ThreadGrid,
     local_bytes,
     loop_form,
 )
@@ -84,11 +84,11 @@ class _Access:
     index: Poly
     size: int
     kind: str
-    around: tuple[Loop, ...]
+    around: tuple[ForLoop, ...]
 
 
 def features(
-    program: n.Pattern, sizes: Mapping[str, int] | None = None, launch: Launch | None = None
+    program: n.Pattern, sizes: Mapping[str, int] | None = None, launch: ThreadGrid | None = None
 ) -> tuple[Features, ...]:
     """The features of each kernel of a program for known sizes.
 
@@ -133,13 +133,13 @@ def counts(kernel: GridKernel, known: Mapping[str, int]) -> Counts:
     return Counts(**tally)
 
 
-def _accesses(block: Block, around: tuple[Loop, ...]) -> list[_Access]:
+def _accesses(block: Block, around: tuple[ForLoop, ...]) -> list[_Access]:
     found: list[_Access] = []
     for s in block:
-        if isinstance(s, Loop):
+        if isinstance(s, ForLoop):
             found += _accesses(s.body, (*around, s))
             continue
-        reads: list[Load] = list(loads([s]))
+        reads: list[BufferLoad] = list(loads([s]))
         for v in reads:
             if v.buffer.memory in ("global", "local"):
                 kind = f"{v.buffer.memory}_loads"
@@ -150,7 +150,7 @@ def _accesses(block: Block, around: tuple[Loop, ...]) -> list[_Access]:
     return found
 
 
-def _executions(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[str, int]) -> Poly:
+def _executions(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[str, int]) -> Poly:
     """How often a statement is executed, summed over all threads."""
     total = poly(1)
     for loop in around:
@@ -158,17 +158,17 @@ def _executions(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[str
     return total * _idle_copies(kernel, around, known)
 
 
-def _idle_copies(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[str, int]) -> int:
+def _idle_copies(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[str, int]) -> int:
     """Threads that execute the same iteration: those of dimensions that no loop is spread over."""
     levels = {loop.level for loop in around}
     copies = 1
     groups = kernel.grid(known)
     for d in range(DIMS):
-        if n.Level("glb", d) in levels:
+        if n.MapLevel("glb", d) in levels:
             continue
-        if n.Level("lcl", d) not in levels:
+        if n.MapLevel("lcl", d) not in levels:
             copies *= kernel.launch.threads[d]
-        if n.Level("wrg", d) not in levels:
+        if n.MapLevel("wrg", d) not in levels:
             copies *= groups[d]
     return copies
 
@@ -176,14 +176,14 @@ def _idle_copies(kernel: GridKernel, around: tuple[Loop, ...], known: Mapping[st
 def _control(
     kernel: GridKernel,
     block: Block,
-    around: tuple[Loop, ...],
+    around: tuple[ForLoop, ...],
     tally: dict[str, Poly],
     known: Mapping[str, int],
 ) -> None:
     for s in block:
         if isinstance(s, Barrier):
             tally["barriers"] += _executions(kernel, around, known)
-        if not isinstance(s, Loop):
+        if not isinstance(s, ForLoop):
             continue
         extent, level = s.variable.extent, s.level
         form = "for"
@@ -239,7 +239,7 @@ def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> flo
 
 
 def _rounds(
-    kernel: GridKernel, loop: Loop, groups: tuple[int, int, int], known: Mapping[str, int]
+    kernel: GridKernel, loop: ForLoop, groups: tuple[int, int, int], known: Mapping[str, int]
 ) -> list[int]:
     """The rounds of a loop that are looked at: how often a thread has gone through it before."""
     extent, d = int(evaluate(loop.variable.extent, known)), loop.level.dim
@@ -251,7 +251,7 @@ def _rounds(
 
 
 def _iteration(
-    loop: Loop,
+    loop: ForLoop,
     k: int,
     groups: tuple[int, int, int],
     threads: tuple[int, int, int],

@@ -12,7 +12,7 @@ _TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 def _exact(value: Any) -> Hashable:
     """A key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
-    if isinstance(value, Node):
+    if isinstance(value, InternedNode):
         return value
     if isinstance(value, float):
         return ("float", value.hex())
@@ -37,7 +37,7 @@ class Interning(type):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Node(metaclass=Interning):
+class InternedNode(metaclass=Interning):
     """Base of nodes. Identity is equality; copies and pickles come back as the same node."""
 
     def __reduce__(self) -> tuple[Any, ...]:

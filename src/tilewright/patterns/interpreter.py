@@ -17,7 +17,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.binding import bind, conforming
 from tilewright.patterns.check import infer, requirements, scalars, type_of
-from tilewright.patterns.types import UNIT, ArrayType, ScalarType, TupleType, Type
+from tilewright.patterns.types import UNIT, ArrayType, DataType, ScalarType, TupleType
 
 Value = Any
 """An array, or a tuple of values."""
@@ -66,7 +66,7 @@ def interpret(program: n.Pattern, *arrays: Any, sizes: Mapping[str, int] | None 
     return _run(program, (), UNIT, _Scope(_World(known, named), ()))
 
 
-def _run(p: n.Pattern, value: Value, given: Type, scope: _Scope) -> Value:
+def _run(p: n.Pattern, value: Value, given: DataType, scope: _Scope) -> Value:
     return _RULES[type(p)](p, value, given, scope)
 
 
@@ -85,25 +85,25 @@ def _take(value: Value, index: Any, axis: int) -> Value:
     return _each(value, lambda a: np.take(a, index, axis))
 
 
-def _length(given: Type, scope: _Scope) -> int:
+def _length(given: DataType, scope: _Scope) -> int:
     assert isinstance(given, ArrayType)
     length: int = evaluate(given.length, scope.world.sizes)
     return length
 
 
-def _pipe(p: n.Pipe, value: Value, given: Type, scope: _Scope) -> Value:
+def _pipe(p: n.Pipe, value: Value, given: DataType, scope: _Scope) -> Value:
     for stage in p.stages:
         value = _run(stage, value, given, scope)
         given = infer(stage, given)[0]
     return value
 
 
-def _map(p: n.Map, value: Value, given: Type, scope: _Scope) -> Value:
+def _map(p: n.Map, value: Value, given: DataType, scope: _Scope) -> Value:
     assert isinstance(given, ArrayType)
     return _run(p.f, value, given.item, scope.inside(_length(given, scope)))
 
 
-def _reduce(p: n.Reduce, value: Value, given: Type, scope: _Scope) -> Value:
+def _reduce(p: n.Reduce, value: Value, given: DataType, scope: _Scope) -> Value:
     assert isinstance(given, ArrayType)
     kind = infer(p, given)[0]
     if isinstance(p.init, n.Literal) and isinstance(kind, ScalarType):
@@ -116,31 +116,31 @@ def _reduce(p: n.Reduce, value: Value, given: Type, scope: _Scope) -> Value:
     return acc
 
 
-def _split(p: n.Split, value: Value, given: Type, scope: _Scope) -> Value:
+def _split(p: n.SplitPattern, value: Value, given: DataType, scope: _Scope) -> Value:
     length: int = evaluate(p.length, scope.world.sizes)
     k = scope.axis
     return _each(value, lambda a: a.reshape(*a.shape[:k], -1, length, *a.shape[k + 1 :]))
 
 
-def _join(p: n.Join, value: Value, given: Type, scope: _Scope) -> Value:
+def _join(p: n.Join, value: Value, given: DataType, scope: _Scope) -> Value:
     k = scope.axis
     return _each(value, lambda a: a.reshape(*a.shape[:k], -1, *a.shape[k + 2 :]))
 
 
-def _slide(p: n.Slide, value: Value, given: Type, scope: _Scope) -> Value:
+def _slide(p: n.Slide, value: Value, given: DataType, scope: _Scope) -> Value:
     size, step = (evaluate(x, scope.world.sizes) for x in (p.size, p.step))
     starts = np.arange(0, _length(given, scope) - size + 1, step)
     return _take(value, starts[:, None] + np.arange(size), scope.axis)
 
 
-def _pad(p: n.Pad, value: Value, given: Type, scope: _Scope) -> Value:
+def _pad(p: n.Pad, value: Value, given: DataType, scope: _Scope) -> Value:
     left, right = (evaluate(x, scope.world.sizes) for x in (p.left, p.right))
     length = _length(given, scope)
     index = boundary_value(p.boundary, np.arange(-left, length + right), length)
     return _take(value, index, scope.axis)
 
 
-def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value:
+def _pad_value(p: n.PadValue, value: Value, given: DataType, scope: _Scope) -> Value:
     sides = tuple(evaluate(x, scope.world.sizes) for x in (p.left, p.right))
 
     def padded(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -151,50 +151,50 @@ def _pad_value(p: n.PadValue, value: Value, given: Type, scope: _Scope) -> Value
     return _each(value, padded)
 
 
-def _crop(p: n.Crop, value: Value, given: Type, scope: _Scope) -> Value:
+def _crop(p: n.Crop, value: Value, given: DataType, scope: _Scope) -> Value:
     return _take(value, np.arange(evaluate(p.length, scope.world.sizes)), scope.axis)
 
 
-def _transpose(p: n.Transpose, value: Value, given: Type, scope: _Scope) -> Value:
+def _transpose(p: n.Transpose, value: Value, given: DataType, scope: _Scope) -> Value:
     return _each(value, lambda a: np.swapaxes(a, scope.axis, scope.axis + 1))
 
 
-def _permutation(p: n.Gather | n.Scatter, given: Type, scope: _Scope) -> Any:
+def _permutation(p: n.Gather | n.Scatter, given: DataType, scope: _Scope) -> Any:
     length = _length(given, scope)
     each = np.arange(length)
     known = {**scope.world.sizes, "_i": each, "_n": length}
     return np.broadcast_to(evaluate(p.index, known), each.shape)
 
 
-def _gather(p: n.Gather, value: Value, given: Type, scope: _Scope) -> Value:
+def _gather(p: n.Gather, value: Value, given: DataType, scope: _Scope) -> Value:
     return _take(value, _permutation(p, given, scope), scope.axis)
 
 
-def _scatter(p: n.Scatter, value: Value, given: Type, scope: _Scope) -> Value:
+def _scatter(p: n.Scatter, value: Value, given: DataType, scope: _Scope) -> Value:
     return _take(value, np.argsort(_permutation(p, given, scope)), scope.axis)
 
 
-def _iterate(p: n.Iterate, value: Value, given: Type, scope: _Scope) -> Value:
+def _iterate(p: n.Iterate, value: Value, given: DataType, scope: _Scope) -> Value:
     for _ in range(p.count):
         value = _run(p.f, value, given, scope)
     return value
 
 
-def _at(p: n.At, value: Value, given: Type, scope: _Scope) -> Value:
+def _at(p: n.At, value: Value, given: DataType, scope: _Scope) -> Value:
     return _take(value, evaluate(p.index, scope.world.sizes), scope.axis)
 
 
-def _fork(p: n.Fork, value: Value, given: Type, scope: _Scope) -> Value:
+def _fork(p: n.Fork, value: Value, given: DataType, scope: _Scope) -> Value:
     return tuple(_run(item, value, given, scope) for item in p.items)
 
 
-def _par(p: n.Par, value: Value, given: Type, scope: _Scope) -> Value:
+def _par(p: n.Par, value: Value, given: DataType, scope: _Scope) -> Value:
     assert isinstance(given, TupleType)
     parts = zip(p.items, value, given.items, strict=True)
     return tuple(_run(item, part, kind, scope) for item, part, kind in parts)
 
 
-def _repeat(p: n.Repeat, value: Value, given: Type, scope: _Scope) -> Value:
+def _repeat(p: n.Repeat, value: Value, given: DataType, scope: _Scope) -> Value:
     length = evaluate(p.length, scope.world.sizes)
     return _each(value, lambda a: np.repeat(np.expand_dims(a, scope.axis), length, scope.axis))
 
@@ -204,24 +204,24 @@ def _spread(array: np.ndarray[Any, Any], scope: _Scope) -> np.ndarray[Any, Any]:
     return np.broadcast_to(array, (*scope.batch, *array.shape))
 
 
-def _indices(p: n.Indices, value: Value, given: Type, scope: _Scope) -> Value:
+def _indices(p: n.Indices, value: Value, given: DataType, scope: _Scope) -> Value:
     return _spread(np.arange(evaluate(p.length, scope.world.sizes), dtype=np.int32), scope)
 
 
-def _literal(p: n.Literal, value: Value, given: Type, scope: _Scope) -> Value:
+def _literal(p: n.Literal, value: Value, given: DataType, scope: _Scope) -> Value:
     assert p.type is not None
     return _spread(np.asarray(p.value, p.type.dtype), scope)
 
 
-def _table(p: n.Table, value: Value, given: Type, scope: _Scope) -> Value:
+def _table(p: n.TablePattern, value: Value, given: DataType, scope: _Scope) -> Value:
     return _spread(np.asarray(p.values, p.type.dtype), scope)
 
 
-def _input(p: n.Input, value: Value, given: Type, scope: _Scope) -> Value:
+def _input(p: n.Input, value: Value, given: DataType, scope: _Scope) -> Value:
     return _spread(scope.world.inputs[p.name], scope)
 
 
-def _user(p: n.UserFun, value: Value, given: Type, scope: _Scope) -> Value:
+def _user(p: n.UserFun, value: Value, given: DataType, scope: _Scope) -> Value:
     kinds = scalars(given)
     assert kinds is not None
     flat: list[Any] = []
@@ -239,12 +239,12 @@ def scalar_value(
     """An expression on arrays, operation by operation in the precision of its type."""
     if isinstance(e, scalar.Arg):
         return args[e.index]
-    if isinstance(e, scalar.Const):
+    if isinstance(e, scalar.ScalarConst):
         return wanted.dtype.type(e.value)
     if isinstance(e, scalar.Cast):
         inner = scalar.type_of(e.x, types) or e.type
         return np.asarray(scalar_value(e.x, args, types, inner)).astype(e.type.dtype)
-    assert isinstance(e, scalar.Op)
+    assert isinstance(e, scalar.ScalarOp)
     found = [scalar.type_of(x, types) for x in e.args]
     operands = found[1:] if e.name == "where" else found
     kind = next((t for t in operands if t is not None), wanted)
@@ -282,7 +282,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Value]] = {
     n.Reduce: _reduce,
     n.Zip: lambda p, value, given, scope: value,
     n.Unzip: lambda p, value, given, scope: value,
-    n.Split: _split,
+    n.SplitPattern: _split,
     n.Join: _join,
     n.Slide: _slide,
     n.Pad: _pad,
@@ -299,7 +299,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Value]] = {
     n.Repeat: _repeat,
     n.Indices: _indices,
     n.Literal: _literal,
-    n.Table: _table,
+    n.TablePattern: _table,
     n.Input: _input,
     n.UserFun: _user,
     n.To: lambda p, value, given, scope: _run(p.f, value, given, scope),

@@ -5,44 +5,50 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tilewright.arith import Loop, Poly, parse, substitute
+from tilewright.arith import LoopVariable, Poly, parse, substitute
 from tilewright.patterns import nodes, scalar
 from tilewright.patterns.errors import PatternError
-from tilewright.patterns.interned import Node
-from tilewright.patterns.types import SCALARS, ArrayType, ScalarType, TupleType, Type
+from tilewright.patterns.interned import InternedNode
+from tilewright.patterns.types import SCALARS, ArrayType, DataType, ScalarType, TupleType
 
 VERSION = 1
 
-_KINDS: dict[str, type[Node]] = {
-    kind.__name__: kind
+
+def _name(kind: type[InternedNode]) -> str:
+    """A node's name in files: without what tells the class from those of other rooms."""
+    return kind.__name__.removesuffix("Pattern").removeprefix("Scalar")
+
+
+_KINDS: dict[str, type[InternedNode]] = {
+    _name(kind): kind
     for module in (nodes, scalar)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Node)
+    if isinstance(kind, type) and issubclass(kind, InternedNode)
 }
 
 
 def to_json(p: nodes.Pattern) -> dict[str, Any]:
     """A pattern as JSON values; a node that occurs twice is written once."""
-    numbers: dict[Node, int] = {}
+    numbers: dict[InternedNode, int] = {}
     written: list[dict[str, Any]] = []
 
-    def number(node: Node) -> int:
+    def number(node: InternedNode) -> int:
         if node not in numbers:
             entry = {f.name: value(getattr(node, f.name)) for f in fields(node)}
             numbers[node] = len(written)
-            written.append({"kind": type(node).__name__, **entry})
+            written.append({"kind": _name(type(node)), **entry})
         return numbers[node]
 
     def value(x: Any) -> Any:
-        if isinstance(x, Node):
+        if isinstance(x, InternedNode):
             return {"node": number(x)}
         if isinstance(x, tuple):
             return [value(item) for item in x]
         if isinstance(x, Poly):
             return {"size": str(x)}
-        if isinstance(x, Type):
+        if isinstance(x, DataType):
             return {"type": _type_json(x)}
-        if isinstance(x, nodes.Level):
+        if isinstance(x, nodes.MapLevel):
             return {"level": [x.kind, x.dim]}
         return {"float": x.hex()} if isinstance(x, float) else x
 
@@ -58,7 +64,7 @@ def from_json(data: Any) -> nodes.Pattern:
     """
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise PatternError(f"not a pattern program of version {VERSION}")
-    made: list[Node] = []
+    made: list[InternedNode] = []
     try:
         for entry in data["nodes"]:
             named = {key: _value(x, made) for key, x in entry.items() if key != "kind"}
@@ -72,7 +78,7 @@ def from_json(data: Any) -> nodes.Pattern:
     return root
 
 
-def _value(x: Any, made: list[Node]) -> Any:
+def _value(x: Any, made: list[InternedNode]) -> Any:
     if isinstance(x, list):
         return tuple(_value(item, made) for item in x)
     if not isinstance(x, dict):
@@ -87,7 +93,7 @@ def _value(x: Any, made: list[Node]) -> Any:
     if key == "type":
         return _type(inner)
     if key == "level":
-        return nodes.Level(*inner)
+        return nodes.MapLevel(*inner)
     if key == "float":
         return float.fromhex(inner)
     raise ValueError(f"unknown value {key!r}")
@@ -96,13 +102,13 @@ def _value(x: Any, made: list[Node]) -> Any:
 def _index(p: Poly) -> Poly:
     """With the index of gather and scatter, which is a loop variable, as such."""
     (((loop, _),), _), *_ = nodes.GATHER_INDEX.terms
-    assert isinstance(loop, Loop)
+    assert isinstance(loop, LoopVariable)
     return substitute(
         p, lambda atom: nodes.GATHER_INDEX if getattr(atom, "name", "") == loop.name else None
     )
 
 
-def _type_json(t: Type) -> Any:
+def _type_json(t: DataType) -> Any:
     if isinstance(t, ScalarType):
         return t.name
     if isinstance(t, TupleType):
@@ -111,7 +117,7 @@ def _type_json(t: Type) -> Any:
     return {"array": _type_json(t.item), "length": str(t.length)}
 
 
-def _type(x: Any) -> Type:
+def _type(x: Any) -> DataType:
     if isinstance(x, str):
         return SCALARS[x]
     if "tuple" in x:

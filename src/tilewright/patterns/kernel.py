@@ -14,12 +14,12 @@ from tilewright.patterns.check import requirements, type_of
 from tilewright.patterns.codegen.code import Buffer, Code
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.errors import SizeError
-from tilewright.patterns.types import ArrayType, TupleType, Type, dimensions
+from tilewright.patterns.types import ArrayType, DataType, TupleType, dimensions
 
 Array = np.ndarray[Any, Any]
 
 
-class Kernel:
+class CompiledPattern:
     """A compiled program. Calling it with arrays, one for each input, returns the result.
 
     Attributes:
@@ -63,8 +63,11 @@ class Kernel:
         return _shaped(self.type, iter([made[b] for b in self.code.outputs]), known, ())
 
 
+Kernel = CompiledPattern  # its name in earlier versions
+
+
 def _shaped(
-    kind: Type, flat: Iterator[Array], known: Mapping[str, int], outer: tuple[Poly, ...]
+    kind: DataType, flat: Iterator[Array], known: Mapping[str, int], outer: tuple[Poly, ...]
 ) -> Any:
     lengths, item = dimensions(kind)
     if isinstance(item, TupleType):

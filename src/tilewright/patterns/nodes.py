@@ -13,15 +13,15 @@ from functools import lru_cache, singledispatch
 
 import numpy as np
 
-from tilewright.arith import Loop, Poly, Size
-from tilewright.patterns.interned import Node
+from tilewright.arith import LoopVariable, Poly, Size
+from tilewright.patterns.interned import InternedNode
 from tilewright.patterns.places import noted
 from tilewright.patterns.scalar import Expr
-from tilewright.patterns.types import ScalarType, Type, converted
+from tilewright.patterns.types import DataType, ScalarType, converted
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Pattern(Node):
+class Pattern(InternedNode):
     """A function of one value; several are a tuple. ``a >> b`` is first a, then b."""
 
     def __rshift__(self, other: Pattern) -> Pattern:
@@ -71,7 +71,7 @@ IDENTITY = Pipe(())
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class MapLevel:
     """Who runs the iterations of a map or reduction.
 
     Args:
@@ -87,7 +87,7 @@ class Level:
 
 GRID_KINDS = ("glb", "wrg", "lcl")
 PLAIN_KINDS = ("seq", "unroll", "par", "simd")
-SEQ, UNROLL, PAR, SIMD = (Level(kind) for kind in PLAIN_KINDS)
+SEQ, UNROLL, PAR, SIMD = (MapLevel(kind) for kind in PLAIN_KINDS)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -95,7 +95,7 @@ class Map(Pattern):
     """``f`` on every element: ``[T]n -> [U]n``. Without a level it is not decided who runs it."""
 
     f: Pattern
-    level: Level | None = None
+    level: MapLevel | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -107,7 +107,7 @@ class Reduce(Pattern):
 
     f: Pattern
     init: Pattern
-    level: Level | None = None
+    level: MapLevel | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -121,7 +121,7 @@ class Unzip(Pattern):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Split(Pattern):
+class SplitPattern(Pattern):
     """``[T]n -> [[T]m](n/m)``, m divides n."""
 
     length: Poly
@@ -171,7 +171,7 @@ class Transpose(Pattern):
 
 
 GATHER_LENGTH = Poly.of(Size("_n"))
-GATHER_INDEX = Poly.of(Loop("_i", GATHER_LENGTH))
+GATHER_INDEX = Poly.of(LoopVariable("_i", GATHER_LENGTH))
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -254,7 +254,7 @@ def _literal(x: bool | int | float, type: ScalarType) -> Literal:
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Table(Pattern):
+class TablePattern(Pattern):
     """``any -> [type]n``: fixed numbers."""
 
     values: tuple[bool | int | float, ...]
@@ -266,7 +266,7 @@ class Input(Pattern):
     """``any -> type``: an input of the program."""
 
     name: str
-    type: Type
+    type: DataType
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -10,7 +10,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns.codegen.code import Code
 from tilewright.patterns.codegen.grid import GridKernel
 from tilewright.patterns.errors import CompileError, SizeError
-from tilewright.patterns.kernel import Array, Kernel
+from tilewright.patterns.kernel import Array, CompiledPattern
 
 MOST_ELEMENTS = 2**30  # of one array: indices are 32-bit numbers, and sums of two are made
 
@@ -35,7 +35,7 @@ def context() -> Any:
     return cl.Context(devices[:1])
 
 
-class OpenCLKernel(Kernel):
+class OpenCLKernel(CompiledPattern):
     """A program compiled for an OpenCL device: one or more kernels, run in order."""
 
     def __init__(

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from tilewright.patterns.interned import Node
+from tilewright.patterns.interned import InternedNode
 
 _HERE = str(Path(__file__).parent)
-_PLACES: WeakKeyDictionary[Node, tuple[Place, ...]] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[InternedNode, tuple[Place, ...]] = WeakKeyDictionary()
 MOST_PLACES = 8  # of one pattern that are kept, the latest last
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=InternedNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ def noted(node: N) -> N:
     return node
 
 
-def place_of(node: Node) -> Place | None:
+def place_of(node: InternedNode) -> Place | None:
     """Where the node was last made by a user, if it was."""
     places = _PLACES.get(node)
     return places[-1] if places else None
 
 
-def nearest_place(trail: Sequence[Node]) -> Place | None:
+def nearest_place(trail: Sequence[InternedNode]) -> Place | None:
     """The place of the first of some nodes, each inside of the next, the last the program.
 
     A node made in another file than the program, or nowhere, is passed over.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.patterns.errors import PatternTypeError
-from tilewright.patterns.interned import Node
+from tilewright.patterns.interned import InternedNode
 from tilewright.patterns.types import ScalarType, boolean, converted
 
 MOST_POWER = 8  # of x ** n that is written as a product
@@ -102,7 +102,7 @@ class Operand:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Expr(Node, Operand):
+class Expr(InternedNode, Operand):
     """A scalar expression."""
 
     def expression(self) -> Expr:
@@ -121,7 +121,7 @@ class Arg(Expr):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Const(Expr):
+class ScalarConst(Expr):
     """A number, of the type that its surroundings give it."""
 
     value: bool | int | float
@@ -136,7 +136,7 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Op(Expr):
+class ScalarOp(Expr):
     """An operation of `OPERATIONS` on operands."""
 
     name: str
@@ -197,7 +197,7 @@ def expression(x: Operand | np.generic | float) -> Expr:
     if isinstance(x, np.generic):
         x = x.item()
     if isinstance(x, bool | int | float):
-        return Const(x)
+        return ScalarConst(x)
     raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")
 
 
@@ -208,7 +208,7 @@ def _cast(x: Operand | np.generic, type: ScalarType) -> Cast:
 
 def operation(name: str, *args: Operand | float) -> Expr:
     """An operation on operands."""
-    return Op(name, tuple(expression(x) for x in args))
+    return ScalarOp(name, tuple(expression(x) for x in args))
 
 
 def sqrt(x: Operand | float) -> Expr:
@@ -269,12 +269,12 @@ def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
     """
     if isinstance(e, Arg):
         return types[e.index]
-    if isinstance(e, Const):
+    if isinstance(e, ScalarConst):
         return boolean if isinstance(e.value, bool) else None
     if isinstance(e, Cast):
         type_of(e.x, types)
         return e.type
-    assert isinstance(e, Op)
+    assert isinstance(e, ScalarOp)
     info, of = OPERATIONS[e.name], [type_of(x, types) for x in e.args]
     if info.takes == "s" and of[0] is not boolean:
         raise PatternTypeError(f"the condition of {text(e)} is {of[0] or 'a number'}, not boolean")
@@ -292,7 +292,7 @@ def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
 
 
 def _check_operands(
-    e: Op,
+    e: ScalarOp,
     info: Operation,
     operands: list[tuple[Expr, ScalarType | None]],
     result: ScalarType | None,
@@ -303,13 +303,13 @@ def _check_operands(
         raise PatternTypeError(f"{text(e)} has operands of type {result}; it takes {needed}")
     if result is not None and result.kind == "i":
         for x, _ in operands:
-            if isinstance(x, Const) and isinstance(x.value, float):
+            if isinstance(x, ScalarConst) and isinstance(x.value, float):
                 raise PatternTypeError(f"{text(e)} combines {result} with the fraction {x.value}")
 
 
 def parts(e: Expr) -> tuple[Expr, ...]:
     """The expressions inside an expression."""
-    if isinstance(e, Op):
+    if isinstance(e, ScalarOp):
         return e.args
     return (e.x,) if isinstance(e, Cast) else ()
 
@@ -322,7 +322,7 @@ def flops(e: Expr) -> int:
         if x in seen:
             return 0
         seen.add(x)
-        own = OPERATIONS[x.name].flops if isinstance(x, Op) else 0
+        own = OPERATIONS[x.name].flops if isinstance(x, ScalarOp) else 0
         return own + sum(map(count, parts(x)))
 
     return count(e)
@@ -341,8 +341,8 @@ def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:
         return args[e.index]
     if isinstance(e, Cast):
         return Cast(e.type, replaced(e.x, args))
-    if isinstance(e, Op):
-        return Op(e.name, tuple(replaced(x, args) for x in e.args))
+    if isinstance(e, ScalarOp):
+        return ScalarOp(e.name, tuple(replaced(x, args) for x in e.args))
     return e
 
 
@@ -350,16 +350,16 @@ def text(e: Expr, names: tuple[str, ...] = ()) -> str:
     """The expression as Python."""
     if isinstance(e, Arg):
         return names[e.index] if e.index < len(names) else f"x{e.index}"
-    if isinstance(e, Const):
+    if isinstance(e, ScalarConst):
         return repr(e.value)
     if isinstance(e, Cast):
         return f"{e.type}({text(e.x, names)})"
-    assert isinstance(e, Op)
+    assert isinstance(e, ScalarOp)
     form = OPERATIONS[e.name].python
     call = form.endswith(")")
     parts: list[Any] = []
     for x in e.args:
         inner = text(x, names)
-        simple = call or not isinstance(x, Op) or OPERATIONS[x.name].python.endswith(")")
+        simple = call or not isinstance(x, ScalarOp) or OPERATIONS[x.name].python.endswith(")")
         parts.append(inner if simple and not inner.startswith("-") else f"({inner})")
     return form.format(*parts)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tilewright.patterns.scalar import Operand
 
 
-class Type:
+class DataType:
     """A type of a pattern program."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarType(Type):
+class ScalarType(DataType):
     """A number or truth value; ``f32[N]`` is an array of them, ``f32(x)`` a conversion.
 
     Args:
@@ -79,10 +79,10 @@ SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, boolean)}
 
 
 @dataclass(frozen=True, slots=True)
-class TupleType(Type):
+class TupleType(DataType):
     """Several values side by side; the empty one is the input of a program that names its own."""
 
-    items: tuple[Type, ...]
+    items: tuple[DataType, ...]
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.items))})"
@@ -92,10 +92,10 @@ UNIT = TupleType(())
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType(Type):
+class ArrayType(DataType):
     """``length`` values of one type."""
 
-    item: Type
+    item: DataType
     length: Poly
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ArrayType(Type):
         return f"{inner}[{', '.join(map(str, lengths))}]"
 
 
-def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
+def array_of(item: DataType, *lengths: Poly | int) -> ArrayType:
     """Nested arrays, the first length outermost: ``array_of(f32, N, M)`` has N rows.
 
     Raises:
@@ -111,7 +111,7 @@ def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
     """
     if not lengths:
         raise PatternError("an array type needs a length, as in f32[N]")
-    result: Type = item
+    result: DataType = item
     for length in reversed(lengths):
         if isinstance(length, bool) or not isinstance(length, Poly | int):
             raise PatternError(f"an array of length {length!r}; give a whole number or a size")
@@ -123,7 +123,7 @@ def array_of(item: Type, *lengths: Poly | int) -> ArrayType:
     return result
 
 
-def dimensions(type: Type) -> tuple[tuple[Poly, ...], Type]:
+def dimensions(type: DataType) -> tuple[tuple[Poly, ...], DataType]:
     """Lengths of nested arrays, outermost first, and what they hold."""
     lengths: list[Poly] = []
     while isinstance(type, ArrayType):
@@ -132,7 +132,7 @@ def dimensions(type: Type) -> tuple[tuple[Poly, ...], Type]:
     return tuple(lengths), type
 
 
-def leaves(type: Type) -> Iterator[ScalarType]:
+def leaves(type: DataType) -> Iterator[ScalarType]:
     """The scalar types in it, from left to right."""
     if isinstance(type, ArrayType):
         yield from leaves(type.item)

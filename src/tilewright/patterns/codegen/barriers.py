@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilewright.arith import Loop as LoopAtom
+from tilewright.arith import LoopVariable as LoopAtom
 from tilewright.arith import Poly, substitute
 from tilewright.patterns.codegen.code import (
     Barrier,
     Block,
     Buffer,
-    Loop,
+    ForLoop,
     loads,
     statements,
     stores,
@@ -64,7 +64,7 @@ class _Inserter:
             if pending.conflicts(touched):
                 made.append(Barrier())
                 pending = _Pending()
-            if isinstance(s, Loop) and s.level.kind != "lcl":
+            if isinstance(s, ForLoop) and s.level.kind != "lcl":
                 s.body = self.block(s.body)
                 single = s.level.kind == "wrg" and self.once
                 if not single and touched.conflicts(touched) and _grouped(s):
@@ -76,9 +76,9 @@ class _Inserter:
         return made
 
 
-def _grouped(loop: Loop) -> bool:
+def _grouped(loop: ForLoop) -> bool:
     """Whether all threads of a group run the loop together: it has a loop over threads inside."""
-    return any(isinstance(s, Loop) and s.level.kind == "lcl" for s in statements(loop.body))
+    return any(isinstance(s, ForLoop) and s.level.kind == "lcl" for s in statements(loop.body))
 
 
 def _own_elements(block: Block, buffer: Buffer) -> bool:
@@ -101,7 +101,7 @@ def _collect(
     found: set[tuple[Poly, tuple[tuple[int, str], ...]]],
 ) -> None:
     for s in block:
-        if isinstance(s, Loop):
+        if isinstance(s, ForLoop):
             inner = dict(threads)
             if s.level.kind == "lcl":
                 inner[s.variable.name] = (s.level.dim, s.variable.extent)

@@ -6,7 +6,7 @@ program thus runs, and can be checked, on a CPU.
 
 from __future__ import annotations
 
-from tilewright.patterns.codegen.code import Buffer, Code, Loop
+from tilewright.patterns.codegen.code import Buffer, Code, ForLoop
 from tilewright.patterns.codegen.generate import UNDECIDED
 from tilewright.patterns.codegen.printer import Printer, scratch, tables
 from tilewright.patterns.codegen.tidy import index_names
@@ -57,7 +57,7 @@ class _Printer(Printer):
     def barrier(self) -> str:
         return "// a barrier of a work-group: here one thread runs the group"
 
-    def loop(self, loop: Loop, depth: int, spread: bool) -> list[str]:
+    def loop(self, loop: ForLoop, depth: int, spread: bool) -> list[str]:
         pad, i = "  " * depth, loop.variable.name
         kind = loop.level.kind
         outermost = loop.level is UNDECIDED and depth == 1
@@ -73,10 +73,10 @@ class _Printer(Printer):
         lines += self.block(loop.body, depth + 1, spread or parallel or kind == "simd")
         return [*lines, f"{pad}}}"]
 
-    def _collapsible(self, loop: Loop) -> bool:
+    def _collapsible(self, loop: ForLoop) -> bool:
         """Whether the loop and the one in it can be spread together over the cores."""
         if len(loop.body) != 1 or self.indices.at[id(loop.body)]:
             return False
         inner = loop.body[0]
-        same = isinstance(inner, Loop) and inner.level.kind == loop.level.kind
+        same = isinstance(inner, ForLoop) and inner.level.kind == loop.level.kind
         return same and loop.level.kind in SPREAD

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tilewright.arith import Loop as LoopAtom
+from tilewright.arith import LoopVariable as LoopAtom
 from tilewright.arith import Poly
-from tilewright.patterns.nodes import Level, UserFun
+from tilewright.patterns.nodes import MapLevel, UserFun
 from tilewright.patterns.types import ScalarType
 
 
@@ -43,7 +43,7 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Load(Value):
+class BufferLoad(Value):
     """An element of a buffer."""
 
     buffer: Buffer
@@ -74,7 +74,7 @@ class IndexValue(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Call(Value):
+class FunctionCall(Value):
     """A user function of values."""
 
     function: UserFun
@@ -103,11 +103,11 @@ Block = list[Statement]
 
 
 @dataclass(eq=False, slots=True)
-class Loop(Statement):
+class ForLoop(Statement):
     """A loop of ``variable`` from 0 to its extent, and who runs it."""
 
     variable: LoopAtom
-    level: Level
+    level: MapLevel
     body: Block = field(default_factory=list)
 
 
@@ -158,7 +158,7 @@ def values_of(s: Statement) -> tuple[Value, ...]:
 
 def parts_of(v: Value) -> tuple[Value, ...]:
     """The values inside a value."""
-    if isinstance(v, Call):
+    if isinstance(v, FunctionCall):
         return v.args
     return (v.value, v.other) if isinstance(v, Inside) else ()
 
@@ -174,15 +174,15 @@ def statements(block: Block) -> Iterator[Statement]:
     """All statements, each before those inside of it."""
     for s in block:
         yield s
-        if isinstance(s, Loop):
+        if isinstance(s, ForLoop):
             yield from statements(s.body)
 
 
-def loads(block: Block) -> Iterator[Load]:
+def loads(block: Block) -> Iterator[BufferLoad]:
     """All loads, one for each place in the code."""
     for s in statements(block):
         for v in values_of(s):
-            yield from (part for part in all_values(v) if isinstance(part, Load))
+            yield from (part for part in all_values(v) if isinstance(part, BufferLoad))
 
 
 def stores(block: Block) -> Iterator[Store]:
@@ -195,11 +195,11 @@ def indices_of(s: Statement) -> Iterator[Poly]:
     if isinstance(s, Store):
         yield s.index
         yield from (p for guard in s.guards for p in guard)
-    if isinstance(s, Loop):
+    if isinstance(s, ForLoop):
         yield s.variable.extent
     for v in values_of(s):
         for part in all_values(v):
-            if isinstance(part, Load | IndexValue):
+            if isinstance(part, BufferLoad | IndexValue):
                 yield part.index
             if isinstance(part, Inside):
                 yield from (part.index, part.length)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tilewright.arith import Loop as LoopAtom
+from tilewright.arith import LoopVariable as LoopAtom
 from tilewright.arith import Poly, Size
 from tilewright.patterns import nodes as n
 from tilewright.patterns.binding import check_names
@@ -19,12 +19,12 @@ from tilewright.patterns.codegen.code import (
     Assign,
     Block,
     Buffer,
-    Call,
+    BufferLoad,
     Code,
     Declare,
+    ForLoop,
+    FunctionCall,
     IndexValue,
-    Load,
-    Loop,
     Name,
     Number,
     Statement,
@@ -34,11 +34,11 @@ from tilewright.patterns.codegen.code import (
 )
 from tilewright.patterns.codegen.tidy import inlined
 from tilewright.patterns.codegen.views import (
+    ArrayView,
     Lazy,
     Memory,
     Scalar,
     Several,
-    View,
     component,
     element,
     read_layout,
@@ -47,13 +47,13 @@ from tilewright.patterns.codegen.views import (
     written_layout,
 )
 from tilewright.patterns.codegen.views import Store as Buffers
-from tilewright.patterns.errors import MappingError
+from tilewright.patterns.errors import LoweringError
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
+    DataType,
     ScalarType,
     TupleType,
-    Type,
     dimensions,
     i32,
 )
@@ -90,13 +90,13 @@ def size_names(program: n.Pattern) -> set[str]:
     return {a.name for length in lengths for a in _sizes(length)}
 
 
-def _lengths(kind: Type) -> list[Poly]:
+def _lengths(kind: DataType) -> list[Poly]:
     if isinstance(kind, TupleType):
         return [length for item in kind.items for length in _lengths(item)]
     return [kind.length, *_lengths(kind.item)] if isinstance(kind, ArrayType) else []
 
 
-def _types(program: n.Pattern) -> list[Type]:
+def _types(program: n.Pattern) -> list[DataType]:
     return [p.type for p in n.inputs(program)] + [type_of(program)]
 
 
@@ -116,13 +116,13 @@ class _Generator:
         self.block = self.outermost
         self.count: dict[str, int] = {}
         self.inputs: dict[n.Input, Buffer | Name] = {}
-        self.tables: dict[n.Table, Buffer] = {}
+        self.tables: dict[n.TablePattern, Buffer] = {}
         self.reserved = {p.name for p in n.inputs(program)} | size_names(program)
         check_names(n.inputs(program))
         for p in n.inputs(program):
             lengths, item = dimensions(p.type)
             if not isinstance(item, ScalarType):
-                raise MappingError(f"input {p.name} is an array of {item}; zip arrays instead")
+                raise LoweringError(f"input {p.name} is an array of {item}; zip arrays instead")
             size = Poly.constant(1)
             for length in lengths:
                 size = size * length
@@ -138,7 +138,7 @@ class _Generator:
             if name not in self.reserved:
                 return name
 
-    def buffers(self, stem: str, space: str, kind: Type, size: Poly | None = None) -> Buffers:
+    def buffers(self, stem: str, space: str, kind: DataType, size: Poly | None = None) -> Buffers:
         """Memory for a value, a buffer for each component."""
         size = Poly.constant(1) if size is None else size
         if isinstance(kind, ArrayType):
@@ -153,7 +153,7 @@ class _Generator:
 
     # Reading
 
-    def read(self, p: n.Pattern, view: View) -> View:
+    def read(self, p: n.Pattern, view: ArrayView) -> ArrayView:
         """The result of a pattern as a view; statements that it needs are emitted."""
         if isinstance(p, n.Pipe):
             for stage in p.stages:
@@ -179,16 +179,16 @@ class _Generator:
             return Several(kind, tuple(made))
         return self._source(p, view)
 
-    def _read_map(self, p: n.Map, view: View) -> View:
+    def _read_map(self, p: n.Map, view: ArrayView) -> ArrayView:
         if p.level is not None and n.computes(p.f):
-            raise MappingError(
+            raise LoweringError(
                 f"the result of {p} is read by another pattern: say where it is stored, "
                 "with to_global, to_local or to_private"
             )
         kind = infer(p, view.type)[0]
         return Lazy(kind, lambda i: self.read(p.f, element(view, i)))
 
-    def _source(self, p: n.Pattern, view: View) -> View:
+    def _source(self, p: n.Pattern, view: ArrayView) -> ArrayView:
         """A pattern that is a value by itself, or mere layout."""
         kind = infer(p, view.type)[0]
         if isinstance(p, n.Input):
@@ -201,31 +201,31 @@ class _Generator:
             return Scalar(kind, Number(p.value, p.type))
         if isinstance(p, n.Indices):
             return Lazy(kind, lambda i: Scalar(i32, IndexValue(i)))
-        if isinstance(p, n.Table):
+        if isinstance(p, n.TablePattern):
             return Lazy(kind, lambda i: self._table(p, i))
         found_view = read_layout(p, view)
         assert found_view is not None, p
         return found_view
 
-    def _table(self, p: n.Table, i: Poly) -> View:
+    def _table(self, p: n.TablePattern, i: Poly) -> ArrayView:
         if isinstance(i.value, int):
             return Scalar(p.type, Number(p.values[i.value], p.type))
         if p not in self.tables:
             size = Poly.constant(len(p.values))
             self.tables[p] = Buffer(self.fresh("table"), "table", p.type, size, p.values)
-        return Scalar(p.type, Load(self.tables[p], i))
+        return Scalar(p.type, BufferLoad(self.tables[p], i))
 
-    def _call(self, p: n.UserFun, view: View) -> View:
+    def _call(self, p: n.UserFun, view: ArrayView) -> ArrayView:
         kind = infer(p, view.type)[0]
         types = scalars(view.type)
         assert isinstance(kind, ScalarType)
         assert types is not None
         name = self.fresh("v")
-        value = Call(p, tuple(scalar_values(view)), types, kind)
+        value = FunctionCall(p, tuple(scalar_values(view)), types, kind)
         self.emit(Declare(name, kind, value))
         return Scalar(kind, Name(name, kind))
 
-    def _reduce(self, p: n.Reduce, view: View) -> View:
+    def _reduce(self, p: n.Reduce, view: ArrayView) -> ArrayView:
         kind = infer(p, view.type)[0]
         types = scalars(kind)
         if types is None:
@@ -248,7 +248,7 @@ class _Generator:
         self._loop(view.type.length, p.level or n.SEQ, step)
         return acc
 
-    def _reduce_arrays(self, p: n.Reduce, view: View, kind: Type) -> View:
+    def _reduce_arrays(self, p: n.Reduce, view: ArrayView, kind: DataType) -> ArrayView:
         """A reduction whose accumulator is an array, kept in private memory.
 
         It is changed in place if every element depends on no other one of it.
@@ -275,7 +275,7 @@ class _Generator:
         self._loop(length, level, step)
         return acc
 
-    def _allocate(self, stem: str, space: str, kind: Type) -> Memory:
+    def _allocate(self, stem: str, space: str, kind: DataType) -> Memory:
         """Memory for a value, from here to the end of the block.
 
         Outside of all loops it is memory of the whole program, whose size is not limited.
@@ -295,7 +295,7 @@ class _Generator:
         for name, value in zip(names, values, strict=True):
             self.emit(Assign(name.name, value))
 
-    def _stored(self, p: n.To, view: View) -> View:
+    def _stored(self, p: n.To, view: ArrayView) -> ArrayView:
         stem = {"global": "g", "local": "l", "private": "p"}[p.space]
         memory = self._allocate(stem, p.space, infer(p.f, view.type)[0])
         self.write(p.f, view, memory)
@@ -303,7 +303,7 @@ class _Generator:
 
     # Writing
 
-    def write(self, p: n.Pattern, view: View, out: View) -> None:
+    def write(self, p: n.Pattern, view: ArrayView, out: ArrayView) -> None:
         """Emit the statements that put the result of a pattern into ``out``."""
         stages = n.stages(p)
         last = max((k for k, s in enumerate(stages) if n.computes(s)), default=None)
@@ -318,7 +318,7 @@ class _Generator:
             return
         self._write_stage(stages[last], self.read(before, view), target)
 
-    def _write_stage(self, p: n.Pattern, view: View, out: View) -> None:
+    def _write_stage(self, p: n.Pattern, view: ArrayView, out: ArrayView) -> None:
         if isinstance(p, n.Map):
             self._loop(
                 _length(view.type),
@@ -338,7 +338,7 @@ class _Generator:
         else:
             self._copy(self.read(p, view), out)
 
-    def _copy(self, view: View, out: View) -> None:
+    def _copy(self, view: ArrayView, out: ArrayView) -> None:
         """Element by element."""
         if isinstance(view.type, ArrayType):
             length = view.type.length
@@ -352,21 +352,21 @@ class _Generator:
             assert isinstance(out.store, Buffer)
             self.emit(Store(out.store, out.offset, value, out.guards))
 
-    def _loop(self, extent: Poly, level: n.Level | None, body: Body) -> None:
+    def _loop(self, extent: Poly, level: n.MapLevel | None, body: Body) -> None:
         # A loop over threads stays: without it, all of them would store the one element.
         if extent == 1 and (level is None or level.kind not in n.GRID_KINDS):
             body(Poly.constant(0))
             return
         if level == n.UNROLL:
             if not isinstance(extent.value, int) or extent.value > MOST_UNROLLED:
-                raise MappingError(
+                raise LoweringError(
                     f"a loop of {extent} iterations cannot be unrolled: "
                     f"give a number up to {MOST_UNROLLED}"
                 )
             for i in range(extent.value):
                 body(Poly.constant(i))
             return
-        loop = Loop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
+        loop = ForLoop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
         outer, self.block = self.block, loop.body
         body(Poly.of(loop.variable))
         self.block = outer
@@ -383,7 +383,7 @@ def in_place(block: Block, buffers: set[Buffer]) -> bool:
 
     def visit(block: Block) -> None:
         for position, s in enumerate(block):
-            if isinstance(s, Loop):
+            if isinstance(s, ForLoop):
                 visit(s.body)
                 continue
             for v in loads([s]):
@@ -403,7 +403,7 @@ def in_place(block: Block, buffers: set[Buffer]) -> bool:
     )
 
 
-UNDECIDED = n.Level("undecided")
+UNDECIDED = n.MapLevel("undecided")
 
 
 def _kept(f: n.Pattern) -> n.Pattern:
@@ -411,17 +411,17 @@ def _kept(f: n.Pattern) -> n.Pattern:
     return n.To("global", f) if n.computes(f) and not isinstance(f, n.To) else f
 
 
-def _item(kind: Type) -> Type:
+def _item(kind: DataType) -> DataType:
     assert isinstance(kind, ArrayType)
     return kind.item
 
 
-def _length(kind: Type) -> Poly:
+def _length(kind: DataType) -> Poly:
     assert isinstance(kind, ArrayType)
     return kind.length
 
 
-def _regrouped(kind: Type, names: Iterator[Name]) -> View:
+def _regrouped(kind: DataType, names: Iterator[Name]) -> ArrayView:
     """Scalars as the nested tuples of a type."""
     if isinstance(kind, TupleType):
         return Several(kind, tuple(_regrouped(item, names) for item in kind.items))

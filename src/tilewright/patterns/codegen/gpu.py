@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.arith import Poly
-from tilewright.patterns.codegen.code import Allocate, Buffer, Loop, statements
+from tilewright.patterns.codegen.code import Allocate, Buffer, ForLoop, statements
 from tilewright.patterns.codegen.grid import GridKernel, loop_form
 from tilewright.patterns.codegen.printer import Printer, tables
 from tilewright.patterns.codegen.tidy import index_names
-from tilewright.patterns.codegen.words import CUDA, OPENCL, Dialect, Words
+from tilewright.patterns.codegen.words import CUDA, OPENCL, CDialect, Words
 from tilewright.patterns.types import f64
 
 
@@ -28,7 +28,7 @@ class Grid:
             as a letter).
     """
 
-    dialect: Dialect
+    dialect: CDialect
     kernel: str
     pointer: str
     local: str
@@ -117,7 +117,7 @@ class _Printer(Printer):
     def barrier(self) -> str:
         return self.grid.barrier
 
-    def loop(self, loop: Loop, depth: int, spread: bool) -> list[str]:
+    def loop(self, loop: ForLoop, depth: int, spread: bool) -> list[str]:
         pad, i, extent = "  " * depth, loop.variable.name, loop.variable.extent
         n = self.words.index(extent)
         kind, dim = loop.level.kind, loop.level.dim

@@ -19,7 +19,7 @@ from tilewright.patterns.codegen.code import (
     Buffer,
     Code,
     Declare,
-    Loop,
+    ForLoop,
     Name,
     Store,
     all_values,
@@ -28,8 +28,8 @@ from tilewright.patterns.codegen.code import (
     stores,
     values_of,
 )
-from tilewright.patterns.errors import MappingError
-from tilewright.patterns.nodes import GRID_KINDS, Level
+from tilewright.patterns.errors import LoweringError
+from tilewright.patterns.nodes import GRID_KINDS, MapLevel
 
 MOST_THREADS = 1024  # threads in a work-group: CUDA's limit, and most OpenCL devices'
 DEFAULT_GROUP = {1: (128,), 2: (32, 4), 3: (32, 4, 1)}  # threads, for maps over all threads
@@ -37,7 +37,7 @@ DIMS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ThreadGrid:
     """How many threads run a kernel, by dimension.
 
     Args:
@@ -51,7 +51,10 @@ class Launch:
     def __post_init__(self) -> None:
         count = self.threads[0] * self.threads[1] * self.threads[2]
         if min(self.threads) < 1 or count > MOST_THREADS:
-            raise MappingError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
+            raise LoweringError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
+
+
+Launch = ThreadGrid  # its name in earlier versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class GridKernel:
     sizes: tuple[str, ...]
     body: Block
     extents: tuple[Poly, Poly, Poly]
-    launch: Launch
+    launch: ThreadGrid
 
     def grid(self, known: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups to launch, by dimension, for known sizes."""
@@ -101,12 +104,12 @@ def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
     return "plain" if extent.value == launch.threads[dim] else "if"
 
 
-def loops(block: Block) -> Iterator[Loop]:
+def loops(block: Block) -> Iterator[ForLoop]:
     """All loops of a block, outer before inner."""
-    return (s for s in statements(block) if isinstance(s, Loop))
+    return (s for s in statements(block) if isinstance(s, ForLoop))
 
 
-def grid_kernels(code: Code, launch: Launch | None = None) -> tuple[GridKernel, ...]:
+def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKernel, ...]:
     """The kernels of some code, in the order in which they run.
 
     Args:
@@ -133,7 +136,7 @@ def _parts(body: Block) -> list[Block]:
     for s in body:
         if isinstance(s, Allocate):
             continue
-        if isinstance(s, Loop) and any(x.level.kind in GRID_KINDS for x in loops([s])):
+        if isinstance(s, ForLoop) and any(x.level.kind in GRID_KINDS for x in loops([s])):
             if sequential:
                 parts.append(sequential)
                 sequential = []
@@ -143,7 +146,7 @@ def _parts(body: Block) -> list[Block]:
     return [*parts, sequential] if sequential else parts
 
 
-def _kernel(name: str, body: Block, code: Code, launch: Launch) -> GridKernel:
+def _kernel(name: str, body: Block, code: Code, launch: ThreadGrid) -> GridKernel:
     writes = list(dict.fromkeys(s.buffer for s in stores(body) if s.buffer.memory == "global"))
     read = [v.buffer for v in loads(body) if v.buffer.memory == "global"]
     arrays: list[Buffer | Name] = [b for b in dict.fromkeys(read) if b not in writes]
@@ -151,7 +154,7 @@ def _kernel(name: str, body: Block, code: Code, launch: Launch) -> GridKernel:
     scalars = [item for item in code.inputs if isinstance(item, Name) and item.name in names]
     missing = names - {item.name for item in scalars}
     if missing:
-        raise MappingError(
+        raise LoweringError(
             "a value that one thread computes is used by others: store it with to_global"
         )
     extents = _extents(body)
@@ -181,10 +184,10 @@ def _extents(body: Block) -> tuple[Poly, Poly, Poly]:
     return x, y, z
 
 
-def _launch(body: Block, given: Launch | None) -> Launch:
+def _launch(body: Block, given: ThreadGrid | None) -> ThreadGrid:
     levels = {loop.level for loop in loops(body) if loop.level.kind in GRID_KINDS}
     if not levels:
-        return Launch(None, (1, 1, 1))
+        return ThreadGrid(None, (1, 1, 1))
     if given is not None:
         return _fitted(given, levels)
     if any(level.kind == "glb" for level in levels):
@@ -195,10 +198,10 @@ def _launch(body: Block, given: Launch | None) -> Launch:
     else:
         sizes = _group(body)
     x, y, z = sizes
-    return Launch(None, (x, y, z))
+    return ThreadGrid(None, (x, y, z))
 
 
-def _fitted(given: Launch, levels: set[Level]) -> Launch:
+def _fitted(given: ThreadGrid, levels: set[MapLevel]) -> ThreadGrid:
     """A launch with one thread in the dimensions that a kernel does not use.
 
     More of them would all do the same, and store the same elements.
@@ -207,9 +210,9 @@ def _fitted(given: Launch, levels: set[Level]) -> Launch:
     threads = {v.dim for v in levels if v.kind in ("lcl", "glb")}
     x, y, z = (t if d in threads else 1 for d, t in enumerate(given.threads))
     if given.groups is None:
-        return Launch(None, (x, y, z))
+        return ThreadGrid(None, (x, y, z))
     i, j, k = (g if d in groups else poly(1) for d, g in enumerate(given.groups))
-    return Launch((i, j, k), (x, y, z))
+    return ThreadGrid((i, j, k), (x, y, z))
 
 
 def _group(body: Block) -> list[int]:
@@ -234,9 +237,9 @@ def check_grid(body: Block) -> None:
     levels = [loop.level for loop in loops(body)]
     kinds = {level.kind for level in levels}
     if kinds & {"par", "simd"}:
-        raise MappingError("map_par and map_simd are for CPUs: use map_glb, map_wrg and map_lcl")
+        raise LoweringError("map_par and map_simd are for CPUs: use map_glb, map_wrg and map_lcl")
     if "glb" in kinds and kinds & {"wrg", "lcl"}:
-        raise MappingError(
+        raise LoweringError(
             "map_glb together with map_wrg or map_lcl: choose one for the whole nest"
         )
     needed = {level for level in levels if level.kind in GRID_KINDS}
@@ -244,7 +247,7 @@ def check_grid(body: Block) -> None:
 
 
 def _check(
-    block: Block, outer: tuple[Level, ...], needed: set[Level], made: dict[Buffer, int]
+    block: Block, outer: tuple[MapLevel, ...], needed: set[MapLevel], made: dict[Buffer, int]
 ) -> None:
     for s in block:
         if isinstance(s, Allocate):
@@ -252,49 +255,51 @@ def _check(
             made[s.buffer] = len([v for v in outer if v.kind in GRID_KINDS])
         elif isinstance(s, Store):
             _check_store(s, outer, needed, made)
-        elif isinstance(s, Loop):
+        elif isinstance(s, ForLoop):
             _check_loop(s, outer)
             _check(s.body, (*outer, s.level), needed, made)
 
 
-def _check_loop(loop: Loop, outer: tuple[Level, ...]) -> None:
+def _check_loop(loop: ForLoop, outer: tuple[MapLevel, ...]) -> None:
     level = loop.level
     if level.kind == "undecided" and not any(v.kind in ("glb", "lcl") for v in outer):
         extent = loop.variable.extent
-        raise MappingError(
+        raise LoweringError(
             f"no thread is given to a loop of {extent} iterations: use map_glb, map_wrg and "
             "map_lcl, or rewriting.lower_nest"
         )
     if level.kind in GRID_KINDS and level in outer:
-        raise MappingError(f"map_{level.kind} of dimension {level.dim} inside another")
-    if level.kind == "lcl" and Level("wrg", level.dim) not in outer:
-        raise MappingError(f"map_lcl of dimension {level.dim} outside of map_wrg(..., {level.dim})")
+        raise LoweringError(f"map_{level.kind} of dimension {level.dim} inside another")
+    if level.kind == "lcl" and MapLevel("wrg", level.dim) not in outer:
+        raise LoweringError(
+            f"map_lcl of dimension {level.dim} outside of map_wrg(..., {level.dim})"
+        )
     if level.kind == "wrg" and any(v.kind in ("lcl", "seq") for v in outer):
-        raise MappingError("map_wrg inside a loop of threads")
+        raise LoweringError("map_wrg inside a loop of threads")
 
 
-def _check_memory(buffer: Buffer, outer: tuple[Level, ...]) -> None:
+def _check_memory(buffer: Buffer, outer: tuple[MapLevel, ...]) -> None:
     kinds = {level.kind for level in outer}
     if buffer.space == "global" and kinds & set(GRID_KINDS):
-        raise MappingError("to_global inside of a kernel: use to_local or to_private")
+        raise LoweringError("to_global inside of a kernel: use to_local or to_private")
     if buffer.space == "local" and ("wrg" not in kinds or "lcl" in kinds):
-        raise MappingError("to_local outside of map_wrg, or inside of map_lcl: use to_private")
+        raise LoweringError("to_local outside of map_wrg, or inside of map_lcl: use to_private")
     if not isinstance(buffer.size.value, int):
-        raise MappingError(f"{buffer.size} elements of {buffer.space} memory: give a number")
+        raise LoweringError(f"{buffer.size} elements of {buffer.space} memory: give a number")
 
 
 def _check_store(
-    s: Store, outer: tuple[Level, ...], needed: set[Level], made: dict[Buffer, int]
+    s: Store, outer: tuple[MapLevel, ...], needed: set[MapLevel], made: dict[Buffer, int]
 ) -> None:
     parallel = [v for v in outer if v.kind in GRID_KINDS]
     if s.buffer.space == "private":
         if made.get(s.buffer, 0) != len(parallel):
-            raise MappingError("to_private of a map that many threads run: use to_local")
+            raise LoweringError("to_private of a map that many threads run: use to_local")
         return
     missing = needed - set(parallel)
     if missing:
         level = min(missing, key=lambda v: (v.kind, v.dim))
-        raise MappingError(
+        raise LoweringError(
             f"a result is stored outside of map_{level.kind}(..., {level.dim}), which other parts "
             "of the kernel use: all those threads would store it"
         )

@@ -10,7 +10,7 @@ from tilewright.patterns.codegen.code import (
     Buffer,
     Code,
     Declare,
-    Loop,
+    ForLoop,
     Name,
     Statement,
     Store,
@@ -38,7 +38,7 @@ class Printer:
         self.words, self.indices = words, indices
         words.named = indices.names
 
-    def loop(self, loop: Loop, depth: int, spread: bool) -> list[str]:
+    def loop(self, loop: ForLoop, depth: int, spread: bool) -> list[str]:
         """The lines of a loop."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class Printer:
         for s in block:
             if isinstance(s, Allocate):
                 lines += self.allocate(s.buffer, depth, freed)
-            elif isinstance(s, Loop):
+            elif isinstance(s, ForLoop):
                 lines += self.loop(s, depth, spread)
             elif isinstance(s, Barrier):
                 lines.append(pad + self.barrier())

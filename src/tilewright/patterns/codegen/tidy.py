@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tilewright.arith import Atom, Boundary, Div, Loop, Mod, Poly
+from tilewright.arith import Atom, Boundary, Div, LoopVariable, Mod, Poly
 from tilewright.patterns.codegen.code import (
     Assign,
     Block,
@@ -17,7 +17,7 @@ from tilewright.patterns.codegen.code import (
     statements,
     values_of,
 )
-from tilewright.patterns.codegen.code import Loop as LoopStatement
+from tilewright.patterns.codegen.code import ForLoop as LoopStatement
 
 
 def inlined(block: Block) -> Block:
@@ -99,4 +99,4 @@ def _indices(block: Block) -> list[Poly]:
 def _loops(atom: Atom) -> frozenset[Atom]:
     """The loop variables that the value of an atom depends on."""
     inside = [a for part in atom.parts() for a in part.all_atoms()]
-    return frozenset(a for a in inside if isinstance(a, Loop))
+    return frozenset(a for a in inside if isinstance(a, LoopVariable))

@@ -13,34 +13,34 @@ from typing import TypeAlias
 from tilewright.arith import Poly, below, boundary
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import at_index, child_inputs, infer
-from tilewright.patterns.codegen.code import Buffer, Inside, Load, Number, Value
-from tilewright.patterns.errors import MappingError
-from tilewright.patterns.types import ArrayType, ScalarType, TupleType, Type
+from tilewright.patterns.codegen.code import Buffer, BufferLoad, Inside, Number, Value
+from tilewright.patterns.errors import LoweringError
+from tilewright.patterns.types import ArrayType, DataType, ScalarType, TupleType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class View:
+class ArrayView:
     """A value of some type that exists or can be computed."""
 
-    type: Type
+    type: DataType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lazy(View):
+class Lazy(ArrayView):
     """An array whose elements are made on demand."""
 
-    at: Callable[[Poly], View]
+    at: Callable[[Poly], ArrayView]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Several(View):
+class Several(ArrayView):
     """A tuple."""
 
-    items: tuple[View, ...]
+    items: tuple[ArrayView, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Scalar(View):
+class Scalar(ArrayView):
     """A scalar value."""
 
     value: Value
@@ -51,7 +51,7 @@ Store: TypeAlias = "Buffer | tuple[Store, ...]"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Memory(View):
+class Memory(ArrayView):
     """What is stored row by row; tuples have a buffer for each component.
 
     What is written where a guard (i, n) does not hold, ``i < n``, is dropped.
@@ -62,7 +62,7 @@ class Memory(View):
     guards: tuple[tuple[Poly, Poly], ...] = ()
 
 
-def element(view: View, i: Poly) -> View:
+def element(view: ArrayView, i: Poly) -> ArrayView:
     """The element of an array with an index."""
     if isinstance(view, Lazy):
         return view.at(i)
@@ -72,7 +72,7 @@ def element(view: View, i: Poly) -> View:
     return Memory(view.type.item, view.store, offset, view.guards)
 
 
-def component(view: View, k: int) -> View:
+def component(view: ArrayView, k: int) -> ArrayView:
     """The component of a tuple with a number."""
     if isinstance(view, Several):
         return view.items[k]
@@ -82,16 +82,16 @@ def component(view: View, k: int) -> View:
     return Memory(view.type.items[k], view.store[k], view.offset, view.guards)
 
 
-def scalar_value(view: View) -> Value:
+def scalar_value(view: ArrayView) -> Value:
     """The value of a scalar."""
     if isinstance(view, Scalar):
         return view.value
     assert isinstance(view, Memory)
     assert isinstance(view.store, Buffer)
-    return Load(view.store, view.offset)
+    return BufferLoad(view.store, view.offset)
 
 
-def scalar_values(view: View) -> list[Value]:
+def scalar_values(view: ArrayView) -> list[Value]:
     """The values of a scalar or of nested tuples of scalars."""
     if isinstance(view.type, TupleType):
         items = [component(view, k) for k in range(len(view.type.items))]
@@ -99,22 +99,22 @@ def scalar_values(view: View) -> list[Value]:
     return [scalar_value(view)]
 
 
-def array(type: Type, at: Callable[[Poly], View]) -> Lazy:
+def array(type: DataType, at: Callable[[Poly], ArrayView]) -> Lazy:
     """A lazy array of a type."""
     return Lazy(type, at)
 
 
-def _item(type: Type) -> Type:
+def _item(type: DataType) -> DataType:
     assert isinstance(type, ArrayType)
     return type.item
 
 
-def _length(type: Type) -> Poly:
+def _length(type: DataType) -> Poly:
     assert isinstance(type, ArrayType)
     return type.length
 
 
-def guarded(view: View, index: Poly, length: Poly, value: bool | int | float) -> View:
+def guarded(view: ArrayView, index: Poly, length: Poly, value: bool | int | float) -> ArrayView:
     """A view whose scalars are a number where the index is out of range."""
     kind = view.type
     if isinstance(kind, ArrayType):
@@ -126,10 +126,10 @@ def guarded(view: View, index: Poly, length: Poly, value: bool | int | float) ->
     return Scalar(kind, Inside(index, length, scalar_value(view), Number(value, kind)))
 
 
-def read_layout(p: n.Pattern, view: View) -> View | None:
+def read_layout(p: n.Pattern, view: ArrayView) -> ArrayView | None:
     """What a layout pattern makes of a view to read; None for any other pattern."""
     made = infer(p, view.type)[0]
-    if isinstance(p, n.Split):
+    if isinstance(p, n.SplitPattern):
         k = p.length
         row = _item(made)
         return array(made, lambda c: array(row, lambda e: element(view, c * k + e)))
@@ -153,7 +153,7 @@ def read_layout(p: n.Pattern, view: View) -> View | None:
         length, index = _length(view.type), p.index
         return array(made, lambda i: element(view, at_index(index, i, length)))
     if isinstance(p, n.Scatter):
-        raise MappingError(
+        raise LoweringError(
             f"{p} is read by another pattern: use gather with the inverse index, or put it last"
         )
     if isinstance(p, n.Zip):
@@ -167,10 +167,10 @@ def read_layout(p: n.Pattern, view: View) -> View | None:
     return array(made, lambda i: view) if isinstance(p, n.Repeat) else None
 
 
-def _pad_value(p: n.PadValue, view: View, made: Type) -> View:
+def _pad_value(p: n.PadValue, view: ArrayView, made: DataType) -> ArrayView:
     length, left, value = _length(view.type), p.left, p.value
 
-    def at(i: Poly) -> View:
+    def at(i: Poly) -> ArrayView:
         inner = boundary("clamp", i - left, length)
         found = element(view, inner)
         return found if inner == i - left else guarded(found, i - left, length, value)
@@ -178,35 +178,35 @@ def _pad_value(p: n.PadValue, view: View, made: Type) -> View:
     return array(made, at)
 
 
-def _zipped(view: View, i: Poly, kind: Type) -> View:
+def _zipped(view: ArrayView, i: Poly, kind: DataType) -> ArrayView:
     assert isinstance(kind, TupleType)
     return Several(kind, tuple(element(component(view, k), i) for k in range(len(kind.items))))
 
 
-def _unzipped(view: View, made: Type) -> View:
+def _unzipped(view: ArrayView, made: DataType) -> ArrayView:
     assert isinstance(made, TupleType)
 
-    def part(k: int) -> View:
+    def part(k: int) -> ArrayView:
         return array(made.items[k], lambda i: component(element(view, i), k))
 
     return Several(made, tuple(part(k) for k in range(len(made.items))))
 
 
-def written_layout(p: n.Pattern, out: View, given: Type) -> View | None:
+def written_layout(p: n.Pattern, out: ArrayView, given: DataType) -> ArrayView | None:
     """Where to write a layout pattern's input, of type ``given``, so that its output is ``out``.
 
     None if elements of the input would be written twice, or not at all, or it computes.
     """
     if isinstance(p, n.Pipe):
         kinds = child_inputs(p, given)
-        view: View | None = out
+        view: ArrayView | None = out
         for stage, kind in reversed(list(zip(p.stages, kinds, strict=True))):
             view = None if view is None else written_layout(stage, view, kind)
         return view
     if isinstance(p, n.Join):
         k, row = _length(_item(given)), _item(given)
         return array(given, lambda c: array(row, lambda e: element(out, c * k + e)))
-    if isinstance(p, n.Split):
+    if isinstance(p, n.SplitPattern):
         m = p.length
         return array(given, lambda i: element(element(out, i // m), i % m))
     if isinstance(p, n.Transpose):
@@ -227,7 +227,7 @@ def written_layout(p: n.Pattern, out: View, given: Type) -> View | None:
     return None
 
 
-def dropped(out: View, i: Poly, length: Poly) -> View:
+def dropped(out: ArrayView, i: Poly, length: Poly) -> ArrayView:
     """A place to write to, if the index is less than the length; else what is written is lost."""
     if below(i, length):
         return out
@@ -239,11 +239,11 @@ def dropped(out: View, i: Poly, length: Poly) -> View:
     return array(out.type, lambda j: dropped(element(out, j), i, length))
 
 
-def _written_map(p: n.Map, out: View, given: Type) -> View | None:
+def _written_map(p: n.Map, out: ArrayView, given: DataType) -> ArrayView | None:
     if n.computes(p.f) or written_layout(p.f, _dummy(p.f, _item(given)), _item(given)) is None:
         return None
 
-    def at(i: Poly) -> View:
+    def at(i: Poly) -> ArrayView:
         found = written_layout(p.f, element(out, i), _item(given))
         assert found is not None
         return found
@@ -251,9 +251,9 @@ def _written_map(p: n.Map, out: View, given: Type) -> View | None:
     return array(given, at)
 
 
-def _dummy(p: n.Pattern, given: Type) -> View:
+def _dummy(p: n.Pattern, given: DataType) -> ArrayView:
     """A view of a pattern's result that is only asked whether it can be written through."""
     kind = infer(p, given)[0]
     if isinstance(kind, TupleType):
-        return Several(kind, tuple(View(item) for item in kind.items))
-    return View(kind)
+        return Several(kind, tuple(ArrayView(item) for item in kind.items))
+    return ArrayView(kind)

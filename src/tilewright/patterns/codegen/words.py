@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.arith import Atom, Boundary, Div, Loop, Mod, Poly, Size, at_least_zero
+from tilewright.arith import Atom, Boundary, Div, LoopVariable, Mod, Poly, Size, at_least_zero
 from tilewright.patterns import scalar
 from tilewright.patterns.codegen.code import (
-    Call,
+    BufferLoad,
+    FunctionCall,
     IndexValue,
     Inside,
-    Load,
     Name,
     Number,
     Value,
@@ -23,7 +23,7 @@ from tilewright.patterns.types import ScalarType, boolean
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class CDialect:
     """In which the C family of languages differs.
 
     Args:
@@ -40,9 +40,9 @@ class Dialect:
     boolean: str
 
 
-C = Dialect("c", "long", "static inline ", True, "_Bool")
-OPENCL = Dialect("opencl", "int", "", False, "uchar")
-CUDA = Dialect("cuda", "int", "static __device__ inline ", True, "bool")
+C = CDialect("c", "long", "static inline ", True, "_Bool")
+OPENCL = CDialect("opencl", "int", "", False, "uchar")
+CUDA = CDialect("cuda", "int", "static __device__ inline ", True, "bool")
 
 _INFIX = {
     "add": "+",
@@ -73,7 +73,7 @@ class Words:
         named: names of parts of indices.
     """
 
-    dialect: Dialect
+    dialect: CDialect
     named: Mapping[Atom, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
     functions: dict[tuple[UserFun, tuple[ScalarType, ...]], str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Words:
 
     def define(self, atom: Atom) -> str:
         """How a part of an index is computed."""
-        if isinstance(atom, Size | Loop):
+        if isinstance(atom, Size | LoopVariable):
             return atom.name
         if isinstance(atom, Div | Mod):
             kind = "div" if isinstance(atom, Div) else "mod"
@@ -135,7 +135,7 @@ class Words:
 
     def value(self, v: Value) -> str:
         """A value."""
-        if isinstance(v, Load):
+        if isinstance(v, BufferLoad):
             return f"{v.buffer.name}[{self.index(v.index)}]"
         if isinstance(v, Name):
             return v.name
@@ -143,7 +143,7 @@ class Words:
             return self.number(v.value, v.type)
         if isinstance(v, IndexValue):
             return f"(int)({self.index(v.index)})"
-        if isinstance(v, Call):
+        if isinstance(v, FunctionCall):
             return f"{self.function(v)}({', '.join(map(self.value, v.args))})"
         assert isinstance(v, Inside)
         index = self.index(v.index)
@@ -164,7 +164,7 @@ class Words:
         text += "f" if t.size == 4 else ""
         return text if not text.startswith("-") else f"({text})"
 
-    def function(self, call: Call) -> str:
+    def function(self, call: FunctionCall) -> str:
         """The name of a user function for the types of a call's arguments."""
         key = call.function, call.types
         if key not in self.functions:
@@ -176,10 +176,10 @@ class Words:
             self.helpers[f"user {name}"] = self._definition(name, call)
         return self.functions[key]
 
-    def _definition(self, name: str, call: Call) -> str:
+    def _definition(self, name: str, call: FunctionCall) -> str:
         args = [f"x{i}" for i in range(len(call.types))]
         given = ", ".join(f"{self.type(t)} {a}" for t, a in zip(call.types, args, strict=True))
-        body = Body(self, call.types, args, _shared(call.function.body))
+        body = FunctionBody(self, call.types, args, _shared(call.function.body))
         result = body.text(call.function.body, call.type)
         lines = [f"{self.dialect.helper}{self.type(call.type)} {name}({given}) {{"]
         lines += [f"  {line}" for line in body.lines]
@@ -187,7 +187,7 @@ class Words:
 
 
 @dataclass(slots=True)
-class Body:
+class FunctionBody:
     """The body of a user function; what is used several times becomes a variable."""
 
     words: Words
@@ -201,7 +201,7 @@ class Body:
         """An expression whose type is the wanted one, unless it has its own."""
         if isinstance(e, scalar.Arg):
             return self.args[e.index]
-        if isinstance(e, scalar.Const):
+        if isinstance(e, scalar.ScalarConst):
             return self.words.number(e.value, wanted)
         kind = scalar.type_of(e, self.types) or wanted
         if (e, kind) not in self.made:
@@ -217,7 +217,7 @@ class Body:
         if isinstance(e, scalar.Cast):
             inner = scalar.type_of(e.x, self.types) or kind
             return f"({self.words.type(e.type)}){self.text(e.x, inner)}"
-        assert isinstance(e, scalar.Op)
+        assert isinstance(e, scalar.ScalarOp)
         found = [scalar.type_of(x, self.types) for x in e.args]
         operands = found[1:] if e.name == "where" else found
         inner = next((t for t in operands if t is not None), kind)
@@ -242,22 +242,22 @@ def _shared(e: scalar.Expr) -> set[scalar.Expr]:
 
     visit(e)
     # min, max and abs print their operands twice.
-    twice = [x for x in seen if isinstance(x, scalar.Op) and x.name in ("min", "max", "abs")]
+    twice = [x for x in seen if isinstance(x, scalar.ScalarOp) and x.name in ("min", "max", "abs")]
     return again.union(*(scalar.parts(x) for x in twice))
 
 
-def _mathematical(dialect: Dialect, name: str, args: list[str], t: ScalarType) -> str:
+def _mathematical(dialect: CDialect, name: str, args: list[str], t: ScalarType) -> str:
     suffix = "f" if dialect.suffixed and t.size == 4 else ""
     return f"{name}{suffix}({', '.join(args)})"
 
 
-def _absolute(dialect: Dialect, name: str, args: list[str], t: ScalarType) -> str:
+def _absolute(dialect: CDialect, name: str, args: list[str], t: ScalarType) -> str:
     if t.kind == "i":
         return f"{args[0]} < 0 ? -{args[0]} : {args[0]}"
     return _mathematical(dialect, "fabs", args, t)
 
 
-_FORMS: dict[str, Callable[[Dialect, str, list[str], ScalarType], str]] = {
+_FORMS: dict[str, Callable[[CDialect, str, list[str], ScalarType], str]] = {
     "neg": lambda d, name, a, t: f"-{a[0]}",
     "not": lambda d, name, a, t: f"!{a[0]}",
     "min": lambda d, name, a, t: f"{a[1]} < {a[0]} ? {a[1]} : {a[0]}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.arith import Poly, sizes
 from tilewright.patterns.build import (
-    Traced,
+    TracedParameter,
     add,
     array,
     clamp,
@@ -82,7 +82,7 @@ def stencil2d(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
     return _grid("A", rows, columns, 1) >> slide2(3, 1) >> map2(weighted)
 
 
-def _srad1(w: Traced) -> Expr:
+def _srad1(w: TracedParameter) -> Expr:
     c = w[1, 1]
     north, south, west, east = (w[i] - c for i in ((0, 1), (2, 1), (1, 0), (1, 2)))
     gradient = (north * north + south * south + west * west + east * east) / (c * c)
@@ -112,7 +112,7 @@ def srad2(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
     return zip2(image, _around(k), *differences) >> map2(f)
 
 
-def _hotspot(t: Traced, p: Traced) -> Expr:
+def _hotspot(t: TracedParameter, p: TracedParameter) -> Expr:
     c = t[1, 1]
     vertical = (t[0, 1] + t[2, 1] - 2 * c) * HOTSPOT_R
     horizontal = (t[1, 2] + t[1, 0] - 2 * c) * HOTSPOT_R
@@ -125,7 +125,7 @@ def hotspot(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
     return zip2(*grids) >> map2(fun(_hotspot, "hotspot"))
 
 
-def _gradient(w: Traced) -> Expr:
+def _gradient(w: TracedParameter) -> Expr:
     c = w[1, 1]
     north, south, west, east = (c - w[i] for i in ((0, 1), (2, 1), (1, 0), (1, 2)))
     squares = north * north + south * south + west * west + east * east
@@ -150,7 +150,7 @@ def _weighted(name: str, weights: tuple[tuple[int, ...], ...], divisor: int) -> 
     """A weighted sum of all points of a neighbourhood."""
     size = len(weights)
 
-    def f(w: Traced) -> Expr:
+    def f(w: TracedParameter) -> Expr:
         terms = [weights[y][x] * w[y, x] for y in range(size) for x in range(size)]
         total = terms[0]
         for term in terms[1:]:

@@ -6,7 +6,7 @@ from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
 from tilewright.patterns.rewriting.rule import Change, Rule, Site
-from tilewright.patterns.scalar import Arg, Op
+from tilewright.patterns.scalar import Arg, ScalarOp
 from tilewright.patterns.types import ArrayType, ScalarType
 
 LIFT = "Lift 2020, section 3.3"
@@ -26,7 +26,7 @@ def split_join(length: Poly | int) -> Rule:
         assert isinstance(site.given, ArrayType)
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
-        return Change(1, (n.Split(k), n.Map(n.Map(first.f)), n.Join()))
+        return Change(1, (n.SplitPattern(k), n.Map(n.Map(first.f)), n.Join()))
 
     after = f"split({k}) >> map(map(f)) >> join"
     return Rule(f"split_join({k})", "map(f)", after, LIFT, step)
@@ -50,7 +50,7 @@ def partial_reduce(length: Poly | int) -> Rule:
             return f"it reduces {site.given.item} to {kind}: partial results are of another type"
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
-        return Change(1, (n.Split(k), n.Map(first), first))
+        return Change(1, (n.SplitPattern(k), n.Map(first), first))
 
     after = f"split({k}) >> map(reduce(f, z)) >> reduce(f, z)"
     return Rule(f"partial_reduce({k})", "reduce(f, z)", after, STEUWER, step)
@@ -107,7 +107,7 @@ def commutative(f: n.UserFun) -> bool:
     """Whether a user function is a sum, product, minimum or maximum of its two parameters."""
     body = f.body
     return (
-        isinstance(body, Op)
+        isinstance(body, ScalarOp)
         and body.name in ("add", "mul", "min", "max")
         and set(body.args) == {Arg(0), Arg(1)}
     )

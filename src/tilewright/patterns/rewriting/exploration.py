@@ -31,14 +31,14 @@ from tilewright.patterns.rewriting.tiling import (
     tiling2,
     zipped_tiling2,
 )
-from tilewright.patterns.types import UNIT, ArrayType, Type, dimensions
+from tilewright.patterns.types import UNIT, ArrayType, DataType, dimensions
 
 Steps = tuple[tuple[Rule, n.Pattern], ...]
 FAMILIES = ("tiling", "split", "fusion", "partial", "interchange")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExplorationSettings:
     """What `explore` tries.
 
     Args:
@@ -70,13 +70,13 @@ class Settings:
                 raise PatternError(f"{name} is {getattr(self, name)}; give 0 or more")
 
 
-def explore(program: n.Pattern, settings: Settings | None = None) -> list[Derivation]:
+def explore(program: n.Pattern, settings: ExplorationSettings | None = None) -> list[Derivation]:
     """Derivations of lowered programs from one, each with another program at its end.
 
     Raises:
         PatternTypeError: the program is not well typed.
     """
-    chosen = settings or Settings()
+    chosen = settings or ExplorationSettings()
     seen: dict[n.Pattern, Derivation] = {}
     found = (d for variant in variants(program, chosen) for d in lowered(variant, chosen))
     for derivation in found:
@@ -86,7 +86,7 @@ def explore(program: n.Pattern, settings: Settings | None = None) -> list[Deriva
     return list(seen.values())
 
 
-def variants(program: n.Pattern, settings: Settings) -> Iterator[Derivation]:
+def variants(program: n.Pattern, settings: ExplorationSettings) -> Iterator[Derivation]:
     """The program, and what algorithmic rules make of it, breadth first."""
     seen = {program}
     layer: list[tuple[Derivation, tuple[str, ...]]] = [(Derivation(program), ())]
@@ -104,7 +104,7 @@ def variants(program: n.Pattern, settings: Settings) -> Iterator[Derivation]:
 
 
 def _moves(
-    program: n.Pattern, settings: Settings, used: tuple[str, ...]
+    program: n.Pattern, settings: ExplorationSettings, used: tuple[str, ...]
 ) -> Iterator[tuple[str, Steps]]:
     open_families = [f for f in settings.families if used.count(f) < settings.times]
     for site in sites(program):
@@ -118,7 +118,7 @@ def _moves(
                     yield family, steps
 
 
-def _rounded(site: Site, settings: Settings) -> Iterator[Steps]:
+def _rounded(site: Site, settings: ExplorationSettings) -> Iterator[Steps]:
     """Tilings of grids whose known sizes the tiles do not divide."""
     given = site.given if isinstance(site.stages[0], n.Map) else None
     lengths = dimensions(given)[0] if given is not None else ()
@@ -137,7 +137,7 @@ def _rounded(site: Site, settings: Settings) -> Iterator[Steps]:
             yield ((rounding, made), *tiled.steps)
 
 
-def _instances(family: str, site: Site, settings: Settings) -> Iterator[Rule]:
+def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterator[Rule]:
     """The rules of a family with the parameters that may fit at a site."""
     first = site.stages[0]
     if family == "tiling":
@@ -169,7 +169,7 @@ def _in_slide2(site: Site) -> bool:
     return below or site.stages[1:2] == (n.Map(n.Transpose()),)
 
 
-def _fitting(given: Type, settings: Settings, window: n.Slide | None) -> list[int]:
+def _fitting(given: DataType, settings: ExplorationSettings, window: n.Slide | None) -> list[int]:
     """The tiles that divide a length, as far as it is known."""
     assert isinstance(given, ArrayType)
     length: Poly = given.length if window is None else given.length - window.size + window.step
@@ -194,11 +194,11 @@ _GPU_NESTS: dict[int, list[tuple[str, ...]]] = {
 }
 
 
-def _level(name: str) -> n.Level:
-    return n.Level(name[:3], int(name[3])) if name[-1].isdigit() else n.Level(name)
+def _level(name: str) -> n.MapLevel:
+    return n.MapLevel(name[:3], int(name[3])) if name[-1].isdigit() else n.MapLevel(name)
 
 
-def lowered(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
+def lowered(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     """The ways to run a program's outermost loops, stage its tiles and unroll reductions."""
     yield from _mapped(variant, settings)
     storing = store("global")
@@ -208,7 +208,7 @@ def lowered(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
             yield from _mapped(variant.then(storing, made), settings)
 
 
-def _mapped(variant: Derivation, settings: Settings) -> Iterator[Derivation]:
+def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
     for names in (nest for depth in sorted(nests, reverse=True) for nest in nests[depth]):
         try:
@@ -225,7 +225,7 @@ def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
     return derivation.then(step, program)
 
 
-def _staged(mapped: Derivation, settings: Settings) -> Iterator[Derivation]:
+def _staged(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     if not any(
         isinstance(p, n.Map) and p.level and p.level.kind == "wrg" for p in n.walk(mapped.program)
     ):

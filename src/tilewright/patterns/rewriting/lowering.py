@@ -7,20 +7,20 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns.build import copy
 from tilewright.patterns.errors import RewriteError
 from tilewright.patterns.rewriting.rule import Change, Rule, Site, apply
-from tilewright.patterns.types import ArrayType, ScalarType, TupleType, Type, dimensions
+from tilewright.patterns.types import ArrayType, DataType, ScalarType, TupleType, dimensions
 
 STEUWER = "Steuwer et al. 2015 (lowering to OpenCL)"
 HAGEDORN = "Hagedorn et al. 2018 (local memory)"
 
 
-def refusal(level: n.Level, levels: tuple[n.Level, ...]) -> str:
+def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
     """Why a map cannot be run by a level inside maps of other levels; nothing if it can."""
     kinds = {outer.kind for outer in levels}
     if level.kind == "glb" and kinds & {"wrg", "lcl"}:
         return "threads of the whole grid inside a work-group"
     if level.kind == "wrg" and kinds & {"glb", "lcl"}:
         return "work-groups inside threads"
-    if level.kind == "lcl" and n.Level("wrg", level.dim) not in levels:
+    if level.kind == "lcl" and n.MapLevel("wrg", level.dim) not in levels:
         return f"threads of a group outside of map_wrg(..., {level.dim})"
     if level in levels and level.kind in n.GRID_KINDS:
         return f"map_{level.kind}(..., {level.dim}) inside another of the same dimension"
@@ -39,7 +39,7 @@ def _unfit(site: Site) -> str:
     return f"{reader} reads its result: fuse the two or store it first" if reader else ""
 
 
-def lower(level: n.Level) -> Rule:
+def lower(level: n.MapLevel) -> Rule:
     """An undecided map is run by a level, if its surroundings allow it."""
 
     def at(site: Site) -> Change | str | None:
@@ -54,7 +54,7 @@ def lower(level: n.Level) -> Rule:
     return Rule(name, "map(f)", f"map_{level.kind}(f{dim})", STEUWER, at)
 
 
-def lower_nest(*levels: n.Level) -> Rule:
+def lower_nest(*levels: n.MapLevel) -> Rule:
     """Directly nested undecided maps, outermost first, are run by these levels."""
 
     def at(site: Site) -> Change | str | None:
@@ -83,7 +83,7 @@ def _only_map(p: n.Pattern) -> n.Map | None:
     return last if isinstance(last, n.Map) and last.level is None else None
 
 
-def _rebuilt(p: n.Pattern, levels: tuple[n.Level, ...]) -> n.Pattern:
+def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
     """With the maps that `_only_map` finds, one inside the other, run by the levels."""
     if not levels:
         return p
@@ -95,7 +95,7 @@ def _rebuilt(p: n.Pattern, levels: tuple[n.Level, ...]) -> n.Pattern:
     return n.pipe(*stages)
 
 
-def lower_reduce(level: n.Level) -> Rule:
+def lower_reduce(level: n.MapLevel) -> Rule:
     """An undecided reduction runs in a loop (`SEQ`) or without one (`UNROLL`)."""
 
     def at(site: Site) -> Change | str | None:
@@ -111,7 +111,7 @@ def lower_reduce(level: n.Level) -> Rule:
     return Rule(f"lower_reduce({level.kind})", "reduce(f, z)", after, STEUWER, at)
 
 
-def copied(kind: Type, levels: tuple[n.Level | None, ...]) -> n.Pattern | None:
+def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern | None:
     """A copy of nested arrays of scalars, with a level for each dimension."""
     lengths, item = dimensions(kind)
     if not isinstance(item, ScalarType) or len(lengths) != len(levels):
@@ -139,7 +139,7 @@ def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
             return "it stages a tile already"
         dims = [v.dim for v in (*site.levels(), first.level) if v.kind == "wrg"]
         assert isinstance(site.given, ArrayType)
-        loads = _loads(site.given.item, components, tuple(n.Level("lcl", d) for d in dims))
+        loads = _loads(site.given.item, components, tuple(n.MapLevel("lcl", d) for d in dims))
         if isinstance(loads, str):
             return loads
         return Change(1, (n.Map(n.pipe(loads, first.f), first.level),))
@@ -149,7 +149,9 @@ def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
     return Rule(f"stage_tile(({shown},))", "map_wrg(f)", after, HAGEDORN, at)
 
 
-def _loads(kind: Type, components: tuple[int, ...], levels: tuple[n.Level, ...]) -> n.Pattern | str:
+def _loads(
+    kind: DataType, components: tuple[int, ...], levels: tuple[n.MapLevel, ...]
+) -> n.Pattern | str:
     tiles = kind.items if isinstance(kind, TupleType) else (kind,)
     items: list[n.Pattern] = []
     for i, tile in enumerate(tiles):
@@ -186,7 +188,7 @@ def coarsen(length: Poly | int) -> Rule:
         if first.level.kind not in ("glb", "lcl", "par"):
             return f"the map is run by {first.level.kind}"
         inner = n.Map(n.Map(first.f, n.SEQ), first.level)
-        return Change(1, (n.Split(k), inner, n.Join()))
+        return Change(1, (n.SplitPattern(k), inner, n.Join()))
 
     after = f"split({k}) >> map_glb(map_seq(f)) >> join"
     return Rule(f"coarsen({k})", "map_glb(f)", after, "Magni et al. 2014 (thread coarsening)", at)
@@ -199,7 +201,7 @@ def default_grid(program: n.Pattern) -> n.Pattern:
     """
     if any(isinstance(p, n.Map) and p.level is not None for p in n.walk(program)):
         return program
-    for levels in ((n.Level("glb", 1), n.Level("glb", 0)), (n.Level("glb", 0),)):
+    for levels in ((n.MapLevel("glb", 1), n.MapLevel("glb", 0)), (n.MapLevel("glb", 0),)):
         try:
             return apply(lower_nest(*levels), program)
         except RewriteError:

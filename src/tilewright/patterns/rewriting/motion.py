@@ -43,21 +43,21 @@ def _map_map_join(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
 
 def _map_split(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
     f = _plain(a)
-    return (b, n.Map(n.Map(f))) if isinstance(b, n.Split) and f is not None else None
+    return (b, n.Map(n.Map(f))) if isinstance(b, n.SplitPattern) and f is not None else None
 
 
 def _split_map_map(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
     outer = _plain(b)
     f = None if outer is None else _plain(outer)
-    return (n.Map(f), a) if isinstance(a, n.Split) and f is not None else None
+    return (n.Map(f), a) if isinstance(a, n.SplitPattern) and f is not None else None
 
 
 def _split_join(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
-    return () if isinstance(a, n.Split) and b is JOIN else None
+    return () if isinstance(a, n.SplitPattern) and b is JOIN else None
 
 
 def _join_split(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
-    if a is not JOIN or not isinstance(b, n.Split):
+    if a is not JOIN or not isinstance(b, n.SplitPattern):
         return None
     assert isinstance(site.given, ArrayType)
     inner = site.given.item

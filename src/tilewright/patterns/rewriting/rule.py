@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import Mismatch, child_inputs, infer
 from tilewright.patterns.errors import RewriteError
-from tilewright.patterns.types import UNIT, Type
+from tilewright.patterns.types import UNIT, DataType
 
 Stages = tuple[n.Pattern, ...]
 
@@ -31,12 +31,12 @@ class Site:
     """
 
     stages: Stages
-    given: Type
+    given: DataType
     around: Stages
     put: Callable[[Stages], n.Pattern]
     reader: n.Pattern | None = None
 
-    def levels(self) -> tuple[n.Level, ...]:
+    def levels(self) -> tuple[n.MapLevel, ...]:
         """Who runs the enclosing maps, outermost first; undecided ones are left out."""
         maps = [p.level for p in self.around if isinstance(p, n.Map)]
         return tuple(level for level in maps if level is not None)
@@ -83,7 +83,7 @@ def sites(program: n.Pattern) -> Iterator[Site]:
 
 def _sites(
     p: n.Pattern,
-    given: Type,
+    given: DataType,
     around: Stages,
     put: Callable[[Stages], n.Pattern],
     reader: n.Pattern | None,

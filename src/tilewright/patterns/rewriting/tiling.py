@@ -218,7 +218,7 @@ def split2(rows: Poly | int, columns: Poly | int) -> Rule:
         f = _map2(site.stages[0])
         if f is None:
             return None
-        cut: Stages = (n.Split(y), n.Map(n.pipe(n.Map(n.Split(x)), TRANSPOSE)))
+        cut: Stages = (n.SplitPattern(y), n.Map(n.pipe(n.Map(n.SplitPattern(x)), TRANSPOSE)))
         return Change(1, (*cut, n.Map(n.Map(n.Map(n.Map(f)))), *UNTILE2))
 
     after = f"split({y}) >> map(map(split({x})) >> transpose) >> map2(map2(f)) >> untile2"
