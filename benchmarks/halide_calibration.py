@@ -61,13 +61,13 @@ def recorded(name: str, args: argparse.Namespace) -> Data:
     from tilewright.halide.execution.session import Session, Variant
     from tilewright.halide.frontend.source import load
     from tilewright.machines import detect_cpu
-    from tilewright.measure import Limits
+    from tilewright.measure import RunLimits
 
     began = time.perf_counter()
     algorithm = load(build(name))
     made = list(cpu_plans.various(algorithm, detect_cpu(), args.count, seed=0))
     variants = [Variant(schedule, name=str(i)) for i, (schedule, _) in enumerate(made)]
-    with Session(algorithm, limits=Limits(run_seconds=args.run_seconds)) as session:
+    with Session(algorithm, limits=RunLimits(run_seconds=args.run_seconds)) as session:
         finals = session.finals(variants, ROUNDS, seconds=args.seconds)
     # The one-shot schedule; where it fails, the next one that is right.
     anchor = next((m for m in finals.measurements if m.ok), finals.measurements[0])

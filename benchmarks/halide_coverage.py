@@ -21,7 +21,7 @@ from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.halide.search.top_k import limits
-from tilewright.measure import Candidate, Limits, Timing, measure_all
+from tilewright.measure import Candidate, RunLimits, Timing, measure_all
 
 GPU = "a100"
 ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
@@ -112,7 +112,7 @@ def compile_only(task: Task, schedule: Any) -> dict[str, Any]:
     }
     candidate = Candidate(f"{__file__}:CompilePtx", payload, task.name)
     ((_, measurement),) = measure_all(
-        [candidate], limits=Limits(build_seconds=300.0), timing=ONCE, preload=["halide"]
+        [candidate], limits=RunLimits(build_seconds=300.0), timing=ONCE, preload=["halide"]
     )
     return {
         "status": measurement.status,

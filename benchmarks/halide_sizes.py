@@ -28,7 +28,7 @@ from tilewright.halide.ir.json import to_json
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search.top_k import limits, timing
-from tilewright.measure import Candidate, Limits, Timing, measure_all
+from tilewright.measure import Candidate, RunLimits, Timing, measure_all
 
 GPU = "a100"
 SIZES = {"host": 40, "opencl": 8}
@@ -125,7 +125,7 @@ def check(build: Any, target: str, name: str, count: int) -> dict[str, Any]:
     candidate = Candidate(f"{__file__}:Lowered" if target == "cuda" else runner, data, name)
     ((_, measurement),) = measure_all(
         [candidate],
-        limits=Limits(build_seconds=BUILD_SECONDS, run_seconds=RUN_SECONDS),
+        limits=RunLimits(build_seconds=BUILD_SECONDS, run_seconds=RUN_SECONDS),
         timing=ONCE,
         preload=["halide"],
     )

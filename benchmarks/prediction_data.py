@@ -21,7 +21,7 @@ from tilewright.prediction.data.runs import write_csv
 from tilewright.prediction.kernels import kernels
 from tilewright.prediction.kernels.families import schedule_family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
-from tilewright.prediction.kernels.schedules import Family, collect_schedules
+from tilewright.prediction.kernels.schedules import ScheduleFamily, collect_schedules
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"
@@ -162,7 +162,7 @@ def schedules(
 
 
 def peers(
-    chosen: Family, sizes: tuple[int, ...], records: Records, deadline: float | None
+    chosen: ScheduleFamily, sizes: tuple[int, ...], records: Records, deadline: float | None
 ) -> dict[str, float]:
     """Seconds a run of the schedule by Halide's Mullapudi2016, by size, on this machine."""
     from tilewright.halide.execution.session import Session, Variant

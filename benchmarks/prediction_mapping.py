@@ -35,11 +35,11 @@ from tilewright.mapping import (
     Edge,
     Execution,
     Graph,
+    GraphTask,
     Link,
-    Plan,
+    MappingPlan,
+    PlanStep,
     Platform,
-    Step,
-    Task,
     cores_as_devices,
     execute,
     plan,
@@ -79,7 +79,7 @@ def random_graph(count: int, seed: int) -> tuple[Graph, Platform, dict[str, floa
             f"d{d}": mean * rng.uniform(max(0.02, 1 - unlike / 2), 1 + unlike / 2)
             for d in range(DEVICES)
         }
-        tasks.append(Task(f"t{i}", seconds, result_bytes=rng.uniform(0, 2.2) * traffic * 1e9))
+        tasks.append(GraphTask(f"t{i}", seconds, result_bytes=rng.uniform(0, 2.2) * traffic * 1e9))
         above = [j for j in range(i) if levels[j] < levels[i]]
         taken = rng.sample(above, min(len(above), rng.randint(1, 3)))
         edges += [Edge(f"t{j}", f"t{i}") for j in taken]
@@ -171,7 +171,7 @@ class Operands:
 
 
 def undisturbed(
-    plans: Sequence[tuple[Plan, dict[Any, Any]]], count: int
+    plans: Sequence[tuple[MappingPlan, dict[Any, Any]]], count: int
 ) -> list[tuple[float, list[Execution]]]:
     """Rounds in which all plans are executed in turn, the `count` least disturbed of them.
 
@@ -227,10 +227,10 @@ def trained(platform: Platform) -> tuple[dict[str, Augmented], dict[str, Any]]:
 def handing_on(platform: Platform) -> float:
     """Seconds from the end of a task to the start of one on the other device that needs it."""
     count, devices = 400, platform.names
-    tasks = tuple(Task(f"{i}") for i in range(count))
+    tasks = tuple(GraphTask(f"{i}") for i in range(count))
     edges = tuple(Edge(f"{i}", f"{i + 1}") for i in range(count - 1))
-    steps = tuple(Step(f"{i}", devices[i % len(devices)], 0.0, 0.0) for i in range(count))
-    given = Plan(Graph(tasks, edges), platform, steps, 0.0, False, "given")
+    steps = tuple(PlanStep(f"{i}", devices[i % len(devices)], 0.0, 0.0) for i in range(count))
+    given = MappingPlan(Graph(tasks, edges), platform, steps, 0.0, False, "given")
     work: dict[str, Any] = {f"{i}": lambda *_: None for i in range(count)}
     done = execute(given, work).steps
     return statistics.median(b.start - a.end for a, b in itertools.pairwise(done))
@@ -248,12 +248,12 @@ def workload(seed: int) -> tuple[Graph, dict[str, Any]]:
         if name != "norm":
             takes = takes[:1]
         work[f"{i}"] = data.work(name)
-        tasks.append(Task(f"{i}", kernel=name, query={"n": n}, result_bytes=8.0 * n * n))
+        tasks.append(GraphTask(f"{i}", kernel=name, query={"n": n}, result_bytes=8.0 * n * n))
         edges += [Edge(f"{j}", f"{i}") for j in takes]
     return Graph(tuple(tasks), tuple(edges)), work
 
 
-def executed(plans: Sequence[tuple[Plan, dict[Any, Any]]]) -> list[dict[str, Any]]:
+def executed(plans: Sequence[tuple[MappingPlan, dict[Any, Any]]]) -> list[dict[str, Any]]:
     """Each plan's makespan as planned and as executed.
 
     All plans are executed in turn, so that what disturbs the machine for a while does not meet
@@ -327,12 +327,12 @@ def introduction(platform: Platform) -> dict[str, Any]:
     seconds: dict[str, dict[str, float]] = {}
     for task in sizes:
         for device in platform.names:
-            graph = Graph((Task(task, {device: 1.0}),))
+            graph = Graph((GraphTask(task, {device: 1.0}),))
             alone = plan(graph, platform)
             execute(alone, work)
             spans = [execute(alone, work).makespan for _ in range(3)]
             seconds.setdefault(task, {})[device] = statistics.median(spans)
-    graph = Graph(tuple(Task(t, seconds[t], "matmul", {"n": n}) for t, n in sizes.items()))
+    graph = Graph(tuple(GraphTask(t, seconds[t], "matmul", {"n": n}) for t, n in sizes.items()))
     found = plan(graph, platform)
     return {
         "sizes": sizes,

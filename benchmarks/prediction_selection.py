@@ -42,7 +42,7 @@ from tilewright.prediction.data.runs import Runs, read_csv
 from tilewright.prediction.decisions.ranking import rank, rank_schedules
 from tilewright.prediction.kernels.families import schedule_family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
-from tilewright.prediction.kernels.schedules import LIMITS, Family, collect_schedules
+from tilewright.prediction.kernels.schedules import LIMITS, ScheduleFamily, collect_schedules
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"
@@ -56,7 +56,7 @@ THOUSANDS = 6000  # more than there are of blur
 VISIT = Timing(min_samples=4, max_samples=10, seconds=0.1, sample_seconds=0.005, precision=0.01)
 
 
-def data_set(chosen: Family, args: argparse.Namespace, deadline: float) -> Runs | None:
+def data_set(chosen: ScheduleFamily, args: argparse.Namespace, deadline: float) -> Runs | None:
     """The measured schedules of a family, measured here where there is no data set."""
     path = args.data / f"{chosen.name}-cpu.csv"
     if path.exists():
@@ -82,7 +82,7 @@ def seconds_of(runs: Runs) -> np.ndarray[Any, Any]:
     return np.nanmean([runs.times, runs.retimes], axis=0)
 
 
-def trained(chosen: Family, runs: Runs) -> tuple[Forest, np.ndarray[Any, Any]]:
+def trained(chosen: ScheduleFamily, runs: Runs) -> tuple[Forest, np.ndarray[Any, Any]]:
     """The model, and the places of the runs that it was trained on."""
     rng, sizes = np.random.default_rng(0), runs.table[:, 0]
     kinds = np.unique(sizes)
@@ -95,7 +95,7 @@ def trained(chosen: Family, runs: Runs) -> tuple[Forest, np.ndarray[Any, Any]]:
     return model.fit(runs.table[taken], seconds_of(runs)[taken]), taken
 
 
-def final(chosen: Family, runs: Runs, size: int) -> dict[str, Any]:
+def final(chosen: ScheduleFamily, runs: Runs, size: int) -> dict[str, Any]:
     """The picks of a size, timed in turns with the best candidates and the autoscheduler's."""
     model, taken = trained(chosen, runs)
     seconds = seconds_of(runs)
@@ -227,7 +227,7 @@ def main() -> None:
 
 
 def finals(
-    chosen: Family, runs: Runs, args: argparse.Namespace, deadline: float
+    chosen: ScheduleFamily, runs: Runs, args: argparse.Namespace, deadline: float
 ) -> list[dict[str, Any]]:
     """The sizes that have been timed until the deadline, in this run or an earlier one."""
     done = []

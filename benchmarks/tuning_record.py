@@ -25,7 +25,7 @@ import tuning_common  # noqa: F401 (sets the number of threads)
 from tilewright.measure import machine_id
 from tilewright.tuning import problems
 from tilewright.tuning.problems.c_programs import CProgram
-from tilewright.tuning.problems.measured import Measured
+from tilewright.tuning.problems.measured import MeasuredProblem
 from tilewright.tuning.problems.recordings import FOLDER, configurations, write_recording
 from tilewright.tuning.trial import plain
 from tilewright.tuning.tune import FailedError
@@ -42,7 +42,7 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
 Outcomes = Iterator[tuple[dict[str, Any], float | str]]
 
 
-def measured(problem: Measured, missing: list[dict[str, Any]]) -> Outcomes:
+def measured(problem: MeasuredProblem, missing: list[dict[str, Any]]) -> Outcomes:
     """The outcomes of configurations in workers, as they end."""
     for configuration, found in problem.measure(missing):
         yield configuration, found.minimum if found.ok else found.status
@@ -82,7 +82,7 @@ def main() -> None:
     everything = list(configurations(problem.space))
     missing = [c for c in everything if name_of(c) not in known]
     end = time.monotonic() + args.seconds
-    run = measured if isinstance(problem, Measured) else compiled
+    run = measured if isinstance(problem, MeasuredProblem) else compiled
     with closing(run(problem, missing)) as outcomes:
         for configuration, outcome in outcomes:
             known[name_of(configuration)] = outcome

@@ -21,7 +21,7 @@ from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.machines import GpuMachine
-from tilewright.measure import Limits, Timing
+from tilewright.measure import RunLimits, Timing
 
 _TIMING = Timing(min_samples=5, max_samples=30, seconds=0.5, sample_seconds=0.002)
 _QUICK = Timing(min_samples=3, max_samples=5, seconds=0.2)
@@ -111,7 +111,7 @@ def _one(probe: Probe, setting: Setting) -> dict[str, Any]:
         targets=[setting.target],
         contents=probe.contents,
         verify=False,
-        limits=Limits(build_seconds=60.0, run_seconds=30.0),
+        limits=RunLimits(build_seconds=60.0, run_seconds=30.0),
         timing=_QUICK if setting.small else _TIMING,
         deadline=setting.deadline,
     ) as session:

@@ -23,7 +23,7 @@ from tilewright.halide.search.top_k import (
     measure_top,
 )
 from tilewright.measure import Finals, Measurement
-from tilewright.records import Record, Records
+from tilewright.records import MeasurementRecord, Records
 
 K = 4
 
@@ -251,7 +251,7 @@ def test_records_from_before_runs_had_numbers_are_not_taken_for_one_run(task, pl
         run(task, planned, MadeUp(task, alone, records=records))
         for old in list(records.query()):
             records.add(
-                Record(
+                MeasurementRecord(
                     old.problem,
                     old.configuration,
                     old.machine,

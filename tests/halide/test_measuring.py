@@ -23,11 +23,11 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.measure import Limits, Timing
+from tilewright.measure import RunLimits, Timing
 from tilewright.records import Records
 
 QUICK = Timing(seconds=60.0, min_samples=2, max_samples=3)
-LIMITS = Limits(build_seconds=300, run_seconds=100, memory_bytes=2 << 30)
+LIMITS = RunLimits(build_seconds=300, run_seconds=100, memory_bytes=2 << 30)
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ def fake(loader, monkeypatch):
     """Makes the fake loader, with platforms of the given kinds, all that there is here."""
 
     def present(kinds):
-        driver = opencl.Driver("the test", loader, {"FAKE_OPENCL": kinds})
+        driver = opencl.OpenClLoader("the test", loader, {"FAKE_OPENCL": kinds})
         monkeypatch.setattr(opencl, "drivers", lambda: [driver])
         return driver
 
@@ -72,7 +72,7 @@ def test_a_platform_that_hangs_is_given_up(fake, monkeypatch):
 
 
 def test_a_loader_that_cannot_be_loaded_is_named():
-    driver = opencl.Driver("nowhere", "/nowhere/libOpenCL.so")
+    driver = opencl.OpenClLoader("nowhere", "/nowhere/libOpenCL.so")
     assert "the loader of nowhere does not work" in opencl.find_platform([driver])
 
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.measure import Limits, Timing, command, measure_all, measure_one
+from tilewright.measure import RunLimits, Timing, command, measure_all, measure_one
 
-LIMITS = Limits(build_seconds=300, run_seconds=100, memory_bytes=200 << 20, output_bytes=1000)
+LIMITS = RunLimits(build_seconds=300, run_seconds=100, memory_bytes=200 << 20, output_bytes=1000)
 HASTY = replace(LIMITS, run_seconds=1.0)  # for what never ends
 
 

@@ -6,7 +6,7 @@ from deadlines import DeadlineAfter
 
 from tilewright.measure import (
     Candidate,
-    Limits,
+    RunLimits,
     Timing,
     bootstrap_interval,
     finalists,
@@ -15,7 +15,7 @@ from tilewright.measure import (
 
 SPECIMENS = Path(__file__).with_name("specimens.py")
 VISIT = Timing(warmup=0, min_samples=1, max_samples=1, seconds=0.1, sample_seconds=0.0)
-LIMITS = Limits(build_seconds=300.0, run_seconds=100.0, memory_bytes=400 << 20)
+LIMITS = RunLimits(build_seconds=300.0, run_seconds=100.0, memory_bytes=400 << 20)
 HASTY = replace(LIMITS, run_seconds=1.0)
 
 

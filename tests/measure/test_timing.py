@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tilewright.measure import Measurement, Timing
 from tilewright.measure import timing as timing_module
 from tilewright.measure.candidate import relative_spread
-from tilewright.measure.capture import Capture
+from tilewright.measure.capture import OutputCapture
 from tilewright.measure.timing import settled, time_runs
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_status_is_refused():
 
 @given(st.lists(st.binary(max_size=50)), st.integers(2, 60))
 def test_capture_keeps_both_ends_within_its_limit(pieces, limit):
-    capture = Capture(limit)
+    capture = OutputCapture(limit)
     for piece in pieces:
         capture.add(piece)
     whole = b"".join(pieces)

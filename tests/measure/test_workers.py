@@ -15,8 +15,8 @@ from deadlines import DeadlineAfter
 
 from tilewright.measure import (
     Candidate,
-    Limits,
     Measurement,
+    RunLimits,
     Timing,
     Workers,
     WorkersError,
@@ -28,7 +28,9 @@ SPECIMENS = Path(__file__).with_name("specimens.py")
 # Samples, not seconds, end the timing: how many fit into a second depends on the load.
 QUICK = Timing(seconds=60.0, min_samples=3, max_samples=5)
 # For what ends by itself, however slow the machine is; and for what never does.
-LIMITS = Limits(build_seconds=300.0, run_seconds=100.0, memory_bytes=400 << 20, output_bytes=2000)
+LIMITS = RunLimits(
+    build_seconds=300.0, run_seconds=100.0, memory_bytes=400 << 20, output_bytes=2000
+)
 HASTY = replace(LIMITS, build_seconds=1.0, run_seconds=0.5)
 
 
@@ -262,7 +264,7 @@ def test_a_file_that_measures_when_it_is_loaded_ends(tmp_path):
         )
     )
     ((_, measured),) = measure_all(
-        [Candidate(f"{path}:build", None)], limits=Limits(build_seconds=300.0)
+        [Candidate(f"{path}:build", None)], limits=RunLimits(build_seconds=300.0)
     )
     assert not measured.ok
     assert "__main__" in measured.message

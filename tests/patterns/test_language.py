@@ -245,9 +245,3 @@ def test_files_name_nodes_without_the_suffix_of_their_class():
     kinds = {entry["kind"] for entry in tp.to_json(program)["nodes"]}
     assert {"Split", "Map", "Op", "Const"} <= kinds
     assert tp.from_json(tp.to_json(program)) is program
-
-
-def test_earlier_names_go_on_working():
-    assert tp.Kernel is tp.CompiledPattern
-    assert tp.Launch is tp.ThreadGrid
-    assert tp.MappingError is tp.LoweringError

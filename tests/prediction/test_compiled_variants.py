@@ -13,7 +13,7 @@ from tilewright.prediction.data.instances import drawn
 from tilewright.prediction.data.work import error_of
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import kernel, native
-from tilewright.prediction.kernels.cpp import EIGEN, UBLAS, Library
+from tilewright.prediction.kernels.cpp import EIGEN, UBLAS, CppLibrary
 
 COMPILED = ("eigen_dense", "eigen_sparse", "ublas_dense", "ublas_sparse")
 KERNELS = ("matmul", "matvec", "convolution", "pooling")
@@ -152,7 +152,7 @@ def test_a_library_is_compiled_once_and_kept_by_its_content(tmp_path):
 
 
 def test_what_is_missing_is_named(monkeypatch):
-    absent = Library("absent", "eigen.cpp", lambda: None, "pip install absent")
+    absent = CppLibrary("absent", "eigen.cpp", lambda: None, "pip install absent")
     assert absent.available() == (False, "its headers are missing: pip install absent")
     with pytest.raises(PredictionError, match="pip install absent"):
         absent.load()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import unruly_kernels
 
-from tilewright.measure import Limits, Timing
+from tilewright.measure import RunLimits, Timing
 from tilewright.prediction.data.collect import collect
 from tilewright.prediction.data.isolated import origin, reference_to
 from tilewright.prediction.data.user_kernels import from_callable, from_command
@@ -20,7 +20,7 @@ from tilewright.records import Records
 
 QUICK = Timing(warmup=1, min_samples=1, max_samples=1, seconds=0.001, sample_seconds=0.0)
 # What hangs does so until the limit; the rest takes milliseconds.
-LIMITS = Limits(build_seconds=6.0, run_seconds=6.0, memory_bytes=400 << 20)
+LIMITS = RunLimits(build_seconds=6.0, run_seconds=6.0, memory_bytes=400 << 20)
 
 
 def unruly(values, **how):
@@ -58,7 +58,7 @@ def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
         first = collect(slow, "breaks", 2, 1, records, limits=LIMITS, **how)
         before = len(records)
         assert any("timeout" in text for text in first.dropped)
-        wider = Limits(build_seconds=6.5, run_seconds=6.5, memory_bytes=400 << 20)
+        wider = RunLimits(build_seconds=6.5, run_seconds=6.5, memory_bytes=400 << 20)
         collect(slow, "breaks", 2, 1, records, limits=wider, **how)
         assert len(records) == before + len(first.dropped)
 

@@ -19,12 +19,12 @@ from tilewright.mapping import (
     Edge,
     Execution,
     Graph,
+    GraphTask,
     Link,
     MappingError,
-    Plan,
+    MappingPlan,
+    PlanStep,
     Platform,
-    Step,
-    Task,
     cores_as_devices,
     execute,
     graph_from_dict,
@@ -37,7 +37,7 @@ from tilewright.mapping import (
 )
 from tilewright.mapping.bound import lower_bound
 from tilewright.mapping.chart import gantt, plan_page, plan_text
-from tilewright.mapping.exact import TooLarge, optimum
+from tilewright.mapping.exact import SearchTimeout, optimum
 from tilewright.mapping.heft import heft, peft, upward_ranks
 from tilewright.mapping.instance import instance, simulate
 
@@ -45,7 +45,7 @@ from tilewright.mapping.instance import instance, simulate
 def random_graph(count, seed, devices=3, moved=1.0):
     rng = random.Random(seed)
     tasks = [
-        Task(
+        GraphTask(
             f"t{i}",
             {f"d{d}": rng.uniform(0.2, 2) for d in range(devices) if d == 0 or rng.random() < 0.9},
             result_bytes=rng.uniform(0, moved),
@@ -139,13 +139,13 @@ def test_search_improves_on_both_list_schedules_and_repeats_itself():
 
 def test_exact_gives_up_in_time_with_a_cure():
     problem = instance(random_graph(40, 0), machine())
-    with pytest.raises(TooLarge, match="40 tasks"):
+    with pytest.raises(SearchTimeout, match="40 tasks"):
         optimum(problem, heft(problem), seconds=0.05)
 
 
 def test_heft_ranks_are_those_of_the_definition():
     graph = Graph(
-        (Task("a", {"d0": 1, "d1": 3}, result_bytes=0.99), Task("b", {"d0": 4, "d1": 2})),
+        (GraphTask("a", {"d0": 1, "d1": 3}, result_bytes=0.99), GraphTask("b", {"d0": 4, "d1": 2})),
         (Edge("a", "b"),),
     )
     # 3 of b's mean; 2 of a's mean, 1 of the transfer.
@@ -156,8 +156,8 @@ def test_the_small_product_leaves_the_gpu_to_the_large_one():
     """The example of the paper's introduction (section I)."""
     graph = Graph(
         (
-            Task("small", {"cpu": 2e-4, "gpu": 5e-5}, "matmul"),
-            Task("large", {"cpu": 20.0, "gpu": 0.5}, "matmul"),
+            GraphTask("small", {"cpu": 2e-4, "gpu": 5e-5}, "matmul"),
+            GraphTask("large", {"cpu": 20.0, "gpu": 0.5}, "matmul"),
         )
     )
     for method in ("auto", "search", "heft", "exact"):
@@ -168,7 +168,9 @@ def test_the_small_product_leaves_the_gpu_to_the_large_one():
 
 
 def test_what_a_task_fetches_and_returns_counts():
-    task = Task("a", {"cpu": 1.0, "gpu": 0.5}, input_bytes=0.2, result_bytes=0.2, returned=True)
+    task = GraphTask(
+        "a", {"cpu": 1.0, "gpu": 0.5}, input_bytes=0.2, result_bytes=0.2, returned=True
+    )
     two = (Device("cpu"), Device("gpu"))
     assert plan(Graph((task,)), Platform(two, link=Link(0, 1))).device_of("a") == "gpu"
     assert plan(Graph((task,)), Platform(two, link=Link(0, 0.5))).device_of("a") == "cpu"
@@ -179,7 +181,7 @@ def test_what_a_task_fetches_and_returns_counts():
 
 
 def test_devices_that_cannot_run_a_task_are_left_out():
-    graph = Graph((Task("a", {"d1": 5.0}), Task("b", {"d0": 1.0, "d1": 0.1})))
+    graph = Graph((GraphTask("a", {"d1": 5.0}), GraphTask("b", {"d0": 1.0, "d1": 0.1})))
     found = plan(graph, machine(2))
     assert found.device_of("a") == "d1"
     with pytest.raises(MappingError, match="no device can run 'a'"):
@@ -194,7 +196,9 @@ def test_models_say_what_the_graph_does_not():
         def predict(self, rows):
             return np.array([self.seconds * row["n"] for row in rows])
 
-    graph = Graph((Task("a", kernel="k", query={"n": 3}), Task("b", {"d1": 9.0}, kernel="other")))
+    graph = Graph(
+        (GraphTask("a", kernel="k", query={"n": 3}), GraphTask("b", {"d1": 9.0}, kernel="other"))
+    )
     found = plan(graph, machine(2), predictor({("k", "d0"): PerUnit(2), ("k", "d1"): PerUnit(8)}))
     assert found.device_of("a") == "d0"
     assert found.makespan == 9.0
@@ -304,7 +308,7 @@ def test_a_plan_runs_and_gives_the_functions_result(workers):
 def test_workers_are_pinned_and_devices_overlap():
     cores = sorted(os.sched_getaffinity(0))[:2]
     meet = threading.Barrier(len(cores), timeout=300)
-    graph = Graph(tuple(Task(f"t{c}", {f"core {c}": 1.0}) for c in cores))
+    graph = Graph(tuple(GraphTask(f"t{c}", {f"core {c}": 1.0}) for c in cores))
 
     def work():
         meet.wait()  # passes only while the others run too
@@ -317,7 +321,8 @@ def test_workers_are_pinned_and_devices_overlap():
 
 def test_a_failing_task_ends_the_execution_with_its_error():
     graph = Graph(
-        (Task("a", {"d0": 1}), Task("b", {"d0": 1}), Task("c", {"d1": 1})), (Edge("a", "b"),)
+        (GraphTask("a", {"d0": 1}), GraphTask("b", {"d0": 1}), GraphTask("c", {"d1": 1})),
+        (Edge("a", "b"),),
     )
     ran = []
 
@@ -339,7 +344,7 @@ def test_an_empty_graph_is_a_plan():
 
 
 def test_the_chart_shows_every_task_and_the_page_the_error():
-    graph = Graph((Task("a<b", {"d0": 1.0}), Task("c", {"d1": 2.0})))
+    graph = Graph((GraphTask("a<b", {"d0": 1.0}), GraphTask("c", {"d1": 2.0})))
     found = plan(graph, machine(2))
     chart = gantt(found)
     assert "a&lt;b: 0 s to 1 s" in chart
@@ -352,8 +357,12 @@ def test_the_chart_shows_every_task_and_the_page_the_error():
 
 
 def test_a_task_takes_from_when_it_could_begin_to_its_end():
-    graph = Graph((Task("a"), Task("b"), Task("c")), (Edge("a", "c"),))
-    steps = (Step("a", "d0", 0, 1), Step("b", "d1", 0, 3), Step("c", "d1", 3, 4))
-    planned = Plan(graph, machine(2), steps, 0.0, False, "given")
-    ran = (Step("a", "d0", 0.1, 5.0), Step("b", "d1", 0.2, 3.0), Step("c", "d1", 5.5, 6.0))
+    graph = Graph((GraphTask("a"), GraphTask("b"), GraphTask("c")), (Edge("a", "c"),))
+    steps = (PlanStep("a", "d0", 0, 1), PlanStep("b", "d1", 0, 3), PlanStep("c", "d1", 3, 4))
+    planned = MappingPlan(graph, machine(2), steps, 0.0, False, "given")
+    ran = (
+        PlanStep("a", "d0", 0.1, 5.0),
+        PlanStep("b", "d1", 0.2, 3.0),
+        PlanStep("c", "d1", 5.5, 6.0),
+    )
     assert task_seconds(planned, Execution(ran, {})) == {"a": 5.0, "b": 3.0, "c": 1.0}

@@ -5,7 +5,7 @@ from tilewright.prediction import Augmented
 from tilewright.prediction.models.candidate_inputs import Folds, expressions, gains
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.intervals import thresholded
-from tilewright.prediction.models.model_selection import Problem, choose, ridge
+from tilewright.prediction.models.model_selection import SelectionProblem, choose, ridge
 from tilewright.prediction.models.surface import Shape
 
 
@@ -73,6 +73,6 @@ def test_densities_are_kept_where_they_clearly_help(sparse):
     targets = work - np.median(work) + noise
     columns = np.column_stack([sizes, density])
     place = random.permutation(np.arange(n) % 5)
-    problem = Problem(columns, ("m", "d"), 2, targets, place, frozenset(), (), 75, 0)
+    problem = SelectionProblem(columns, ("m", "d"), 2, targets, place, frozenset(), (), 75, 0)
     best = choose(problem)[0]
     assert (1 in best.inputs.columns) == sparse

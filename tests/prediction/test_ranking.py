@@ -31,7 +31,7 @@ def family():
         return {"n": n, "s": int(2 ** rng.integers(1, 5)), "spare": int(rng.integers(0, 100))}
 
     features = {"n": "pixels", "s": "1", "spare": "1"}
-    return schedules.Family("thing", features, "n**2", (64,), None, None, draw)
+    return schedules.ScheduleFamily("thing", features, "n**2", (64,), None, None, draw)
 
 
 def test_candidates_come_in_the_order_of_their_predicted_times(model):
@@ -68,7 +68,7 @@ def test_verified_schedules_come_by_measured_time_and_failures_last(model, famil
             asked.append(factors)
             t = times.get(factors["spare"])
             failed = Measurement("build_failed", message="no")
-            yield schedules.Tried(
+            yield schedules.TriedFactors(
                 factors, failed if t is None else Measurement("ok", (t,), (t,), 1)
             )
 
@@ -98,7 +98,7 @@ def collected(monkeypatch, family, seconds, **how):
                 if t is None
                 else Measurement("ok", (t, t, 9 * t), (t, t, 9 * t), 3)
             )
-            yield schedules.Tried(factors, measurement, repeat)
+            yield schedules.TriedFactors(factors, measurement, repeat)
 
     monkeypatch.setattr(schedules, "measure_candidates", measure)
     own = [{"n": 64, "s": 2, "spare": spare} for spare in range(4)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tilewright.cli import main
 from tilewright.measure import Measurement
 from tilewright.records import (
+    MeasurementRecord,
     Merged,
-    Record,
     Records,
     RecordsError,
     chosen,
@@ -27,7 +27,9 @@ OBJECTS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=
 
 def record(problem="p", x=1, status="ok", time="2026-01-02T03:04:05.000+00:00", seconds=1.0):
     times = (seconds,) if status == "ok" else ()
-    return Record(problem, {"x": x}, {"m": 1}, {}, Measurement(status, times), {}, 0, time)
+    return MeasurementRecord(
+        problem, {"x": x}, {"m": 1}, {}, Measurement(status, times), {}, 0, time
+    )
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def everything(path):
 
 @given(st.text(max_size=5), OBJECTS, OBJECTS, st.sampled_from(["ok", "crashed"]))
 def test_a_line_says_all_of_a_record(problem, configuration, context, status):
-    made = Record(
+    made = MeasurementRecord(
         problem, configuration, {}, {}, Measurement(status, (0.5,)), context, 0, "2026-01-01"
     )
     assert from_line(to_line(made), "here") == made

@@ -4,8 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-from tilewright.measure import Candidate, Limits, Timing
-from tilewright.records import Records, Trial, measure_recorded
+from tilewright.measure import Candidate, RunLimits, Timing
+from tilewright.records import CandidateTrial, Records, measure_recorded
 
 SPECIMENS = Path(__file__).with_name("specimens.py")
 QUICK = Timing(seconds=20.0, min_samples=2, max_samples=3)
@@ -15,7 +15,9 @@ KEYS = {"problem": "p", "machine": {"name": "m"}, "versions": {"v": 1}}
 def trials(log, count):
     for number in range(count):
         payload = {"log": str(log), "number": number}
-        yield Trial({"number": number}, Candidate(f"{SPECIMENS}:Logged", payload, str(number)))
+        yield CandidateTrial(
+            {"number": number}, Candidate(f"{SPECIMENS}:Logged", payload, str(number))
+        )
 
 
 def test_a_second_run_measures_only_what_is_new(tmp_path):
@@ -47,11 +49,11 @@ def test_other_versions_are_measured_again(tmp_path):
 
 
 def test_a_failure_under_tighter_limits_is_tried_again(tmp_path):
-    trial = Trial({"mb": 150}, Candidate(f"{SPECIMENS}:Hungry", 150, "hungry"))
+    trial = CandidateTrial({"mb": 150}, Candidate(f"{SPECIMENS}:Hungry", 150, "hungry"))
     seen = []
     with Records(tmp_path / "r") as records:
         for megabytes in (100, 100, 400, 100):
-            limits = Limits(memory_bytes=megabytes << 20)
+            limits = RunLimits(memory_bytes=megabytes << 20)
             (outcome,) = measure_recorded([trial], records, limits=limits, timing=QUICK, **KEYS)
             seen.append((outcome.measurement.status, outcome.recorded))
     assert seen == [

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tilewright.measure import Measurement
-from tilewright.records import Record, Records, RecordsError, default_path
+from tilewright.records import MeasurementRecord, Records, RecordsError, default_path
 
 MACHINE = {"cpu": "a 2-core one"}
 VERSIONS = {"halide": "21.0.0"}
@@ -16,7 +16,9 @@ GOOD = Measurement("ok", times=(0.25, 0.5, 0.125), cpu_times=(0.5, 1.0, 0.25), r
 
 def record(configuration=None, measurement=GOOD, problem="blur", **more):
     fields = {"machine": MACHINE, "versions": VERSIONS, **more}
-    return Record(problem, configuration or {"tile": 8}, measurement=measurement, **fields)
+    return MeasurementRecord(
+        problem, configuration or {"tile": 8}, measurement=measurement, **fields
+    )
 
 
 @pytest.fixture

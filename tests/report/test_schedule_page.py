@@ -12,9 +12,9 @@ from tilewright.report.model import (
     Attempt,
     Bar,
     Dag,
+    GraphNode,
     GroupRow,
     NestLine,
-    Node,
     ScheduleReport,
 )
 from tilewright.report.pages.schedule import schedule_page
@@ -55,10 +55,10 @@ REPORT = ScheduleReport(
     groups=GROUPS,
     dag=Dag(
         (
-            Node("input", "input"),
-            Node("in_wrap", group=0, inlined=True),
-            Node("blur_x", group=0),
-            Node("out<b>", "output", group=1),
+            GraphNode("input", "input"),
+            GraphNode("in_wrap", group=0, inlined=True),
+            GraphNode("blur_x", group=0),
+            GraphNode("out<b>", "output", group=1),
         ),
         (("input", "in_wrap"), ("in_wrap", "blur_x"), ("blur_x", "out<b>"), ("gone", "blur_x")),
     ),
@@ -168,7 +168,7 @@ def test_the_graph_boxes_groups_and_leaves_out_unknown_ends():
 
 @pytest.mark.parametrize("n", [1, 70])
 def test_graphs_of_any_size_are_drawn(n):
-    nodes = tuple(Node(f"f{i}", group=i // 4) for i in range(n))
+    nodes = tuple(GraphNode(f"f{i}", group=i // 4) for i in range(n))
     edges = [(f"f{i}", f"f{j}") for i in range(n) for j in (i + 1, i + 3, i + 9) if j < n]
     svg = dag_picture(Dag(nodes, tuple(edges)), [f"g{i}" for i in range(n)])
     assert svg.count('class="edge"') == len(edges)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tuning.command_line.stdio import Session
+from tilewright.tuning.command_line.stdio import Conversation
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tune_protocol.c"
 OPENING = {
@@ -22,7 +22,7 @@ OPENING = {
 
 
 def opened():
-    session = Session()
+    session = Conversation()
     assert session.answer(json.dumps(OPENING)) == {"ok": True, "protocol": 1, "count": 30}
     return session
 
@@ -74,7 +74,7 @@ def test_wrong_requests_are_answered_and_change_nothing(line, named):
 
 
 def test_a_wrong_space_is_named_and_may_be_given_again():
-    session = Session()
+    session = Conversation()
     assert "first line" in session.answer('{"ask": 1}')["error"]
     bad = json.dumps({"space": {"parameters": [{"name": "x", "type": "whole"}]}})
     assert "whole" in session.answer(bad)["error"]

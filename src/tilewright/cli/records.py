@@ -9,7 +9,7 @@ from tilewright.cli import arguments
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.records import Record
+    from tilewright.records import MeasurementRecord
 
 # Characters of a configuration in a table.
 _SHOWN = 60
@@ -62,7 +62,7 @@ def run_list(args: argparse.Namespace) -> int:
     from tilewright.report import units
     from tilewright.report.table import Column, table
 
-    rows: dict[str, list[Record]] = {}
+    rows: dict[str, list[MeasurementRecord]] = {}
     with Records(args.records, read_only=True) as records:
         for record in records.query():
             rows.setdefault(record.problem, []).append(record)
@@ -91,7 +91,7 @@ def run_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _best(found: list[Record]) -> float | None:
+def _best(found: list[MeasurementRecord]) -> float | None:
     times = [
         record.measurement.median
         for record in found

@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.records import Records
-    from tilewright.tuning import CommandProblem, RecordsJournal, Result, WarmStart
+    from tilewright.tuning import CommandProblem, RecordsJournal, TuningResult, WarmStart
 
 
 def add_parser(commands: Any) -> None:
@@ -131,7 +131,7 @@ def _serve(args: argparse.Namespace) -> int:
     return 0 if found.best is not None else 1
 
 
-def _tune(args: argparse.Namespace, problem: CommandProblem) -> Result:
+def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
     from tilewright.cli.progress import show_progress
     from tilewright.records import Records
     from tilewright.report import Progress
@@ -191,7 +191,7 @@ def _warm(
     return found
 
 
-def _json(result: Result) -> str:
+def _json(result: TuningResult) -> str:
     best = result.best
     return json.dumps(
         {
@@ -204,7 +204,7 @@ def _json(result: Result) -> str:
     )
 
 
-def _text(result: Result) -> str:
+def _text(result: TuningResult) -> str:
     from tilewright.tuning import plain
 
     failed = sum(not t.ok for t in result.trials)

@@ -10,6 +10,7 @@ from .calibration import (
 )
 from .compute_capability import (
     Limits as Limits,
+    CapabilityLimits as CapabilityLimits,
     limits as limits,
 )
 from .cpu import (

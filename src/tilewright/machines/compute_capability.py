@@ -15,7 +15,7 @@ KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CapabilityLimits:
     """Limits of one compute capability; sizes in bytes, registers of 32 bits.
 
     `shared_per_block` is what a kernel gets without asking; `shared_per_block_optin` what it can
@@ -47,6 +47,9 @@ class Limits:
         return self.warps_per_sm * self.warp_size
 
 
+Limits = CapabilityLimits  # its name in earlier versions
+
+
 def _limits(
     warps: int,
     blocks: int,
@@ -58,9 +61,9 @@ def _limits(
     per_thread: int = 255,
     sub_partitions: int = 4,
     ampere: bool = False,
-) -> Limits:
+) -> CapabilityLimits:
     """`registers_kib` is (per SM, per block); Ampere brought finer units and a reserve."""
-    return Limits(
+    return CapabilityLimits(
         warps_per_sm=warps,
         blocks_per_sm=blocks,
         shared_per_sm=shared_kib * KIB,
@@ -75,7 +78,7 @@ def _limits(
     )
 
 
-LIMITS: dict[tuple[int, int], Limits] = {
+LIMITS: dict[tuple[int, int], CapabilityLimits] = {
     (3, 0): _limits(64, 16, 48, 48, 192, per_thread=63),
     (3, 2): _limits(64, 16, 48, 48, 192, registers_kib=(64, 32)),
     (3, 5): _limits(64, 16, 48, 48, 192),
@@ -101,7 +104,7 @@ LIMITS: dict[tuple[int, int], Limits] = {
 }
 
 
-def limits(compute_capability: tuple[int, int]) -> Limits:
+def limits(compute_capability: tuple[int, int]) -> CapabilityLimits:
     """Limits of a compute capability, e.g. ``(7, 5)``.
 
     Raises `TilewrightError` for a capability that is not in the table.

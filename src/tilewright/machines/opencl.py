@@ -46,7 +46,7 @@ class OpenclError(TilewrightError):
 
 
 @dataclass(frozen=True)
-class Driver:
+class OpenClLoader:
     """Where platforms are looked for: a loader's library and the environment that it needs."""
 
     what: str
@@ -110,7 +110,7 @@ def load_opencl() -> OpenclPlatform:
     return platform
 
 
-def drivers() -> list[Driver]:
+def drivers() -> list[OpenClLoader]:
     """Where to look, in this order: the system, then the wheels of the ``opencl`` extra."""
     found = []
     package = _pyopencl()
@@ -123,20 +123,22 @@ def drivers() -> list[Driver]:
     except OSError:
         if own_loaders and any(_SYSTEM_VENDORS.glob("*.icd")):
             environment = {**home, "OCL_ICD_VENDORS": str(_SYSTEM_VENDORS)}
-            found.append(Driver("the system", str(own_loaders[0]), environment))
+            found.append(OpenClLoader("the system", str(own_loaders[0]), environment))
     else:
-        found.append(Driver("the system", _SYSTEM_LOADER))
+        found.append(OpenClLoader("the system", _SYSTEM_LOADER))
     if libraries and own_loaders:
         # The loader takes a driver's library in place of a folder of drivers.
         for pocl in sorted(libraries.glob("libpocl*.so*")):
             environment = {**home, "OCL_ICD_VENDORS": str(pocl)}
             found.append(
-                Driver("the package pocl-binary-distribution", str(own_loaders[0]), environment)
+                OpenClLoader(
+                    "the package pocl-binary-distribution", str(own_loaders[0]), environment
+                )
             )
     return found
 
 
-def find_platform(candidates: Iterable[Driver], wanted: str = "") -> OpenclPlatform | str:
+def find_platform(candidates: Iterable[OpenClLoader], wanted: str = "") -> OpenclPlatform | str:
     """The first platform that passes its trial, or one sentence that says why there is none.
 
     Only platforms whose names contain `wanted` are tried.
@@ -162,7 +164,7 @@ def find_platform(candidates: Iterable[Driver], wanted: str = "") -> OpenclPlatf
     return f"no OpenCL platform works here: {cause}; {_CURE}"
 
 
-def trial(driver: Driver, platform: int | None) -> dict[str, Any]:
+def trial(driver: OpenClLoader, platform: int | None) -> dict[str, Any]:
     """What the trial process answers; a ``failure`` where it crashes, hangs or says nothing."""
     # A kernel from PoCL's cache would say nothing of its compiler.
     environment = {**os.environ, "POCL_KERNEL_CACHE": "0", **driver.environment}

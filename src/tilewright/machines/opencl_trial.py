@@ -48,7 +48,7 @@ class TrialError(Exception):
     """A call of OpenCL that did not do what it should."""
 
 
-class Library:
+class OpenClFunctions:
     """The functions of an OpenCL loader, which raise where they report an error."""
 
     def __init__(self, path: str) -> None:
@@ -97,14 +97,14 @@ class Library:
         return int(value.value)
 
 
-def platforms(library: Library) -> list[c_void_p]:
+def platforms(library: OpenClFunctions) -> list[c_void_p]:
     """The platforms that the loader shows; none where it reports that as an error."""
     with contextlib.suppress(TrialError):
         return library.handles("clGetPlatformIDs")
     return []
 
 
-def describe(library: Library, device: c_void_p) -> dict[str, Any]:
+def describe(library: OpenClFunctions, device: c_void_p) -> dict[str, Any]:
     """What is to know of a device, as JSON data."""
     kind = library.number(device, _DEVICE_TYPE, c_uint64)
     return {
@@ -117,7 +117,7 @@ def describe(library: Library, device: c_void_p) -> dict[str, Any]:
     }
 
 
-def run_kernel(library: Library, device: c_void_p) -> None:
+def run_kernel(library: OpenClFunctions, device: c_void_p) -> None:
     """Build the kernel, run it and check what it computes; raises TrialError."""
     count = _GROUP * _GROUPS
     array = c_int * count
@@ -161,7 +161,7 @@ def run_kernel(library: Library, device: c_void_p) -> None:
 def answer(loader: str, platform: int | None) -> dict[str, Any]:
     """What the trial finds, as JSON data."""
     try:
-        library = Library(loader)
+        library = OpenClFunctions(loader)
     except OSError:
         return {"failure": "it cannot be loaded"}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.mapping.planning import Plan
+from tilewright.mapping.planning import MappingPlan
 from tilewright.report import units
 from tilewright.report.charts import GanttTask as Box
 from tilewright.report.charts import gantt_chart
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilewright.mapping.execution import Execution
 
 
-def gantt(plan: Plan, executed: Execution | None = None) -> Html:
+def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
     """A row a device, a box a task, a colour a kernel; as planned, or as it was executed."""
     kernels = sorted({t.kernel or t.name for t in plan.graph.tasks})
     kinds = {t.name: kernels.index(t.kernel or t.name) for t in plan.graph.tasks}
@@ -30,7 +30,7 @@ def gantt(plan: Plan, executed: Execution | None = None) -> Html:
     return gantt_chart(boxes, plan.platform.names, label=f"which task runs where, {what}")
 
 
-def plan_table(plan: Plan, executed: Execution | None = None) -> Table:
+def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
     """A row a task: its device, when it starts and ends, and what it took."""
     took = {} if executed is None else {s.task: s for s in executed.steps}
     rows = [
@@ -49,7 +49,7 @@ def plan_table(plan: Plan, executed: Execution | None = None) -> Table:
     return table((Column("task"), Column("kernel"), Column("device"), *right), rows)
 
 
-def plan_text(plan: Plan, executed: Execution | None = None) -> str:
+def plan_text(plan: MappingPlan, executed: Execution | None = None) -> str:
     """The plan for a terminal."""
     head = f"makespan {units.seconds(plan.makespan)}"
     head += " (optimal)" if plan.proven else f", at least {units.seconds(plan.bound)}"
@@ -58,7 +58,7 @@ def plan_text(plan: Plan, executed: Execution | None = None) -> str:
     return head + "\n\n" + to_text(plan_table(plan, executed))
 
 
-def plan_page(plan: Plan, title: str = "Plan", executed: Execution | None = None) -> str:
+def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None = None) -> str:
     """A page with the chart, the executed one below it where there is one, and the table."""
     figures = [
         Figure(units.seconds(plan.makespan), "predicted makespan"),

@@ -6,14 +6,14 @@ import math
 import time
 
 from tilewright.mapping.heft import optimistic_costs
-from tilewright.mapping.instance import Instance, Schedule, simulate
+from tilewright.mapping.instance import Instance, TaskSchedule, simulate
 
 
-class TooLarge(Exception):
+class SearchTimeout(Exception):
     """The search did not end within its time."""
 
 
-def optimum(problem: Instance, start: Schedule, *, seconds: float = 60.0) -> Schedule:
+def optimum(problem: Instance, start: TaskSchedule, *, seconds: float = 60.0) -> TaskSchedule:
     """A schedule of least makespan; `start` is any schedule, the better the faster.
 
     Tasks are placed in the order of their start times: every schedule that cannot be pushed
@@ -30,7 +30,7 @@ def optimum(problem: Instance, start: Schedule, *, seconds: float = 60.0) -> Sch
 
 
 class _Search:
-    def __init__(self, problem: Instance, start: Schedule, deadline: float) -> None:
+    def __init__(self, problem: Instance, start: TaskSchedule, deadline: float) -> None:
         count = problem.count
         self.problem, self.best, self.deadline = problem, start, deadline
         self.rest = optimistic_costs(problem)
@@ -44,7 +44,7 @@ class _Search:
     def branch(self, last: float, free: list[float], longest: float) -> None:
         self.steps += 1
         if self.steps % 4096 == 0 and time.monotonic() > self.deadline:
-            raise TooLarge(f"{self.problem.count} tasks are too many for an exact optimum")
+            raise SearchTimeout(f"{self.problem.count} tasks are too many for an exact optimum")
         problem = self.problem
         if len(self.order) == problem.count:
             if longest < self.best.makespan * (1 - 1e-12):

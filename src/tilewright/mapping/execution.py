@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilewright.mapping.graph import MappingError
-from tilewright.mapping.planning import Plan, Step
+from tilewright.mapping.planning import MappingPlan, PlanStep
 
 Work = Mapping[str, Callable[..., Any]]
 
@@ -22,7 +22,7 @@ Work = Mapping[str, Callable[..., Any]]
 class Execution:
     """What happened: when each task ran, in seconds from the beginning, and its result."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     results: Mapping[str, Any]
 
     @property
@@ -32,7 +32,7 @@ class Execution:
 
 
 def execute(
-    plan: Plan,
+    plan: MappingPlan,
     work: Work,
     *,
     workers: Literal["threads", "processes"] | Mapping[str, Executor] = "threads",
@@ -72,7 +72,7 @@ def execute(
         return _Run(plan, functions, pools, keep == "all").run()
 
 
-def task_seconds(plan: Plan, execution: Execution) -> dict[str, float]:
+def task_seconds(plan: MappingPlan, execution: Execution) -> dict[str, float]:
     """What each task took: from when its device was free and its operands were there to its end.
 
     Handing a task on is part of it, and so is moving operands between devices. Models for
@@ -95,7 +95,7 @@ class _Run:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MappingPlan,
         functions: Mapping[str, Callable[..., Any]],
         pools: Mapping[str, Executor],
         keep: bool,
@@ -109,7 +109,7 @@ class _Run:
         self.queues = {d: list(plan.on(d)) for d in plan.platform.names}
         self.results: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
-        self.done: list[Step] = []
+        self.done: list[PlanStep] = []
         self.error: BaseException | None = None
         self.running = 0
         self.lock = threading.Lock()
@@ -128,7 +128,7 @@ class _Run:
         steps = sorted(self.done, key=lambda s: (s.start, s.end))
         return Execution(tuple(steps), self.kept)
 
-    def _take_ready(self) -> list[tuple[Step, list[Any]]]:
+    def _take_ready(self) -> list[tuple[PlanStep, list[Any]]]:
         """The first steps of the devices' queues whose operands are there; under the lock."""
         ready = []
         if self.error is None:
@@ -140,20 +140,22 @@ class _Run:
         self.running += len(ready)
         return ready
 
-    def _submit(self, ready: list[tuple[Step, list[Any]]]) -> None:
+    def _submit(self, ready: list[tuple[PlanStep, list[Any]]]) -> None:
         for step, operands in ready:
             future = self.pools[step.device].submit(_timed, self.functions[step.task], operands)
             future.add_done_callback(lambda f, step=step: self._ended(step, f))  # type: ignore[misc]
 
-    def _ended(self, step: Step, future: Future[Any]) -> None:
-        ready: list[tuple[Step, list[Any]]] = []
+    def _ended(self, step: PlanStep, future: Future[Any]) -> None:
+        ready: list[tuple[PlanStep, list[Any]]] = []
         with self.lock:
             error = future.exception()
             if error is not None:
                 self.error = self.error or error
             else:
                 start, end, result = future.result()
-                self.done.append(Step(step.task, step.device, start - self.began, end - self.began))
+                self.done.append(
+                    PlanStep(step.task, step.device, start - self.began, end - self.began)
+                )
                 self.results[step.task] = result
                 for source in self.needs[step.task]:
                     self.readers[source] -= 1
@@ -175,7 +177,7 @@ def _timed(function: Callable[..., Any], operands: list[Any]) -> tuple[float, fl
     return start, time.perf_counter(), result
 
 
-def _function(work: Work, step: Step) -> Callable[..., Any]:
+def _function(work: Work, step: PlanStep) -> Callable[..., Any]:
     for key in ((step.task, step.device), step.task):
         if key in work:
             return work[key]  # type: ignore[index]
@@ -203,7 +205,7 @@ def _pin(cores: tuple[int, ...], process: bool) -> None:
 
 
 @contextlib.contextmanager
-def _single_threaded(plan: Plan) -> Iterator[None]:
+def _single_threaded(plan: MappingPlan) -> Iterator[None]:
     """Libraries' own thread pools, which all workers of a process share, at the least of them."""
     counts = [len(d.cores) for d in plan.platform.devices if d.cores]
     if not counts:

@@ -15,7 +15,7 @@ class MappingError(TilewrightError):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class GraphTask:
     """One kernel's run.
 
     `seconds` has its time on each device that can run it, by the device's name. `kernel` and
@@ -32,6 +32,9 @@ class Task:
     result_bytes: float = 0.0
     input_bytes: float = 0.0
     returned: bool = False
+
+
+Task = GraphTask  # its name in earlier versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Graph:
     ('a', 'b')
     """
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[GraphTask, ...]
     edges: tuple[Edge, ...] = ()
     order: tuple[str, ...] = field(init=False, compare=False)
 
@@ -78,7 +81,7 @@ class Graph:
             _check(task.input_bytes, f"input_bytes of {task.name!r}")
         object.__setattr__(self, "order", _topological(names, self.edges))
 
-    def __getitem__(self, name: str) -> Task:
+    def __getitem__(self, name: str) -> GraphTask:
         for task in self.tasks:
             if task.name == name:
                 return task
@@ -147,7 +150,7 @@ def graph_from_dict(data: Any) -> Graph:
         for key in ("result_bytes", "input_bytes"):
             if not _is_number(row.get(key, 0)):
                 raise MappingError(f"task {row['name']!r}: {key!r} is a number")
-        tasks.append(Task(**{k: v for k, v in row.items() if k in known}))
+        tasks.append(GraphTask(**{k: v for k, v in row.items() if k in known}))
         for need in row.get("needs", []):
             if isinstance(need, str):
                 edges.append(Edge(need, row["name"]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.mapping.instance import Instance, Schedule, by_start
+from tilewright.mapping.instance import Instance, TaskSchedule, by_start
 
 
 def upward_ranks(problem: Instance) -> list[float]:
@@ -38,12 +38,12 @@ def optimistic_costs(problem: Instance) -> list[list[float]]:
     return table
 
 
-def heft(problem: Instance) -> Schedule:
+def heft(problem: Instance) -> TaskSchedule:
     """HEFT: tasks by falling upward rank, each where it ends first, also in a gap."""
     return _by_priority(problem, upward_ranks(problem), None)
 
 
-def peft(problem: Instance) -> Schedule:
+def peft(problem: Instance) -> TaskSchedule:
     """PEFT: like HEFT, but each where its end plus the optimistic rest is least."""
     table = optimistic_costs(problem)
     ranks = []
@@ -53,7 +53,9 @@ def peft(problem: Instance) -> Schedule:
     return _by_priority(problem, ranks, table)
 
 
-def _by_priority(problem: Instance, ranks: list[float], rest: list[list[float]] | None) -> Schedule:
+def _by_priority(
+    problem: Instance, ranks: list[float], rest: list[list[float]] | None
+) -> TaskSchedule:
     count = problem.count
     waiting = [len(problem.before[t]) for t in range(count)]
     ready = [t for t in range(count) if not waiting[t]]

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from tilewright.mapping.heft import optimistic_costs
-from tilewright.mapping.instance import Instance, Schedule, simulate
+from tilewright.mapping.instance import Instance, TaskSchedule, simulate
 
 # Share of the moves that take a task of the critical path.
 _CRITICAL = 0.7
@@ -23,12 +23,12 @@ _HOT, _COLD = (0.2, 0.05, 0.02), 0.0005
 
 def improve(
     problem: Instance,
-    starts: Sequence[Schedule],
+    starts: Sequence[TaskSchedule],
     *,
     moves: int | None = None,
     seed: int = 0,
     bound: float = 0.0,
-) -> Schedule:
+) -> TaskSchedule:
     """The best schedule found by annealing, `starts` included.
 
     The first begins with the best of `starts`, each further one with the best so far. `moves`
@@ -46,7 +46,7 @@ def improve(
 
 
 class _Annealing:
-    def __init__(self, problem: Instance, start: Schedule, rng: random.Random) -> None:
+    def __init__(self, problem: Instance, start: TaskSchedule, rng: random.Random) -> None:
         self.problem, self.rng = problem, rng
         self.rest = optimistic_costs(problem)
         self.able = [[d for d, c in enumerate(row) if math.isfinite(c)] for row in problem.cost]
@@ -95,7 +95,7 @@ class _Annealing:
             t = previous
             path.append(t)
 
-    def run(self, moves: int, hot: float, bound: float) -> Schedule:
+    def run(self, moves: int, hot: float, bound: float) -> TaskSchedule:
         cooling = (_COLD / hot) ** (1 / max(1, moves))
         temperature = hot * self.makespan
         for _ in range(moves):

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.mapping.graph import Graph, MappingError, Task
+from tilewright.mapping.graph import Graph, GraphTask, MappingError
 from tilewright.mapping.platform import Platform
 
-Predictor = Callable[[Task, str], float | None]
+Predictor = Callable[[GraphTask, str], float | None]
 _Row = tuple[float, ...]
 
 
@@ -63,7 +63,7 @@ def instance(graph: Graph, platform: Platform, predict: Predictor | None = None)
     return Instance(names, devices, cost, tuple(map(tuple, before)), tuple(map(tuple, after)))
 
 
-def _cost(task: Task, device: str, platform: Platform, predict: Predictor | None) -> float:
+def _cost(task: GraphTask, device: str, platform: Platform, predict: Predictor | None) -> float:
     seconds = task.seconds.get(device)
     if seconds is None and predict is not None:
         seconds = predict(task, device)
@@ -78,7 +78,7 @@ def _cost(task: Task, device: str, platform: Platform, predict: Predictor | None
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class TaskSchedule:
     """An order of the tasks, a device for each (by task), and the times they lead to."""
 
     order: tuple[int, ...]
@@ -92,7 +92,7 @@ class Schedule:
         return max(self.end, default=0.0)
 
 
-def simulate(problem: Instance, order: Sequence[int], device: Sequence[int]) -> Schedule:
+def simulate(problem: Instance, order: Sequence[int], device: Sequence[int]) -> TaskSchedule:
     """Start each task, in `order`, as soon as its device is free and its operands have come.
 
     `order` must be topological. Every schedule in which no task can be moved ahead without
@@ -109,10 +109,10 @@ def simulate(problem: Instance, order: Sequence[int], device: Sequence[int]) -> 
                 begin = come
         start[t] = begin
         free[d] = end[t] = begin + problem.cost[t][d]
-    return Schedule(tuple(order), tuple(device), tuple(start), tuple(end))
+    return TaskSchedule(tuple(order), tuple(device), tuple(start), tuple(end))
 
 
-def by_start(problem: Instance, device: Sequence[int], start: Mapping[int, float]) -> Schedule:
+def by_start(problem: Instance, device: Sequence[int], start: Mapping[int, float]) -> TaskSchedule:
     """The schedule whose tasks are ordered by start time."""
     rank = {t: i for i, t in enumerate(range(problem.count))}
     order = sorted(range(problem.count), key=lambda t: (start[t], rank[t]))

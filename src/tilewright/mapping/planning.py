@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilewright.mapping.bound import lower_bound
-from tilewright.mapping.exact import TooLarge, optimum
-from tilewright.mapping.graph import Graph, MappingError, Task
+from tilewright.mapping.exact import SearchTimeout, optimum
+from tilewright.mapping.graph import Graph, GraphTask, MappingError
 from tilewright.mapping.heft import heft, peft
 from tilewright.mapping.improve import improve
-from tilewright.mapping.instance import Instance, Predictor, Schedule, instance
+from tilewright.mapping.instance import Instance, Predictor, TaskSchedule, instance
 from tilewright.mapping.platform import Platform
 
 Method = Literal["auto", "search", "heft", "peft", "exact"]
@@ -22,7 +22,7 @@ _SMALL, _PROOF_SECONDS = 9, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One task of a plan, from `start` to `end` seconds."""
 
     task: str
@@ -31,8 +31,11 @@ class Step:
     end: float
 
 
+Step = PlanStep  # its name in earlier versions
+
+
 @dataclass(frozen=True)
-class Plan:
+class MappingPlan:
     """Steps in the order of their start; on each device they run in this order.
 
     `bound` is a makespan that no plan can beat, `proven` says that this one is optimal (by the
@@ -41,7 +44,7 @@ class Plan:
 
     graph: Graph
     platform: Platform
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     bound: float
     proven: bool
     method: str
@@ -51,7 +54,7 @@ class Plan:
         """Predicted seconds from the first start to the last end."""
         return max((s.end for s in self.steps), default=0.0)
 
-    def on(self, device: str) -> tuple[Step, ...]:
+    def on(self, device: str) -> tuple[PlanStep, ...]:
         """The steps of a device, in order."""
         return tuple(s for s in self.steps if s.device == device)
 
@@ -75,6 +78,9 @@ class Plan:
         }
 
 
+Plan = MappingPlan  # its name in earlier versions
+
+
 def plan(
     graph: Graph,
     platform: Platform,
@@ -82,7 +88,7 @@ def plan(
     *,
     method: Method = "auto",
     seed: int = 0,
-) -> Plan:
+) -> MappingPlan:
     """Place the tasks of `graph` on the devices of `platform` for a small makespan.
 
     Args:
@@ -106,7 +112,7 @@ def plan(
     if proven:
         bound = schedule.makespan
     steps = [
-        Step(
+        PlanStep(
             problem.names[t],
             problem.devices[schedule.device[t]],
             schedule.start[t],
@@ -115,12 +121,14 @@ def plan(
         for t in sorted(schedule.order, key=lambda t: (schedule.start[t], t))
     ]
     proven = proven or schedule.makespan <= bound * (1 + 1e-6)
-    return Plan(graph, platform, tuple(steps), bound, proven, method)
+    return MappingPlan(graph, platform, tuple(steps), bound, proven, method)
 
 
-def _schedule(problem: Instance, method: Method, seed: int, bound: float) -> tuple[Schedule, bool]:
+def _schedule(
+    problem: Instance, method: Method, seed: int, bound: float
+) -> tuple[TaskSchedule, bool]:
     if not problem.count:
-        return Schedule((), (), (), ()), True
+        return TaskSchedule((), (), (), ()), True
     if method == "heft":
         return heft(problem), False
     if method == "peft":
@@ -129,12 +137,12 @@ def _schedule(problem: Instance, method: Method, seed: int, bound: float) -> tup
     if method == "exact":
         try:
             return optimum(problem, found), True
-        except TooLarge as error:
+        except SearchTimeout as error:
             raise MappingError(f"{error}: use method='search'") from None
     if method == "auto" and problem.count <= _SMALL:
         try:
             return optimum(problem, found, seconds=_PROOF_SECONDS), True
-        except TooLarge:
+        except SearchTimeout:
             return found, False
     return found, False
 
@@ -152,7 +160,7 @@ def predictor(models: Mapping[tuple[str, str], Any]) -> Predictor:
     2.0
     """
 
-    def predict(task: Task, device: str) -> float | None:
+    def predict(task: GraphTask, device: str) -> float | None:
         model = models.get((task.kernel, device))
         if model is None:
             return None

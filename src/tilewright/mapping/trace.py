@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.mapping.graph import Edge, Graph, MappingError, Task
+from tilewright.mapping.graph import Edge, Graph, GraphTask, MappingError
 
 _active = threading.local()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class TracedValue:
     """What stands for a kernel's result while a function is traced; `like` is its shape's data."""
 
     task: str
@@ -28,7 +28,7 @@ class Trace:
     `work` maps each task to a function of the results it needs.
     """
 
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[GraphTask] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     work: dict[str, Callable[..., Any]] = field(default_factory=dict)
     results: tuple[str, ...] = ()
@@ -94,9 +94,9 @@ def trace(function: Callable[..., Any], *args: Any) -> Trace:
     if not traced.tasks:
         raise MappingError("the function called no kernel: decorate its kernels with @kernel")
     outputs = returned if isinstance(returned, tuple | list) else [returned]
-    traced.results = tuple(v.task for v in outputs if isinstance(v, Value))
+    traced.results = tuple(v.task for v in outputs if isinstance(v, TracedValue))
     traced.tasks = [
-        Task(t.name, t.seconds, t.kernel, t.query, t.result_bytes, t.input_bytes, True)
+        GraphTask(t.name, t.seconds, t.kernel, t.query, t.result_bytes, t.input_bytes, True)
         if t.name in traced.results
         else t
         for t in traced.tasks
@@ -112,8 +112,8 @@ def _note(
     function: Callable[..., Any],
     call: Callable[..., Any],
     args: tuple[Any, ...],
-) -> Value:
-    likes = [a.like if isinstance(a, Value) else a for a in args]
+) -> TracedValue:
+    likes = [a.like if isinstance(a, TracedValue) else a for a in args]
     task = f"{name} {1 + sum(t.kernel == name for t in traced.tasks)}"
     # A kernel called by a kernel is part of it.
     _active.trace = None
@@ -122,16 +122,16 @@ def _note(
         asked = {k: float(v) for k, v in query(*likes).items()}
     finally:
         _active.trace = traced
-    given = sum(_bytes(a) for a in args if not isinstance(a, Value))
+    given = sum(_bytes(a) for a in args if not isinstance(a, TracedValue))
     traced.tasks.append(
-        Task(task, kernel=name, query=asked, result_bytes=_bytes(like), input_bytes=given)
+        GraphTask(task, kernel=name, query=asked, result_bytes=_bytes(like), input_bytes=given)
     )
-    needed = [a.task for a in args if isinstance(a, Value)]
+    needed = [a.task for a in args if isinstance(a, TracedValue)]
     sources = list(dict.fromkeys(needed))
     traced.edges += [Edge(source, task) for source in sources]
-    places = [sources.index(a.task) if isinstance(a, Value) else None for a in args]
+    places = [sources.index(a.task) if isinstance(a, TracedValue) else None for a in args]
     traced.work[task] = functools.partial(_call, call, places, list(args))
-    return Value(task, like)
+    return TracedValue(task, like)
 
 
 def _call(

@@ -1,6 +1,7 @@
 from .candidate import (
     Candidate as Candidate,
     Limits as Limits,
+    RunLimits as RunLimits,
     Measurement as Measurement,
     STATUSES as STATUSES,
     Status as Status,
@@ -25,6 +26,7 @@ from .measuring import (
 )
 from .statistics import (
     Interval as Interval,
+    ConfidenceInterval as ConfidenceInterval,
     bootstrap_interval as bootstrap_interval,
     ratio_interval as ratio_interval,
 )

@@ -52,7 +52,7 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """What a candidate may use before it is killed with all its children.
 
     `build_seconds` bounds building, `run_seconds` one run (and, doubled because builds may
@@ -66,6 +66,9 @@ class Limits:
     run_seconds: float = 10.0
     memory_bytes: int = 8 << 30
     output_bytes: int = 16 << 10
+
+
+Limits = RunLimits  # its name in earlier versions
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Capture:
+class OutputCapture:
     """Keeps the first and the last half of `limit` bytes and counts what is dropped."""
 
     def __init__(self, limit: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 
-from .candidate import Candidate, Limits, Measurement, Timing, machine_id
+from .candidate import Candidate, Measurement, RunLimits, Timing, machine_id
 from .job import Request
 from .worker import COMMAND_BUILDER
 
@@ -99,7 +99,7 @@ class Workers:
     def submit(
         self,
         candidate: Candidate,
-        limits: Limits,
+        limits: RunLimits,
         timing: Timing,
         mailbox: Mailbox,
         *,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from .candidate import Candidate, Limits, Measurement, Timing, machine_id
+from .candidate import Candidate, Measurement, RunLimits, Timing, machine_id
 from .client import Event, Workers
 from .measuring import remaining
-from .statistics import Interval, bootstrap_interval, ratio_interval
+from .statistics import ConfidenceInterval, bootstrap_interval, ratio_interval
 
 VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, precision=0.01)
 
@@ -30,7 +30,9 @@ class Finals:
     candidates: tuple[Candidate, ...]
     measurements: tuple[Measurement, ...]
 
-    def ratio_interval(self, a: int | str, b: int | str, *, confidence: float = 0.95) -> Interval:
+    def ratio_interval(
+        self, a: int | str, b: int | str, *, confidence: float = 0.95
+    ) -> ConfidenceInterval:
         """Interval of time(a) / time(b), candidates given by index or key.
 
         Above 1, b is the faster. Raises ValueError when one of them has no samples.
@@ -43,7 +45,7 @@ class Finals:
             raise ValueError(f"candidate {which!r} has no samples: {status}")
         return ratio_interval(first.times[:rounds], second.times[:rounds], confidence=confidence)
 
-    def interval(self, which: int | str, *, confidence: float = 0.95) -> Interval:
+    def interval(self, which: int | str, *, confidence: float = 0.95) -> ConfidenceInterval:
         """Interval of a candidate's median time in seconds."""
         return bootstrap_interval(self.measurement(which).times, confidence=confidence)
 
@@ -82,7 +84,7 @@ def finalists(
     rounds: int = 10,
     *,
     seconds: float | None = None,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     visit: Timing = VISIT,
     verify: bool = True,
     jobs: int | None = None,
@@ -126,7 +128,7 @@ def finalists(
     with ExitStack() as stack:
         if workers is None:
             workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
-        timing, limits = replace(visit, verify=verify), limits or Limits()
+        timing, limits = replace(visit, verify=verify), limits or RunLimits()
         try:
             for runner in runners:
                 runner.number = workers.submit(runner.candidate, limits, timing, mailbox, hold=True)

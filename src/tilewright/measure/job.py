@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import processes
-from .candidate import Limits, Timing
-from .capture import Capture
+from .candidate import RunLimits, Timing
+from .capture import OutputCapture
 from .worker import COMMAND_BUILDER, run_worker
 
 Phase = Literal["building", "verifying", "ready", "timing", "ending", "gone"]
@@ -38,7 +38,7 @@ class Request:
     builder: str
     payload: bytes
     env: dict[str, str]
-    limits: Limits
+    limits: RunLimits
     timing: Timing
     hold: bool = False
     exclusive: bool = True
@@ -55,7 +55,7 @@ class Job:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.outcome: dict[str, Any] = {"status": "crashed", "details": {}}
-        self.captures = {"stdout": Capture(request.limits.output_bytes)}
+        self.captures = {"stdout": OutputCapture(request.limits.output_bytes)}
         self.failed = False
         self.phase: Phase = "building"
         self.paused = False
@@ -77,7 +77,7 @@ class Job:
         stderr = stdout
         if self.request.is_command:
             errors, stderr = os.pipe()
-            self.captures["stderr"] = Capture(self.request.limits.output_bytes)
+            self.captures["stderr"] = OutputCapture(self.request.limits.output_bytes)
             self.outputs[errors] = self.captures["stderr"]
         server = os.getpid()
         self.pid = os.fork()

@@ -11,14 +11,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
-from .candidate import Candidate, Limits, Measurement, Timing
+from .candidate import Candidate, Measurement, RunLimits, Timing
 from .client import Event, Workers
 
 
 def measure_all(
     candidates: Iterable[Candidate],
     *,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     timing: Timing | None = None,
     jobs: int | None = None,
     preload: Sequence[str] = (),
@@ -37,7 +37,7 @@ def measure_all(
 
     Raises WorkersError when no server can be started.
     """
-    limits, timing = limits or Limits(), timing or Timing()
+    limits, timing = limits or RunLimits(), timing or Timing()
     mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
     source = iter(candidates)
     under_way: set[int] = set()
@@ -81,7 +81,7 @@ _local = threading.local()
 
 def measure_one(
     candidate: Candidate,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     timing: Timing | None = None,
     preload: Sequence[str] = (),
 ) -> Measurement:
@@ -92,7 +92,7 @@ def measure_one(
     """
     workers = _thread_workers(tuple(preload))
     mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    number = workers.submit(candidate, limits or Limits(), timing or Timing(), mailbox)
+    number = workers.submit(candidate, limits or RunLimits(), timing or Timing(), mailbox)
     try:
         while True:
             event = mailbox.get()

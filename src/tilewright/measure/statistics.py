@@ -12,12 +12,15 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """An estimate and the ends of its confidence interval."""
 
     estimate: float
     low: float
     high: float
+
+
+Interval = ConfidenceInterval  # its name in earlier versions
 
 
 def bootstrap_interval(
@@ -27,7 +30,7 @@ def bootstrap_interval(
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Interval:
+) -> ConfidenceInterval:
     """Percentile bootstrap interval (Efron 1979) of a statistic of `samples`.
 
     `statistic` takes an array and ``axis=``. Raises ValueError when there are no samples.
@@ -41,7 +44,7 @@ def bootstrap_interval(
     picks = np.random.default_rng(seed).integers(0, values.size, (resamples, values.size))
     tail = 50 * (1 - confidence)
     low, high = np.percentile(statistic(values[picks], axis=1), [tail, 100 - tail])
-    return Interval(float(statistic(values, axis=0)), float(low), float(high))
+    return ConfidenceInterval(float(statistic(values, axis=0)), float(low), float(high))
 
 
 def ratio_interval(
@@ -51,7 +54,7 @@ def ratio_interval(
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Interval:
+) -> ConfidenceInterval:
     """Bootstrap interval of the ratio of two candidates' times, paired by round.
 
     Entry i of both comes from the same interleaved round, so that what slowed the machine

@@ -6,11 +6,14 @@ from .location import (
 from .lock import RecordsError as RecordsError
 from .measured import (
     Outcome as Outcome,
+    TrialOutcome as TrialOutcome,
     Trial as Trial,
+    CandidateTrial as CandidateTrial,
     measure_recorded as measure_recorded,
 )
 from .store import (
     Record as Record,
+    MeasurementRecord as MeasurementRecord,
     Records as Records,
     canonical as canonical,
     digest as digest,

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.measure import Measurement
 
 from .lock import RecordsError
-from .store import Record, Records, digest
+from .store import MeasurementRecord, Records, digest
 
 FORMAT = "tilewright.records"
 VERSION = 1
@@ -26,7 +26,7 @@ class Merged:
     known: int
 
 
-def to_line(record: Record) -> str:
+def to_line(record: MeasurementRecord) -> str:
     """One record as a line of JSON, which `from_line` reads."""
     return json.dumps(
         {
@@ -44,7 +44,7 @@ def to_line(record: Record) -> str:
     )
 
 
-def from_line(line: str, where: str) -> Record:
+def from_line(line: str, where: str) -> MeasurementRecord:
     """The record that `to_line` wrote.
 
     Args:
@@ -73,10 +73,10 @@ def from_line(line: str, where: str) -> Record:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RecordsError(f"{where}: the measurement is damaged ({error!r})") from None
     kept = {name: data[name] for name in _OBJECTS if name != "measurement"}
-    return Record(data["problem"], measurement=measurement, time=data["time"], **kept)
+    return MeasurementRecord(data["problem"], measurement=measurement, time=data["time"], **kept)
 
 
-def read(path: str | Path) -> Iterator[Record]:
+def read(path: str | Path) -> Iterator[MeasurementRecord]:
     """The records of a file: a records file, or lines that were exported.
 
     Raises:
@@ -98,7 +98,7 @@ def read(path: str | Path) -> Iterator[Record]:
         yield from records.query()
 
 
-def merge(into: Records, others: Iterable[Record]) -> Merged:
+def merge(into: Records, others: Iterable[MeasurementRecord]) -> Merged:
     """Add records that are not there yet; their times stay.
 
     Two records are the same if everything but their number is equal, so merging twice adds
@@ -117,7 +117,7 @@ def merge(into: Records, others: Iterable[Record]) -> Merged:
     return Merged(added, skipped)
 
 
-def _identity(record: Record) -> str:
+def _identity(record: MeasurementRecord) -> str:
     data: list[Any] = [record.time, record.problem, *(getattr(record, n) for n in _OBJECTS[:-1])]
     return digest([*data, record.measurement.to_json()])
 
@@ -128,7 +128,7 @@ def chosen(
     problem: str | None = None,
     before: str | None = None,
     status: str | None = None,
-) -> list[Record]:
+) -> list[MeasurementRecord]:
     """Records by what is given; everything where nothing is.
 
     Args:
@@ -144,6 +144,6 @@ def chosen(
     ]
 
 
-def prune(records: Records, unwanted: Iterable[Record]) -> int:
+def prune(records: Records, unwanted: Iterable[MeasurementRecord]) -> int:
     """Remove records for good and give their space back; returns how many."""
     return records.remove([record.id for record in unwanted])

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tilewright.measure import Candidate, Limits, Measurement, Timing, measure_all
+from tilewright.measure import Candidate, Measurement, RunLimits, Timing, measure_all
 
-from .store import Json, Record, Records
+from .store import Json, MeasurementRecord, Records
 
 
 @dataclass(frozen=True)
-class Trial:
+class CandidateTrial:
     """A configuration and the candidate that carries it out, or a function that makes it.
 
     The function is called only where the records do not know the configuration. `tag` is the
@@ -24,28 +24,34 @@ class Trial:
     tag: Any = None
 
 
+Trial = CandidateTrial  # its name in earlier versions
+
+
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """A trial, its measurement, and whether that came from the records."""
 
-    trial: Trial
+    trial: CandidateTrial
     measurement: Measurement
     recorded: bool
 
 
+Outcome = TrialOutcome  # its name in earlier versions
+
+
 def measure_recorded(
-    trials: Iterable[Trial],
+    trials: Iterable[CandidateTrial],
     records: Records | None,
     *,
     problem: str,
     machine: Json,
     versions: Json,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     timing: Timing | None = None,
     context: Json | None = None,
     remeasure: bool = False,
     **how: Any,
-) -> Iterator[Outcome]:
+) -> Iterator[TrialOutcome]:
     """Measure the trials that the records do not know; yield every one once.
 
     What is known comes from the records at once. What is not is measured (`how` goes to
@@ -56,10 +62,10 @@ def measure_recorded(
     is measured. With `remeasure` everything is measured again.
     Measurements that were cut short under a time budget smaller than this one's stand.
     """
-    limits, timing = limits or Limits(), timing or Timing()
+    limits, timing = limits or RunLimits(), timing or Timing()
     kept = {**(context or {}), "limits": asdict(limits), "timing": asdict(timing)}
-    known: list[Outcome] = []
-    trials_of: dict[int, list[Trial]] = {}
+    known: list[TrialOutcome] = []
+    trials_of: dict[int, list[CandidateTrial]] = {}
 
     def unknown() -> Iterator[Candidate]:
         for trial in trials:
@@ -67,7 +73,7 @@ def measure_recorded(
             if records is not None and not remeasure:
                 found = records.lookup(problem, trial.configuration, machine, versions)
             if found is not None and not _open(found, limits, timing):
-                known.append(Outcome(trial, found.measurement, recorded=True))
+                known.append(TrialOutcome(trial, found.measurement, recorded=True))
             else:
                 made = trial.candidate
                 candidate = made if isinstance(made, Candidate) else made()
@@ -77,14 +83,18 @@ def measure_recorded(
     for candidate, measurement in measure_all(unknown(), limits=limits, timing=timing, **how):
         trial = trials_of[id(candidate)].pop(0)
         if records is not None:
-            records.add(Record(problem, trial.configuration, machine, versions, measurement, kept))
+            records.add(
+                MeasurementRecord(
+                    problem, trial.configuration, machine, versions, measurement, kept
+                )
+            )
         yield from known
         known.clear()
-        yield Outcome(trial, measurement, recorded=False)
+        yield TrialOutcome(trial, measurement, recorded=False)
     yield from known
 
 
-def _open(record: Record, limits: Limits, timing: Timing) -> bool:
+def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
     """Whether a record leaves open how the configuration would do now."""
     measurement, context = record.measurement, record.context
     if measurement.details.get("lost"):

@@ -73,7 +73,7 @@ def digest(data: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Record:
+class MeasurementRecord:
     """One measurement and everything it belongs to.
 
     `problem` is a key of what was to be done, such as a pipeline's digest and sizes.
@@ -91,6 +91,9 @@ class Record:
     context: Json = field(default_factory=dict)
     id: int = 0
     time: str = ""
+
+
+Record = MeasurementRecord  # its name in earlier versions
 
 
 class Records:
@@ -228,7 +231,7 @@ class Records:
             while self._claims:
                 self._claims.popitem()[1].release()
 
-    def add(self, record: Record) -> int:
+    def add(self, record: MeasurementRecord) -> int:
         """Append a record; it is on the disk when this returns. Returns its number."""
         documents = {
             name: canonical(getattr(record, name))
@@ -299,7 +302,7 @@ class Records:
 
     def lookup(
         self, problem: str, configuration: Json, machine: Json, versions: Json | None = None
-    ) -> Record | None:
+    ) -> MeasurementRecord | None:
         """The latest record of exactly this, or None. `versions` counts only when given."""
         where = {"problem": problem, "configuration": digest(configuration)}
         where["machine"] = digest(machine)
@@ -314,14 +317,14 @@ class Records:
         machine: Json | None = None,
         versions: Json | None = None,
         status: str | None = None,
-    ) -> Iterator[Record]:
+    ) -> Iterator[MeasurementRecord]:
         """Records in the order they were added, restricted by what is given."""
         where = {"problem": problem, "status": status}
         where["machine"] = None if machine is None else digest(machine)
         where["versions"] = None if versions is None else digest(versions)
         return self._select({k: v for k, v in where.items() if v is not None}, "ORDER BY id")
 
-    def best(self, problem: str, machine: Json) -> Record | None:
+    def best(self, problem: str, machine: Json) -> MeasurementRecord | None:
         """The record with the least median among the ``ok`` ones measured to the end."""
         records = self.query(problem, machine=machine, status="ok")
         complete = (r for r in records if r.measurement.times and not r.measurement.lower_bound)
@@ -339,7 +342,7 @@ class Records:
             count: int = self._db.execute("SELECT count(*) FROM measurements").fetchone()[0]
             return count
 
-    def _select(self, where: Mapping[str, str], tail: str) -> Iterator[Record]:
+    def _select(self, where: Mapping[str, str], tail: str) -> Iterator[MeasurementRecord]:
         condition = " AND ".join(f"m.{column} = ?" for column in where) or "1"
         with self._mutex, self._explained():
             rows = self._db.execute(
@@ -356,7 +359,9 @@ class Records:
             with self._explained():
                 configuration, machine, versions, context = map(_object, bodies)
                 parsed = Measurement.from_json(_object(measurement))
-            yield Record(problem, configuration, machine, versions, parsed, context, number, when)
+            yield MeasurementRecord(
+                problem, configuration, machine, versions, parsed, context, number, when
+            )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from .model import (
     GroupRow as GroupRow,
     NestLine as NestLine,
     Node as Node,
+    GraphNode as GraphNode,
     Progress as Progress,
     ScheduleReport as ScheduleReport,
 )

@@ -15,7 +15,7 @@ LineKind = Literal["produce", "consume", "allocate", "for", "compute"]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A node of a pipeline's graph: an input, a Func, or an output.
 
     `group` is the index into the report's groups of the group that computes it (None for
@@ -29,11 +29,14 @@ class Node:
     detail: str = ""
 
 
+Node = GraphNode  # its name in earlier versions
+
+
 @dataclass(frozen=True, slots=True)
 class Dag:
     """A pipeline's graph: `edges` go from producer to consumer, by node name."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[GraphNode, ...] = ()
     edges: tuple[tuple[str, str], ...] = ()
 
 

@@ -29,6 +29,7 @@ from .tune import (
     FailedError as FailedError,
     Journal as Journal,
     Result as Result,
+    TuningResult as TuningResult,
     tune as tune,
 )
 from .tunable import (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.errors import TilewrightError
-from tilewright.measure import Candidate, Limits, Timing, load_builder, measure_one
+from tilewright.measure import Candidate, RunLimits, Timing, load_builder, measure_one
 from tilewright.tuning.space.space import Configuration
 from tilewright.tuning.trial import plain, unplain
 from tilewright.tuning.tune import Objective, evaluate
@@ -43,7 +43,7 @@ class Isolated:
         exclusive: bool = False,
     ) -> None:
         self.name = _reference(objective)
-        self.limits = Limits(seconds, seconds, memory_bytes)
+        self.limits = RunLimits(seconds, seconds, memory_bytes)
         self.exclusive = exclusive
 
     def __call__(self, configuration: Configuration, *limit: float) -> dict[str, Any]:
@@ -55,14 +55,14 @@ class Isolated:
             "exclusive": self.exclusive,
         }
         found = measure_one(
-            Candidate("tilewright.tuning.isolated:Call", payload), self.limits, _ONCE
+            Candidate("tilewright.tuning.isolated:IsolatedCall", payload), self.limits, _ONCE
         )
         if found.ok:
             return dict(found.details["outcome"])
         return {"status": found.status, "message": found.message}
 
 
-class Call:
+class IsolatedCall:
     """One call: made while building (others may run), or while timing if exclusive."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright import __version__
 from tilewright.measure import Measurement, machine_id
-from tilewright.records import Record, Records, digest
+from tilewright.records import MeasurementRecord, Records, digest
 from tilewright.tuning.bayes.warm import WarmStart
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.space.expressions import Constraint
@@ -119,5 +119,7 @@ class RecordsJournal(Journal):
         context = {"seed": self.seed, "trial": trial.to_json()}
         configuration = plain(trial.configuration)
         self.records.add(
-            Record(self.problem, configuration, self.machine, self._versions, measurement, context)
+            MeasurementRecord(
+                self.problem, configuration, self.machine, self._versions, measurement, context
+            )
         )

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from tilewright.errors import TilewrightError
 from tilewright.tuning.space.parameters import Parameter
 from tilewright.tuning.space.space import Configuration, ConstraintSource, Space
-from tilewright.tuning.tune import FailedError, Result, tune
+from tilewright.tuning.tune import FailedError, TuningResult, tune
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Tunable(Generic[P, T]):
         check: Callable[[T], bool] | None = None,
         options: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Result:
+    ) -> TuningResult:
         """Find the parameters with which a call with these arguments takes the least time.
 
         Args:

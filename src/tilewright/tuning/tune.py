@@ -47,7 +47,7 @@ class FailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Result:
+class TuningResult:
     """What a tuning run found.
 
     ``best`` is None where nothing worked. ``stopped`` says why it ended: ``budget``,
@@ -64,6 +64,12 @@ class Result:
     def pareto(self) -> list[Trial]:
         """The Pareto front, for several objectives."""
         return self.tuner.pareto
+
+
+Result = TuningResult  # its name in earlier versions
+
+
+TuningResult = TuningResult  # its name in earlier versions
 
 
 class Journal:
@@ -96,7 +102,7 @@ def tune(
     confirm: int = 0,
     cutoff: float | None = None,
     on_trial: Callable[[Trial, Tuner], object] | None = None,
-) -> Result:
+) -> TuningResult:
     """Find a configuration of small objective in ``budget`` evaluations.
 
     Args:
@@ -159,7 +165,7 @@ def tune(
     finally:
         if own is not None:
             own.shutdown(wait=stopped != "interrupted", cancel_futures=True)
-    return Result(tuner.best, tuple(tuner.trials), stopped, tuner)
+    return TuningResult(tuner.best, tuple(tuner.trials), stopped, tuner)
 
 
 class _Run:

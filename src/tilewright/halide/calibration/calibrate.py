@@ -12,7 +12,7 @@ from tilewright.machines import (
     Quantity,
     processor_of,
 )
-from tilewright.measure import Candidate, Limits, Timing, measure_one
+from tilewright.measure import Candidate, RunLimits, Timing, measure_one
 
 BUILDER = "tilewright.halide.calibration.measuring:Calibrator"
 PRELOAD = (
@@ -42,7 +42,7 @@ def calibrate(machine: CpuMachine, seconds: float = SECONDS) -> Calibration:
         "memory_bytes": machine.memory_bytes,
         "seconds": seconds,
     }
-    limits = Limits(build_seconds=120.0, run_seconds=6.0 * seconds + 60.0)
+    limits = RunLimits(build_seconds=120.0, run_seconds=6.0 * seconds + 60.0)
     done = measure_one(Candidate(BUILDER, payload, "calibration"), limits, _ONCE, PRELOAD)
     if not done.ok:
         raise TilewrightError(f"the processor could not be measured: {done.status}, {done.message}")

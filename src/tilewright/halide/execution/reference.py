@@ -14,7 +14,15 @@ from pathlib import Path
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.inputs import Inputs
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.measure import Candidate, Event, Limits, Measurement, Timing, Workers, measure_all
+from tilewright.measure import (
+    Candidate,
+    Event,
+    Measurement,
+    RunLimits,
+    Timing,
+    Workers,
+    measure_all,
+)
 from tilewright.records import cache_directory
 
 _KEPT_BYTES = 4 << 30
@@ -35,7 +43,7 @@ def reference(
     inputs: Inputs,
     *,
     workers: Workers,
-    limits: Limits,
+    limits: RunLimits,
     directory: Path | None = None,
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
@@ -98,7 +106,7 @@ def reference(
 
 def _measure(
     candidate: Candidate,
-    limits: Limits,
+    limits: RunLimits,
     workers: Workers,
     on_event: Callable[[Event], object] | None,
     deadline: float | None,

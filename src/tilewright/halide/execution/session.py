@@ -24,14 +24,14 @@ from tilewright.measure import (
     Candidate,
     Event,
     Finals,
-    Limits,
     Measurement,
+    RunLimits,
     Timing,
     Workers,
     finalists,
     machine_id,
 )
-from tilewright.records import Records, Trial, cache_directory, measure_recorded
+from tilewright.records import CandidateTrial, Records, cache_directory, measure_recorded
 
 RUNNER = "tilewright.halide.execution.runner:Runner"
 HANDWRITTEN = "tilewright.halide.execution.handwritten:Handwritten"
@@ -214,7 +214,7 @@ class Session:
         contents: Mapping[str, Any] | None = None,
         records: Records | None = None,
         machine: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         timing: Timing | None = None,
         jobs: int | None = None,
         verify: bool = True,
@@ -225,7 +225,7 @@ class Session:
     ) -> None:
         self.inputs = inputs or make_inputs(algorithm, seed=seed, contents=contents)
         self.problem = Problem(algorithm, self.inputs)
-        self.limits = limits or Limits()
+        self.limits = limits or RunLimits()
         self.timing = replace(timing or Timing(), verify=verify)
         self.workers = Workers(jobs=jobs, preload=preload(targets))
         self.records = records
@@ -268,7 +268,7 @@ class Session:
     def measure(self, variants: Iterable[Variant]) -> Iterator[Measured]:
         """Every variant's measurement, as it comes; what the records know is not run again."""
         trials = (
-            Trial(variant.configuration, partial(self._candidate, variant), variant)
+            CandidateTrial(variant.configuration, partial(self._candidate, variant), variant)
             for variant in variants
         )
         for outcome in measure_recorded(

@@ -13,7 +13,7 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.report import Attempt, Bar, Dag, GroupRow, NestLine, Node, ScheduleReport
+from tilewright.report import Attempt, Bar, Dag, GraphNode, GroupRow, NestLine, ScheduleReport
 
 
 def schedule_report(
@@ -122,13 +122,13 @@ def pipeline_dag(algorithm: Algorithm, schedule: Schedule, groups: Sequence[Grou
     member = group_of(algorithm, planned)
     gone = inlined(schedule, algorithm)
     inputs = [p.name for p in algorithm.parameters if p.is_buffer]
-    nodes = [Node(name, "input") for name in inputs]
+    nodes = [GraphNode(name, "input") for name in inputs]
     edges: list[tuple[str, str]] = []
     for i, func in enumerate(algorithm.funcs):
         stages = "" if len(func.stages) < 2 else f", {len(func.stages)} stages"
         types = ", ".join(map(str, func.types))
         nodes.append(
-            Node(
+            GraphNode(
                 func.name,
                 "output" if func.name in algorithm.outputs else "func",
                 member.get(func.name),

@@ -25,13 +25,13 @@ from tilewright.machines import CpuMachine, GpuMachine, detect_cpu
 from tilewright.measure import (
     Candidate,
     Event,
-    Limits,
     Measurement,
+    RunLimits,
     Status,
     Timing,
     Workers,
 )
-from tilewright.records import Records, Trial, measure_recorded
+from tilewright.records import CandidateTrial, Records, measure_recorded
 
 CPU_SECONDS = 120.0
 MEMORY_BYTES = 8 << 30
@@ -149,14 +149,14 @@ def run_peers(
     records hold of such a search on this `machine` is not searched again, unless `remeasure`.
     """
     trials = [
-        Trial(
+        CandidateTrial(
             {**asdict(peer), "target": target, "cpu_seconds": cpu_seconds},
             _candidate(algorithm, inputs, peer, target, cpu_seconds),
             peer,
         )
         for peer in chosen
     ]
-    limits = Limits(
+    limits = RunLimits(
         build_seconds=_PATIENCE * cpu_seconds + _PATIENCE_SECONDS,
         run_seconds=10.0,
         memory_bytes=memory_bytes,

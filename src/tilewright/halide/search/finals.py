@@ -16,7 +16,7 @@ from typing import Any
 from tilewright.halide.execution.reference import OutOfTimeError
 from tilewright.halide.execution.session import Session, Variant, versions
 from tilewright.measure import Finals, Measurement
-from tilewright.records import Record, canonical
+from tilewright.records import MeasurementRecord, canonical
 
 # Rounds without which a final counts for nothing; `finalists` begins no fewer.
 LEAST_ROUNDS = 2
@@ -88,11 +88,13 @@ def final_rounds(
     return Final(finals)
 
 
-def _recorded(session: Session, configurations: Sequence[dict[str, Any]]) -> list[Record]:
+def _recorded(
+    session: Session, configurations: Sequence[dict[str, Any]]
+) -> list[MeasurementRecord]:
     """The records of these configurations where all are of one and the same run, else none."""
     if session.records is None:
         return []
-    found: list[Record] = []
+    found: list[MeasurementRecord] = []
     for configuration in configurations:
         record = session.records.lookup(
             session.problem.key, configuration, session.machine, versions()
@@ -111,7 +113,7 @@ def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: 
     context = {"finals": len(configurations), "run": uuid.uuid4().hex}
     for configuration, measurement in zip(configurations, finals.measurements, strict=True):
         session.records.add(
-            Record(
+            MeasurementRecord(
                 session.problem.key,
                 configuration,
                 session.machine,

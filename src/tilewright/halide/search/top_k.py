@@ -17,7 +17,7 @@ from tilewright.halide.frontend.extents import input_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.search.finals import Final, Rounds, final_rounds
-from tilewright.measure import Event, Limits, Measurement, Timing
+from tilewright.measure import Event, Measurement, RunLimits, Timing
 from tilewright.report import Progress
 
 # Twice as slow as the best is clearly slower: no more samples are taken.
@@ -394,8 +394,8 @@ def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]])
     )
 
 
-def limits(seconds: float = 120.0, memory_bytes: int = 8 << 30) -> Limits:
+def limits(seconds: float = 120.0, memory_bytes: int = 8 << 30) -> RunLimits:
     """What a candidate may use: `seconds` to build, half as many for a run."""
-    return Limits(
+    return RunLimits(
         build_seconds=seconds, run_seconds=max(10.0, seconds / 2), memory_bytes=memory_bytes
     )

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import Limits, Measurement, Timing, TimingToken, machine_id
+from tilewright.measure import Measurement, RunLimits, Timing, TimingToken, machine_id
 from tilewright.prediction.data.instances import drawn_at
 from tilewright.prediction.data.isolated import LIMITS, measure_isolated, origin
 from tilewright.prediction.data.kernel import Kernel, Operands, Variant
 from tilewright.prediction.data.runs import Runs
-from tilewright.prediction.data.work import Work, quiet_blas
+from tilewright.prediction.data.work import VariantWork, quiet_blas
 from tilewright.prediction.errors import PredictionError
-from tilewright.records import Record, Records
+from tilewright.records import MeasurementRecord, Records
 
 # Short samples many times over: data sets have hundreds of instances, most below a millisecond.
 TIMING = Timing(
@@ -69,7 +69,7 @@ def collect(
     verify: bool = True,
     timing: Timing = TIMING,
     isolate: bool | None = None,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     deadline: float | None = None,
     on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Runs:
@@ -156,7 +156,7 @@ def measure_once(
     timing: Timing = TIMING,
 ) -> Measurement:
     """Verify and time a variant on these operands, as `collect` does; nothing is recorded."""
-    work = Work(kernel, variant, True, timing)
+    work = VariantWork(kernel, variant, True, timing)
     with _token() as token, quiet_blas():
         begun = work.begin(operands, settings or {})
         with _held(token):
@@ -175,7 +175,7 @@ class _Collection:
         verify: bool,
         timing: Timing,
         made_from: Mapping[str, Any] | None,
-        limits: Limits,
+        limits: RunLimits,
         retime: bool,
     ) -> None:
         self.kernel, self.variant, self.seed = kernel, variant, seed
@@ -243,7 +243,7 @@ class _Collection:
             if self._made_from is not None:
                 context["limits"] = asdict(self._limits)
             self._records.add(
-                Record(
+                MeasurementRecord(
                     self.problem,
                     configuration,
                     self.machine,
@@ -257,14 +257,14 @@ class _Collection:
     def _here(self, index: int, token: TimingToken) -> Measurement:
         """Measure an instance in this process."""
         instance, settings, operands = drawn_at(self.kernel, self.variant, index, self.seed)
-        work = Work(self.kernel, self.variant, self._verify, self._timing)
+        work = VariantWork(self.kernel, self.variant, self._verify, self._timing)
         begun = work.begin(operands, settings)
         with _held(token):
             measurement = work.end(begun)
         details = {**measurement.details, "features": {**instance, **settings}}
         return replace(measurement, details=details)
 
-    def _settled(self, record: Record) -> bool:
+    def _settled(self, record: MeasurementRecord) -> bool:
         """Whether a recorded measurement stands: verified where it has to be, and clean.
 
         A failure stands, but not one by limits that are wider now, nor one by Ctrl-C.

@@ -20,8 +20,8 @@ from typing import Any
 
 from tilewright.measure import (
     Candidate,
-    Limits,
     Measurement,
+    RunLimits,
     Timing,
     load_builder,
     measure_one,
@@ -30,7 +30,7 @@ from tilewright.prediction.data.kernel import Kernel, Variant
 from tilewright.prediction.errors import PredictionError
 
 # A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
-LIMITS = Limits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
+LIMITS = RunLimits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
 # Seconds after which a worker takes no further instance.
 TOGETHER = 2.0
 _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_seconds=0.0)
@@ -72,7 +72,7 @@ def measure_isolated(
     *,
     verify: bool,
     timing: Timing,
-    limits: Limits = LIMITS,
+    limits: RunLimits = LIMITS,
 ) -> list[Measurement]:
     """The measurements of some instances, the first ones of those asked for, by a worker process.
 
@@ -121,14 +121,14 @@ class Instances:
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Take the payload that `measure_isolated` makes, and prepare the first instance."""
-        from tilewright.prediction.data.work import Work, quiet_blas
+        from tilewright.prediction.data.work import VariantWork, quiet_blas
 
         self._kernel, self._variant = _made(payload["origin"])
         self._indices, self._seed = payload["indices"], payload["seed"]
         self._path = Path(payload["path"])
         self._blas = quiet_blas()
         timing = Timing(**payload["timing"])
-        self._work = Work(self._kernel, self._variant, payload["verify"], timing)
+        self._work = VariantWork(self._kernel, self._variant, payload["verify"], timing)
         self._first = self._begun(self._indices[0])
 
     def _begun(self, index: int) -> tuple[Any, dict[str, Any]]:

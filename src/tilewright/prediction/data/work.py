@@ -36,7 +36,7 @@ class Ready:
     max_error: float | None
 
 
-class Work:
+class VariantWork:
     """Verifying and timing a variant of a kernel."""
 
     def __init__(self, kernel: Kernel, variant: Variant, verify: bool, timing: Timing) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.measure import Measurement
     from tilewright.prediction.data.kernel import Kernel
     from tilewright.prediction.decisions.selector import Choice
-    from tilewright.prediction.kernels.schedules import Family
+    from tilewright.prediction.kernels.schedules import ScheduleFamily
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -85,7 +85,7 @@ def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ran
 
 
 def rank_schedules(
-    model: Estimator, family: Family, size: int, count: int = 2000, seed: int = 0
+    model: Estimator, family: ScheduleFamily, size: int, count: int = 2000, seed: int = 0
 ) -> list[Ranked]:
     """Schedules of a family for a size, drawn from the seed, the fastest first.
 
@@ -104,7 +104,7 @@ def rank_schedules(
 
 
 def verify_schedules(
-    family: Family,
+    family: ScheduleFamily,
     size: int,
     ranked: Sequence[Ranked],
     count: int,

@@ -19,7 +19,7 @@ from tilewright.prediction.models.auto import Auto
 from tilewright.prediction.models.boosted import Boosted, GaussianProcess
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.estimator import Estimator
-from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.nnc_paper import LRC, NLRC, NN
 from tilewright.prediction.models.trees import Trees
 
@@ -250,7 +250,9 @@ def _dot(weights: Iterable[float], values: Sequence[str], constant: float) -> st
     return text
 
 
-def _inputs(inputs: Inputs, body: _Body, columns: Sequence[str], prefix: str = "u") -> list[str]:
+def _inputs(
+    inputs: ModelInputs, body: _Body, columns: Sequence[str], prefix: str = "u"
+) -> list[str]:
     """Statements of the inputs before standardisation."""
     values = []
     for i, (j, function) in enumerate(zip(inputs.columns, inputs.functions, strict=True)):

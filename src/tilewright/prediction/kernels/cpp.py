@@ -31,7 +31,7 @@ class _Csr(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Library:
+class CppLibrary:
     """A C++ library of matrix kernels: where its headers are, and how it is compiled.
 
     `packed` says that sparse operands are copied into the library's own storage when they are
@@ -67,7 +67,7 @@ class Library:
         return {self.name: self.load().tw_version().decode()}
 
 
-EIGEN = Library(
+EIGEN = CppLibrary(
     "eigen",
     "eigen.cpp",
     native.eigen_include,
@@ -75,7 +75,7 @@ EIGEN = Library(
     ("-fopenmp",),
     threads=cpus(),
 )
-UBLAS = Library(
+UBLAS = CppLibrary(
     "ublas",
     "ublas.cpp",
     native.boost_include,
@@ -85,7 +85,7 @@ UBLAS = Library(
 
 
 @cache
-def _loads(library: Library) -> tuple[bool, str]:
+def _loads(library: CppLibrary) -> tuple[bool, str]:
     try:
         library.load()
     except (PredictionError, OSError) as error:
@@ -112,7 +112,7 @@ def variants(kernel: str) -> dict[str, Variant]:
 
 
 def _variant(
-    name: str, library: Library, storage: Storage, kernel: str, builder: Callable[..., Run]
+    name: str, library: CppLibrary, storage: Storage, kernel: str, builder: Callable[..., Run]
 ) -> Variant:
     settings = {"threads": library.threads} if library.threads != (1,) else {}
 
@@ -139,7 +139,7 @@ def _pointer(array: Array) -> ctypes.c_void_p:
 class _SparseOperand:
     """A sparse operand as the library takes it; keeps what it points to."""
 
-    def __init__(self, library: Library, handle: ctypes.CDLL, thing: Any) -> None:
+    def __init__(self, library: CppLibrary, handle: ctypes.CDLL, thing: Any) -> None:
         matrix = csr(thing)
         self.shape = matrix.shape
         # Neither library takes a matrix without an entry in every function.
@@ -159,7 +159,7 @@ class _SparseOperand:
 
 
 def _matmul_dense(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, b = dense(operands["a"]), dense(operands["b"])
     (m, n), k = a.shape, b.shape[1]
@@ -176,7 +176,7 @@ def _matmul_dense(
 
 
 def _matmul_sparse(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     from scipy.sparse import csr_array
 
@@ -197,7 +197,7 @@ def _matmul_sparse(
 
 
 def _matvec_dense(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, x = dense(operands["a"]), dense(operands["x"])
     m, n = a.shape
@@ -214,7 +214,7 @@ def _matvec_dense(
 
 
 def _matvec_sparse(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, x = _SparseOperand(library, handle, operands["a"]), dense(operands["x"])
     if a.empty:
@@ -229,7 +229,7 @@ def _matvec_sparse(
 
 
 def _convolution_dense(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, w = dense(operands["a"]), dense(operands["w"])
     (m, n), r = a.shape, w.shape[0]
@@ -244,7 +244,7 @@ def _convolution_dense(
 
 
 def _convolution_sparse(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, w = _SparseOperand(library, handle, operands["a"]), dense(operands["w"])
     r = w.shape[0]
@@ -261,7 +261,7 @@ def _convolution_sparse(
 
 
 def _pooling_dense(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, s = dense(operands["a"]), int(operands["s"])
     m, n = a.shape
@@ -276,7 +276,7 @@ def _pooling_dense(
 
 
 def _pooling_sparse(
-    library: Library, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
+    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
 ) -> Run:
     a, s = _SparseOperand(library, handle, operands["a"]), int(operands["s"])
     shape = -(-a.shape[0] // s), -(-a.shape[1] // s)

@@ -7,12 +7,12 @@ from functools import partial
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import halide_blur, halide_fft
-from tilewright.prediction.kernels.schedules import Family
+from tilewright.prediction.kernels.schedules import ScheduleFamily
 
 
-def schedule_family(name: str) -> Family:
+def schedule_family(name: str) -> ScheduleFamily:
     """``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``; PredictionError for another name."""
-    made: dict[str, Callable[[], Family]] = {
+    made: dict[str, Callable[[], ScheduleFamily]] = {
         "halide_blur": partial(halide_blur.family, gpu=False),
         "halide_blur_gpu": partial(halide_blur.family, gpu=True),
         "halide_fft": halide_fft.family,

@@ -16,7 +16,7 @@ from tilewright.halide.ir import (
     StageSchedule,
 )
 from tilewright.prediction.data import instances
-from tilewright.prediction.kernels.schedules import Factors, Family
+from tilewright.prediction.kernels.schedules import Factors, ScheduleFamily
 
 SIZES = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
 TILE, ROW, INLINED = range(3)  # where blur_x is computed
@@ -38,7 +38,7 @@ WORK = (
 MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "fusion": TILE}
 
 
-def family(*, gpu: bool = False) -> Family:
+def family(*, gpu: bool = False) -> ScheduleFamily:
     """The schedules of Table IV, for the CPU or for a CUDA GPU.
 
     On the CPU there are two more choices than in the paper. `fusion` is where blur_x is computed:
@@ -48,7 +48,7 @@ def family(*, gpu: bool = False) -> Family:
     """
     names = ["s1", "s2", "s3"] if gpu else ["s1", "s2", "s3", "s4"]
     units = {"n": "pixels", **dict.fromkeys(names, "iterations")}
-    return Family(
+    return ScheduleFamily(
         "halide_blur_gpu" if gpu else "halide_blur",
         units if gpu else {**units, "fusion": "0, 1 or 2"},
         "n**2",

@@ -29,15 +29,15 @@ from tilewright.halide.ir import (
     StageSchedule,
 )
 from tilewright.prediction.data import instances
-from tilewright.prediction.kernels.schedules import Factors, Family
+from tilewright.prediction.kernels.schedules import Factors, ScheduleFamily
 
 SIZES = (16, 32, 64, 128)
 _NAMES = tuple(f"s{i}" for i in range(1, 7))
 
 
-def family() -> Family:
+def family() -> ScheduleFamily:
     """The schedules of Table IV."""
-    return Family(
+    return ScheduleFamily(
         "halide_fft",
         {"n": "points", **dict.fromkeys(_NAMES, "iterations")},
         "n * log2(n)",

@@ -1,7 +1,7 @@
 """Thousands of schedules of one Halide pipeline as variants of one kernel, measured.
 
-A `Family` is a pipeline of a size and a schedule for every choice of split factors; the factors
-are features of the run time, as is the size (Section V of the paper).
+A `ScheduleFamily` is a pipeline of a size and a schedule for every choice of split factors; the
+factors are features of the run time, as is the size (Section V of the paper).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.halide import Session, Variant, load, versions
 from tilewright.halide.ir import Algorithm, Schedule
-from tilewright.measure import Limits, Measurement, Timing
+from tilewright.measure import Measurement, RunLimits, Timing
 from tilewright.prediction.data.collect import REPEATS, machine
 from tilewright.prediction.data.runs import Runs
 from tilewright.prediction.errors import PredictionError
@@ -30,11 +30,11 @@ Factors: TypeAlias = Mapping[str, int]
 # within `seconds`, and others follow.
 TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=2.0, precision=0.01)
 CLOSE = 2.0  # times as long as the quickest of its size: worth further rounds
-LIMITS = Limits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
+LIMITS = RunLimits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
 
 
 @dataclass(frozen=True)
-class Family:
+class ScheduleFamily:
     """Schedules of a pipeline that differ in their split factors.
 
     Args:
@@ -76,7 +76,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedFactors:
     """A choice of factors and how often it was measured how."""
 
     factors: Factors
@@ -85,7 +85,7 @@ class Tried:
 
 
 def measure_candidates(
-    family: Family,
+    family: ScheduleFamily,
     size: int,
     candidates: Sequence[Factors],
     records: Records | None = None,
@@ -93,9 +93,9 @@ def measure_candidates(
     repeat: int = 0,
     verify: bool = True,
     timing: Timing = TIMING,
-    limits: Limits = LIMITS,
+    limits: RunLimits = LIMITS,
     deadline: float | None = None,
-) -> Iterator[Tried]:
+) -> Iterator[TriedFactors]:
     """Build, verify and time schedules, each in a worker process of its own.
 
     What the records know is not measured again. `repeat` separates independent measurements of the
@@ -127,11 +127,11 @@ def measure_candidates(
         deadline=deadline,
     ) as session:
         for measured in session.measure(variants):
-            yield Tried(by_name[measured.variant.name], measured.measurement, repeat)
+            yield TriedFactors(by_name[measured.variant.name], measured.measurement, repeat)
 
 
 def collect_schedules(
-    family: Family,
+    family: ScheduleFamily,
     sizes: Sequence[int],
     count: int,
     seed: int = 0,
@@ -213,7 +213,7 @@ def _typical(made: Iterable[Measurement]) -> float:
 
 
 def _runs(
-    family: Family,
+    family: ScheduleFamily,
     wanted: Mapping[int, Sequence[Factors]],
     found: Mapping[str, Mapping[int, Measurement]],
     stride: int,

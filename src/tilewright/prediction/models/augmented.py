@@ -18,11 +18,11 @@ from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models import candidate_inputs as extras
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.estimator import Estimator
-from tilewright.prediction.models.inputs import Inputs
-from tilewright.prediction.models.intervals import Calibration
+from tilewright.prediction.models.inputs import ModelInputs
+from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.model_selection import (
-    Choice,
-    Problem,
+    ScoredConfiguration,
+    SelectionProblem,
     choose,
     score,
     train,
@@ -87,7 +87,7 @@ class Augmented(Estimator):
         part, rows = order[:_MOST], np.sort(order[:_TRAINED])
         folds = max(2, min(self.folds or 5, len(part)))
         first = self.n_features_in_ + len(always)
-        problem = Problem(
+        problem = SelectionProblem(
             columns=columns[part],
             names=(*self.names_, *self.expressions_),
             features=self.n_features_in_,
@@ -101,7 +101,7 @@ class Augmented(Estimator):
         )
         choices = choose(problem)
         probes = self._probes(data)
-        fits: list[tuple[float, Choice, Array]] = []
+        fits: list[tuple[float, ScoredConfiguration, Array]] = []
         for choice in choices[:4]:
             if choice.error > _AS_GOOD * choices[0].error:
                 break
@@ -126,7 +126,7 @@ class Augmented(Estimator):
         )
         self._keep(choice, theta)
         if self.folds > 1:
-            self.calibration_ = Calibration.fit(
+            self.calibration_ = IntervalCalibration.fit(
                 np.exp(np.clip(choice.held_out + self.centre_, -200, 200)), seconds[part]
             )
         self.parameter_count_ = self.shape_.count
@@ -145,7 +145,7 @@ class Augmented(Estimator):
         sound = np.isfinite(columns).all(axis=1)
         return np.vstack([columns[sound], self._columns(data[:_PROBES])])
 
-    def _keep(self, choice: Choice, theta: Array) -> None:
+    def _keep(self, choice: ScoredConfiguration, theta: Array) -> None:
         """Store the chosen model, with those expressions only that it uses."""
         count = self.n_features_in_
         used = sorted({j for j in choice.inputs.columns if j >= count})
@@ -221,7 +221,7 @@ class Augmented(Estimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.inputs_ = ModelInputs.from_dict(state["inputs"])
         self.shape_ = Shape(*(int(number) for number in state["shape"]))
         self.theta_ = np.asarray(state["theta"], dtype=float)
         if len(self.theta_) != self.shape_.count:

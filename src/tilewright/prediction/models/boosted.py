@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.prediction.errors import scikit_learn_for
 from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.estimator import Estimator
-from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.trees import Trees
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -55,7 +55,7 @@ class Boosted(Estimator):
         with scikit_learn_for("Boosted"):
             from sklearn.ensemble import GradientBoostingRegressor
 
-        self.inputs_ = Inputs.fit(self._with_complexity(data))
+        self.inputs_ = ModelInputs.fit(self._with_complexity(data))
         inputs = self.inputs_(self._with_complexity(data))
         self.trend_, rest = _trend(self, data, seconds)
         boosting = GradientBoostingRegressor(
@@ -86,7 +86,7 @@ class Boosted(Estimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.inputs_ = ModelInputs.from_dict(state["inputs"])
         self.trend_ = Augmented.from_dict(state["trend"])
         self.trees_ = Trees.from_dict(state["trees"])
 
@@ -116,7 +116,7 @@ class GaussianProcess(Estimator):
             from sklearn.gaussian_process import GaussianProcessRegressor
             from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-        self.inputs_ = Inputs.fit(self._with_complexity(data))
+        self.inputs_ = ModelInputs.fit(self._with_complexity(data))
         inputs = self.inputs_(self._with_complexity(data))
         self.trend_, rest = _trend(self, data, seconds)
 
@@ -179,7 +179,7 @@ class GaussianProcess(Estimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.inputs_ = Inputs.from_dict(state["inputs"])
+        self.inputs_ = ModelInputs.from_dict(state["inputs"])
         self.trend_ = Augmented.from_dict(state["trend"])
         self.lengths_ = np.asarray(state["lengths"], dtype=float)
         self.signal_ = float(state["signal"])

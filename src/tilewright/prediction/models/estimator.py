@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
-from tilewright.prediction.models.intervals import Calibration
+from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.tables import names_of, table, times
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -100,7 +100,7 @@ class Estimator:
                 f"there {'is 1 instance' if len(data) else 'are no instances'}; measure at least 2"
             )
         self._describe(names, data, seconds)
-        self.calibration_: Calibration | None = None
+        self.calibration_: IntervalCalibration | None = None
         self.parameter_count_ = 0
         self.chosen_: dict[str, Any] = {}
         self._fit(data, seconds)
@@ -186,7 +186,7 @@ class Estimator:
             model.fit(data[~out], seconds[~out])
             held_out[out] = model.predict(data[out])
         held_out = np.maximum(held_out, seconds.min() * 1e-3)
-        self.calibration_ = Calibration.fit(held_out, seconds)
+        self.calibration_ = IntervalCalibration.fit(held_out, seconds)
 
     def _with_complexity(self, data: Array) -> Array:
         """The features and, as the last column, the complexity, shape (n, features + 1)."""
@@ -300,7 +300,7 @@ class Estimator:
         model.parameter_count_ = int(data["parameter_count"])
         model.chosen_ = dict(data["chosen"])
         calibration = data["calibration"]
-        model.calibration_ = Calibration.from_dict(calibration) if calibration else None
+        model.calibration_ = IntervalCalibration.from_dict(calibration) if calibration else None
         model._restore(data["state"])
         return model
 

@@ -13,14 +13,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.optimize import nnls
 
-from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.surface import Shape
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST = 220  # monomials of the convex fit
 
 
-def monomials(inputs: Inputs, scaled: Array, targets: Array, reciprocal: frozenset[int]) -> Array:
+def monomials(
+    inputs: ModelInputs, scaled: Array, targets: Array, reciprocal: frozenset[int]
+) -> Array:
     """Terms (count, inputs + 1) in standardised inputs, the largest shares of the time first.
 
     Args:

@@ -16,7 +16,7 @@ _FUNCTIONS = ("log", "plain", "reciprocal")
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ModelInputs:
     """Functions of columns, standardised.
 
     Attributes:
@@ -35,7 +35,7 @@ class Inputs:
     @classmethod
     def fit(
         cls, data: Array, wanted: Sequence[int] | None = None, reciprocals: Sequence[int] = ()
-    ) -> Inputs:
+    ) -> ModelInputs:
         """Choose for columns of shape (n, columns), the important ones first.
 
         A column that does not vary gives no input, and neither does one whose input is a linear
@@ -77,10 +77,10 @@ class Inputs:
             stacked.std(axis=0),
         )
 
-    def only(self, kept: Sequence[int]) -> Inputs:
+    def only(self, kept: Sequence[int]) -> ModelInputs:
         """These inputs without all but the ``kept`` ones."""
         rows = list(kept)
-        return Inputs(
+        return ModelInputs(
             tuple(self.columns[i] for i in rows),
             tuple(self.functions[i] for i in rows),
             self.floor[rows],
@@ -121,7 +121,7 @@ class Inputs:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Inputs:
+    def from_dict(cls, data: dict[str, Any]) -> ModelInputs:
         """The inverse of `to_dict`."""
         functions = tuple(str(function) for function in data["functions"])
         if not set(functions) <= set(_FUNCTIONS):

@@ -21,7 +21,7 @@ _LARGEST = 6.0  # median sizes that a residual counts for at most
 
 
 @dataclass(frozen=True)
-class Calibration:
+class IntervalCalibration:
     """How far measured times lie from held-out predictions.
 
     Attributes:
@@ -38,7 +38,7 @@ class Calibration:
     error: float
 
     @classmethod
-    def fit(cls, predicted: Array, measured: Array) -> Calibration:
+    def fit(cls, predicted: Array, measured: Array) -> IntervalCalibration:
         """From held-out predictions and the measured times, seconds of shape (n,)."""
         logs = np.log(predicted)
         residuals = np.log(measured) - logs
@@ -75,7 +75,7 @@ class Calibration:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Calibration:
+    def from_dict(cls, data: dict[str, Any]) -> IntervalCalibration:
         """The inverse of `to_dict`."""
         return cls(
             np.asarray(data["residuals"], dtype=float),

@@ -25,7 +25,7 @@ _BEND = 1.5  # robust standard deviations beyond which Huber's loss is linear
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedParameters:
     """Parameters (B, count), the loss of each problem (B,) and its residuals' scale (B,)."""
 
     theta: Array
@@ -42,7 +42,7 @@ def minimise(
     *,
     ridge: Array,
     steps: int,
-) -> Fitted:
+) -> FittedParameters:
     """Fit log times.
 
     Args:
@@ -91,7 +91,7 @@ def minimise(
             residual = current - logs
         scale = _scale(residual, weights)
     loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
-    return Fitted(theta, loss, scale)
+    return FittedParameters(theta, loss, scale)
 
 
 def _scale(residual: Array, weights: Array) -> Array:

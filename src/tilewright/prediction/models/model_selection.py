@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models import candidate_inputs as extras
 from tilewright.prediction.models.initialization import monomials, starts
-from tilewright.prediction.models.inputs import Inputs
+from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.levenberg_marquardt import minimise
 from tilewright.prediction.models.surface import Shape, value
 
@@ -38,7 +38,7 @@ _CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would d
 
 
 @dataclass(frozen=True)
-class Problem:
+class SelectionProblem:
     """Training instances, as the choice sees them.
 
     Attributes:
@@ -73,10 +73,10 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ScoredConfiguration:
     """A configuration: inputs, shape, its error, and log times predicted for held-out instances."""
 
-    inputs: Inputs
+    inputs: ModelInputs
     shape: Shape
     error: float
     held_out: Array
@@ -95,10 +95,10 @@ class Choice:
         }
 
 
-def choose(problem: Problem) -> list[Choice]:
+def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
     """Every configuration that was tried, the best first."""
     plain = [j for j in range(problem.columns.shape[1]) if j not in problem.optional]
-    every = Inputs.fit(problem.columns, plain)
+    every = ModelInputs.fit(problem.columns, plain)
     tried = [_validated(problem, every, shape) for shape in candidates(every, problem)]
     best = _best(tried)
     errors = np.abs(best.held_out - problem.targets)[_long(problem.targets)]
@@ -123,7 +123,9 @@ def choose(problem: Problem) -> list[Choice]:
     return [best, *rest]
 
 
-def _without_densities(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+def _without_densities(
+    problem: SelectionProblem, best: ScoredConfiguration, tried: list[ScoredConfiguration]
+) -> ScoredConfiguration:
     """The best model that sees no densities, where those do not clearly help.
 
     What sparse operands take follows their non-zeros, what dense ones take their shapes: which
@@ -140,7 +142,9 @@ def _without_densities(problem: Problem, best: Choice, tried: list[Choice]) -> C
     return best if _clearly_better(problem, best, simpler) else simpler
 
 
-def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:
+def _clearly_better(
+    problem: SelectionProblem, new: ScoredConfiguration, best: ScoredConfiguration
+) -> bool:
     """Of many additions some look good by chance; the instances' errors are compared in pairs."""
     gain = _errors(best.held_out, problem.targets, problem.cap)
     gain -= _errors(new.held_out, problem.targets, problem.cap)
@@ -148,7 +152,9 @@ def _clearly_better(problem: Problem, new: Choice, best: Choice) -> bool:
     return new.error < _CLEARLY * best.error and float(gain.mean()) > certain
 
 
-def _with_additions(problem: Problem, best: Choice, tried: list[Choice]) -> Choice:
+def _with_additions(
+    problem: SelectionProblem, best: ScoredConfiguration, tried: list[ScoredConfiguration]
+) -> ScoredConfiguration:
     """Add the most promising further inputs one after the other, while that clearly helps."""
     refused: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     for _ in range(_ROUNDS):
@@ -157,7 +163,7 @@ def _with_additions(problem: Problem, best: Choice, tried: list[Choice]) -> Choi
             if problem.late():
                 return best
             refused.add((columns, reciprocals))
-            more = Inputs.fit(
+            more = ModelInputs.fit(
                 problem.columns,
                 [*dict.fromkeys(best.inputs.columns), *columns],
                 [*_reciprocals(best.inputs), *reciprocals],
@@ -175,7 +181,7 @@ def _with_additions(problem: Problem, best: Choice, tried: list[Choice]) -> Choi
     return best
 
 
-def _reciprocals(inputs: Inputs) -> list[int]:
+def _reciprocals(inputs: ModelInputs) -> list[int]:
     return [
         j
         for j, function in zip(inputs.columns, inputs.functions, strict=True)
@@ -183,11 +189,11 @@ def _reciprocals(inputs: Inputs) -> list[int]:
     ]
 
 
-def _best(tried: Sequence[Choice]) -> Choice:
+def _best(tried: Sequence[ScoredConfiguration]) -> ScoredConfiguration:
     return min(tried, key=lambda choice: choice.error)
 
 
-def candidates(inputs: Inputs, problem: Problem) -> list[Shape]:
+def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
     """The shapes to choose from: few or many terms, the rest of the budget hidden units."""
     p, found = len(inputs), []
     for terms in (1, 2, 4):
@@ -239,7 +245,7 @@ def with_ones(inputs: Array) -> Array:
 
 
 def train(
-    choice: Choice,
+    choice: ScoredConfiguration,
     columns: Array,
     targets: Array,
     threads: frozenset[int],
@@ -255,7 +261,7 @@ def train(
 
     Args:
         choice: the configuration, with the folds' models.
-        columns, targets, threads, seed: as in `Problem`, of all instances.
+        columns, targets, threads, seed: as in `SelectionProblem`, of all instances.
         probes: columns of made-up queries, shape (probes, columns).
     """
     inputs, shape = choice.inputs, choice.shape
@@ -275,7 +281,9 @@ def train(
     return np.asarray(fitted.theta[best]), float(np.mean(away[best] > _FAR))
 
 
-def _validated(problem: Problem, inputs: Inputs, shape: Shape, stiffness: float = 1.0) -> Choice:
+def _validated(
+    problem: SelectionProblem, inputs: ModelInputs, shape: Shape, stiffness: float = 1.0
+) -> ScoredConfiguration:
     scaled = with_ones(inputs(problem.columns))
     found = monomials(inputs, scaled, problem.targets, problem.threads)
     folds = int(problem.place.max()) + 1
@@ -295,10 +303,12 @@ def _validated(problem: Problem, inputs: Inputs, shape: Shape, stiffness: float 
         models.append(fitted.theta[own[int(fitted.loss[own].argmin())]])
     held_out = _held_out(problem, shape, models, scaled)
     error = score(held_out, problem.targets, problem.cap)
-    return Choice(inputs, shape, error, held_out, tuple(models), stiffness)
+    return ScoredConfiguration(inputs, shape, error, held_out, tuple(models), stiffness)
 
 
-def _held_out(problem: Problem, shape: Shape, models: Sequence[Array], scaled: Array) -> Array:
+def _held_out(
+    problem: SelectionProblem, shape: Shape, models: Sequence[Array], scaled: Array
+) -> Array:
     result = np.empty(len(problem.targets))
     for fold, model in enumerate(models):
         out = problem.place == fold
@@ -306,7 +316,7 @@ def _held_out(problem: Problem, shape: Shape, models: Sequence[Array], scaled: A
     return result
 
 
-def _relevant(problem: Problem, choice: Choice) -> list[int]:
+def _relevant(problem: SelectionProblem, choice: ScoredConfiguration) -> list[int]:
     """Inputs without which the held-out error grows: each is shuffled in turn."""
     random = np.random.default_rng([problem.seed, 3])
     scaled = with_ones(choice.inputs(problem.columns))
@@ -321,7 +331,9 @@ def _relevant(problem: Problem, choice: Choice) -> list[int]:
 
 
 def _promising(
-    problem: Problem, best: Choice, refused: set[tuple[tuple[int, ...], tuple[int, ...]]]
+    problem: SelectionProblem,
+    best: ScoredConfiguration,
+    refused: set[tuple[tuple[int, ...], tuple[int, ...]]],
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Additions worth training with: columns, and columns whose reciprocal is added."""
     used = set(best.inputs.columns)

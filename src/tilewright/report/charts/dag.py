@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.report.charts.layout import Layout, layered
 from tilewright.report.charts.svg import colour, picture, shorten, text_width
-from tilewright.report.model import Dag, Node
+from tilewright.report.model import Dag, GraphNode
 from tilewright.report.pages.html import Html, tag
 
 _NAME = 22  # characters
@@ -34,13 +34,13 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     """
     by_name = {node.name: node for node in dag.nodes}
     edges = [(a, b) for a, b in dag.edges if a in by_name and b in by_name]
-    members: dict[int, list[Node]] = {}
+    members: dict[int, list[GraphNode]] = {}
     for node in dag.nodes:
         if node.group is not None:
             members.setdefault(node.group, []).append(node)
     inner = {group: _inner(nodes, edges) for group, nodes in members.items()}
 
-    def box_of(node: Node) -> _Box:
+    def box_of(node: GraphNode) -> _Box:
         return ("node", node.name) if node.group is None else ("group", node.group)
 
     sizes: dict[_Box, tuple[float, float]] = {}
@@ -95,11 +95,11 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     return picture(width, height, label, tag("defs", marker), body)
 
 
-def _size(node: Node) -> tuple[float, float]:
+def _size(node: GraphNode) -> tuple[float, float]:
     return (max(36.0, text_width(shorten(node.name, _NAME)) + 18), _HEIGHT)
 
 
-def _inner(nodes: Sequence[Node], edges: Sequence[tuple[str, str]]) -> Layout:
+def _inner(nodes: Sequence[GraphNode], edges: Sequence[tuple[str, str]]) -> Layout:
     """A group's members, with a port at the top for each that is fed from outside, and one at
     the bottom for each that is read from outside."""
     own = {node.name for node in nodes}
@@ -137,13 +137,15 @@ def _moved(
     return [(x + by[0], y + by[1]) for x, y in way]
 
 
-def _title(group: int, nodes: Sequence[Node], names: Sequence[str]) -> str:
+def _title(group: int, nodes: Sequence[GraphNode], names: Sequence[str]) -> str:
     """What a group's box is called; a lone Func needs no other name."""
     name = names[group] if group < len(names) else ""
     return f"{group + 1}" if len(nodes) == 1 else f"{group + 1}  {shorten(name, _NAME)}"
 
 
-def _box_size(inner: Layout, nodes: Sequence[Node], names: Sequence[str]) -> tuple[float, float]:
+def _box_size(
+    inner: Layout, nodes: Sequence[GraphNode], names: Sequence[str]
+) -> tuple[float, float]:
     group = nodes[0].group
     assert group is not None
     if len(nodes) == 1:
@@ -160,10 +162,10 @@ def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[flo
 
 
 def _place(
-    node: Node,
+    node: GraphNode,
     centre: tuple[float, float],
     inner: dict[int, Layout],
-    members: dict[int, list[Node]],
+    members: dict[int, list[GraphNode]],
 ) -> tuple[float, float]:
     if node.group is None:
         return centre
@@ -200,7 +202,7 @@ def _group_box(
     ]
 
 
-def _node(node: Node, place: tuple[float, float]) -> Html:
+def _node(node: GraphNode, place: tuple[float, float]) -> Html:
     width, height = _size(node)
     x, y = place[0] - width / 2, place[1] - height / 2
     classes = ["input" if node.kind == "input" else "node"]

@@ -17,7 +17,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Forest:
+class GrownTrees:
     """Grown trees: for each tree and node a feature, a threshold, two children and a value.
 
     A leaf is its own child. ``depth`` is the longest path.
@@ -58,7 +58,7 @@ def grow(
     depth: int = 10,
     leaf: int = 1,
     share: float | None = None,
-) -> Forest:
+) -> GrownTrees:
     """Grow a forest on bootstrap samples, splitting where squared error falls most.
 
     Args:
@@ -103,7 +103,7 @@ class _Grower:
         self.trees, self.count = weight.shape
         self.width = bins.shape[1]
 
-    def run(self, rng: np.random.Generator, depth: int) -> Forest:
+    def run(self, rng: np.random.Generator, depth: int) -> GrownTrees:
         # slots number the open nodes of all trees; tree_of and local say which nodes they are
         slot = np.repeat(np.arange(self.trees)[:, None], self.count, axis=1)
         slot[self.weight == 0] = -1
@@ -210,7 +210,7 @@ class _Grower:
         record: list[tuple[Array, Array, Array, Array, Array, Array]],
         values: list[tuple[Array, Array, Array]],
         depth: int,
-    ) -> Forest:
+    ) -> GrownTrees:
         feature = np.zeros((self.trees, nodes), dtype=np.int64)
         threshold = np.zeros((self.trees, nodes))
         children = np.broadcast_to(np.arange(nodes)[None, :, None], (self.trees, nodes, 2)).copy()
@@ -222,4 +222,4 @@ class _Grower:
             children[trees, local, 1] = right
         for trees, local, mean in values:
             value[trees, local] = mean
-        return Forest(feature, threshold, children, value, depth)
+        return GrownTrees(feature, threshold, children, value, depth)

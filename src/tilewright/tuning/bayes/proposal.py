@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.tuning.bayes.acquisition import local_search, log_expected_improvement
 from tilewright.tuning.bayes.encoding import Encoder
-from tilewright.tuning.bayes.forest import Forest, grow
+from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Posterior
 from tilewright.tuning.bayes.surrogate import Surrogate, fit_surrogate, transform, uncensored
 from tilewright.tuning.bayes.warm import Shifted, SourceModel
@@ -172,7 +172,7 @@ class _Score:
 
 
 def _chance(
-    forest: Forest | None, source: SourceModel | None, count: int
+    forest: GrownTrees | None, source: SourceModel | None, count: int
 ) -> Callable[[Array], Array] | None:
     """The probability of feasibility at points, after ``count`` evaluations here."""
     if source is None or source.forest is None:

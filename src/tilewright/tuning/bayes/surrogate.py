@@ -11,7 +11,7 @@ from scipy.special import ndtri as norm_ppf
 from scipy.stats import rankdata
 
 from tilewright.tuning.bayes.encoding import Encoder
-from tilewright.tuning.bayes.forest import Forest, grow
+from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
 from tilewright.tuning.settings import Settings
 
@@ -31,7 +31,7 @@ class Surrogate(Protocol):
 class ForestSurrogate:
     """A random forest: mean over trees, and how far the trees disagree (the paper's RF)."""
 
-    forest: Forest
+    forest: GrownTrees
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """As `Surrogate.predict`."""

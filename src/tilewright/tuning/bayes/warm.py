@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from tilewright.tuning.bayes.encoding import Encoder
-from tilewright.tuning.bayes.forest import Forest, grow
+from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.settings import Settings
@@ -217,7 +217,7 @@ class SourceModel:
         good = np.isfinite(values)
         self.posterior: Posterior | None = None
         self.positive = bool((values[good] > 0).all())
-        self.forest: Forest | None = None
+        self.forest: GrownTrees | None = None
         if not warm.model or good.sum() < _FEWEST:
             return
         if not good.all():

@@ -37,7 +37,7 @@ _VERSION = 1
 _FIRST = ("space", "seed", "queue", "objectives")
 
 
-class Session:
+class Conversation:
     """One conversation: what it is asked, and the tuner once there is one."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Session:
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer the lines of ``requests`` until they end or ask to quit."""
-    session = Session()
+    session = Conversation()
     while session.open:
         line = requests.readline()
         if not line:

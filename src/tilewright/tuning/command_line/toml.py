@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.measure import Limits, Measurement, Timing, command, measure_one
+from tilewright.measure import Measurement, RunLimits, Timing, command, measure_one
 from tilewright.tuning.command_line.checks import (
     OBJECTIVE,
     PLACE,
@@ -136,7 +136,7 @@ class CommandProblem:
         A timed command that takes more than ``limit`` seconds is cut short.
         """
         timed = self.timed
-        limits = Limits(
+        limits = RunLimits(
             build_seconds=float(self.objective.get("build_timeout", 300)),
             run_seconds=float(self.objective.get("timeout", 60)),
             memory_bytes=int(self.objective.get("memory_mb", 8192)) << 20,
@@ -145,7 +145,7 @@ class CommandProblem:
         folder = self.folder / self.objective.get("directory", ".")
         if "build" in self.objective:
             words = self._words("build", configuration)
-            room = Limits(limits.build_seconds, limits.build_seconds, limits.memory_bytes)
+            room = RunLimits(limits.build_seconds, limits.build_seconds, limits.memory_bytes)
             built = measure_one(command(words, cwd=folder, exclusive=False), room)
             if not built.ok:
                 status = "build_failed" if built.status == "run_failed" else built.status

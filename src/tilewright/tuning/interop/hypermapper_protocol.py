@@ -42,7 +42,7 @@ from tilewright.tuning.space.parameters import (
 )
 from tilewright.tuning.space.space import Configuration
 from tilewright.tuning.trial import Suggestion, Trial
-from tilewright.tuning.tune import FailedError, Journal, Outcome, Result, tune
+from tilewright.tuning.tune import FailedError, Journal, Outcome, TuningResult, tune
 from tilewright.tuning.tuner import Tuner
 
 END = "End of HyperMapper\n"
@@ -61,7 +61,7 @@ def serve_hypermapper(
     *,
     seed: int = 0,
     journal: Journal | None = None,
-) -> Result:
+) -> TuningResult:
     """Run a scenario with a client that reads ``requests`` and writes ``replies``.
 
     Raises:
@@ -77,7 +77,7 @@ def serve_hypermapper(
         if scenario.log_file is not None:
             _folder(scenario.log_file)
             talk.log = stack.enter_context(scenario.log_file.open("w", encoding="utf-8"))
-        samples = stack.enter_context(Samples(scenario, tuner.trials))
+        samples = stack.enter_context(SampleFile(scenario, tuner.trials))
         while len(tuner.trials) < scenario.budget:
             if deadline is not None and time.monotonic() >= deadline:
                 stopped = "time"
@@ -94,7 +94,7 @@ def serve_hypermapper(
                 samples.add(trial)
         talk.send(END)
     write_pareto(scenario, tuner)
-    return Result(tuner.best, tuple(tuner.trials), stopped, tuner)
+    return TuningResult(tuner.best, tuple(tuner.trials), stopped, tuner)
 
 
 def optimize(
@@ -103,7 +103,7 @@ def optimize(
     *,
     seed: int = 0,
     journal: Journal | None = None,
-) -> Result:
+) -> TuningResult:
     """Run a scenario with a Python function in the client's place (mode ``default``).
 
     ``function`` gets a dictionary of the file's parameter names and returns the objectives: a
@@ -111,7 +111,7 @@ def optimize(
     column last, or under its name, where the scenario has one.
     """
     tuner = _tuner(scenario, seed)  # reads the file to resume from, if there is one
-    with Samples(scenario, tuner.trials) as samples:
+    with SampleFile(scenario, tuner.trials) as samples:
         found = tune(
             _Function(scenario, function),
             scenario.space,
@@ -328,7 +328,7 @@ def _value(p: Parameter, text: str) -> Any:
     return number
 
 
-class Samples:
+class SampleFile:
     """The CSV file of everything reported: a row is on the disk before the next decision."""
 
     def __init__(self, scenario: Scenario, before: Sequence[Trial] = ()) -> None:
@@ -336,7 +336,7 @@ class Samples:
         self.before = list(before)
         self.file: TextIO | None = None
 
-    def __enter__(self) -> Samples:
+    def __enter__(self) -> SampleFile:
         """Begin the file with its header, and what was known before."""
         if self.scenario.data_file is not None:
             try:

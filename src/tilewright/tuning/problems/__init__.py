@@ -14,13 +14,13 @@ from tilewright.tuning.problems.halide_templates import (
     halide_laplacian,
     halide_matmul,
 )
-from tilewright.tuning.problems.measured import Measured
+from tilewright.tuning.problems.measured import MeasuredProblem
 from tilewright.tuning.problems.opencl_programs import opencl_matmul
 from tilewright.tuning.problems.recordings import recorded, write_recording
 from tilewright.tuning.problems.standins import paper_space, paper_spaces, standin
 
 __all__ = [
-    "Measured",
+    "MeasuredProblem",
     "c_loop_nest",
     "cc_flags",
     "halide_blur",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.measure import Candidate, Limits, Measurement, command, measure_one
+from tilewright.measure import Candidate, Measurement, RunLimits, command, measure_one
 from tilewright.tuning.space.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.space.space import Space
 from tilewright.tuning.tune import FailedError
@@ -164,5 +164,5 @@ def c_loop_nest(compiler: str = "cc") -> CProgram:
 
 def _run(candidate: Candidate, seconds: float) -> Measurement:
     """Run a command in a worker, with its children, within limits of time and memory."""
-    limits = Limits(build_seconds=seconds, run_seconds=seconds, memory_bytes=_MEMORY)
+    limits = RunLimits(build_seconds=seconds, run_seconds=seconds, memory_bytes=_MEMORY)
     return measure_one(candidate, limits)

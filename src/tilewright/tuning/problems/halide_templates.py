@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.measure import VerifyResult
-from tilewright.tuning.problems.measured import Measured, compared
+from tilewright.tuning.problems.measured import MeasuredProblem, compared
 from tilewright.tuning.space.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.space.space import Space
 
@@ -25,7 +25,7 @@ _LEVELS = 3
 _TONES = 8
 
 
-def halide_blur(width: int = 1536, height: int = 1024) -> Measured:
+def halide_blur(width: int = 1536, height: int = 1024) -> MeasuredProblem:
     """A 3x3 box blur: four split factors and the order of its loops."""
     space = Space(
         [
@@ -39,7 +39,7 @@ def halide_blur(width: int = 1536, height: int = 1024) -> Measured:
     return _template("blur", space, (width, height))
 
 
-def halide_matmul(size: int = 256) -> Measured:
+def halide_matmul(size: int = 256) -> MeasuredProblem:
     """A matrix product: tiles, vector width, unrolling and a permutation of its loops."""
     space = Space(
         [
@@ -54,7 +54,7 @@ def halide_matmul(size: int = 256) -> Measured:
     return _template("matmul", space, (size, size))
 
 
-def halide_harris(width: int = 1024, height: int = 768) -> Measured:
+def halide_harris(width: int = 1024, height: int = 768) -> MeasuredProblem:
     """Harris corners: tiles, vector width, and where gradients and their products are kept."""
     space = Space(
         [
@@ -68,7 +68,7 @@ def halide_harris(width: int = 1024, height: int = 768) -> Measured:
     return _template("harris", space, (width, height))
 
 
-def halide_laplacian(width: int = 384, height: int = 256) -> Measured:
+def halide_laplacian(width: int = 384, height: int = 256) -> MeasuredProblem:
     """A local Laplacian filter on one channel: strips, vector widths and what is stored."""
     space = Space(
         [
@@ -83,11 +83,11 @@ def halide_laplacian(width: int = 384, height: int = 256) -> Measured:
     return _template("laplacian", space, (width, height))
 
 
-def _template(name: str, space: Space, size: tuple[int, ...]) -> Measured:
+def _template(name: str, space: Space, size: tuple[int, ...]) -> MeasuredProblem:
     builder = f"{__name__}:Scheduled"
     arguments = {"template": name, "size": size}
     preload = ("tilewright.halide.execution.runner:warm:host", __name__)
-    return Measured(f"halide_{name}", space, builder, arguments, preload)
+    return MeasuredProblem(f"halide_{name}", space, builder, arguments, preload)
 
 
 class Scheduled:

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.measure import Candidate, Limits, Measurement, Timing, measure_all, measure_one
+from tilewright.measure import Candidate, Measurement, RunLimits, Timing, measure_all, measure_one
 from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.trial import plain, unplain
 
-_LIMITS = Limits(build_seconds=60.0, run_seconds=10.0, memory_bytes=4 << 30)
+_LIMITS = RunLimits(build_seconds=60.0, run_seconds=10.0, memory_bytes=4 << 30)
 _TIMING = Timing(
     warmup=1, min_samples=5, max_samples=15, seconds=0.1, sample_seconds=0.001, precision=0.01
 )
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredProblem:
     """A problem whose configurations are built, verified and timed in workers of their own.
 
     Whatever a configuration does, crash, hang or answer wrongly, is its outcome.
@@ -37,7 +37,7 @@ class Measured:
     builder: str
     arguments: Mapping[str, Any]
     preload: tuple[str, ...] = ()
-    limits: Limits = _LIMITS
+    limits: RunLimits = _LIMITS
     timing: Timing = field(default=_TIMING, repr=False)
 
     def candidate(self, configuration: Mapping[str, Any]) -> Candidate:

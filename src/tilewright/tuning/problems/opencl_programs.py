@@ -16,14 +16,14 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.machines import load_opencl
 from tilewright.measure import VerifyResult
-from tilewright.tuning.problems.measured import Measured, compared
+from tilewright.tuning.problems.measured import MeasuredProblem, compared
 from tilewright.tuning.space.parameters import Categorical, Ordinal
 from tilewright.tuning.space.space import Space
 
 _SOURCE = Path(__file__).parent / "sources" / "matmul.cl"
 
 
-def opencl_matmul(size: int = 192) -> Measured:
+def opencl_matmul(size: int = 192) -> MeasuredProblem:
     """C = A B of matrices of ``size`` rows: work-group sizes, outputs a thread, staging."""
     space = Space(
         [
@@ -35,10 +35,12 @@ def opencl_matmul(size: int = 192) -> Measured:
         ]
     )
     preload = ("numpy", __name__)
-    return Measured("opencl_matmul", space, f"{__name__}:Launched", {"size": size}, preload)
+    return MeasuredProblem(
+        "opencl_matmul", space, f"{__name__}:OpenClLaunch", {"size": size}, preload
+    )
 
 
-class Launched:
+class OpenClLaunch:
     """The kernel built for a configuration, in a worker."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:

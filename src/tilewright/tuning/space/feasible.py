@@ -24,7 +24,7 @@ _MOST_ROWS = 40_000_000
 
 
 @dataclass(frozen=True)
-class Variable:
+class FiniteVariable:
     """One choice among ``size`` values.
 
     ``columns`` are the columns that constraints see, each with one entry a value. Variables
@@ -72,7 +72,9 @@ class FeasibleSet:
             many values that the tree would not fit in memory.
     """
 
-    def __init__(self, variables: Sequence[Variable], constraints: Sequence[Constraint]) -> None:
+    def __init__(
+        self, variables: Sequence[FiniteVariable], constraints: Sequence[Constraint]
+    ) -> None:
         self.variables = tuple(variables)
         self._scopes = [(c, _scope(c, self.variables)) for c in constraints]
         trees: list[Tree] = []
@@ -161,7 +163,7 @@ def _dead(level: _Level) -> int:
     return int(level.child[-1, 0])
 
 
-def _scope(constraint: Constraint, variables: Sequence[Variable]) -> tuple[int, ...]:
+def _scope(constraint: Constraint, variables: Sequence[FiniteVariable]) -> tuple[int, ...]:
     """The variables that a constraint looks at, by position."""
     scope = []
     for i, variable in enumerate(variables):
@@ -177,7 +179,7 @@ def _scope(constraint: Constraint, variables: Sequence[Variable]) -> tuple[int, 
 
 
 def _groups(
-    variables: Sequence[Variable], scopes: Sequence[tuple[Constraint, tuple[int, ...]]]
+    variables: Sequence[FiniteVariable], scopes: Sequence[tuple[Constraint, tuple[int, ...]]]
 ) -> list[list[int]]:
     """Variables linked by a constraint or by one permutation, as sorted lists."""
     parent = list(range(len(variables)))
@@ -203,7 +205,10 @@ def _groups(
 
 
 def _columns(
-    variables: Sequence[Variable], scope: Sequence[int], chosen: Mapping[int, Array], count: int
+    variables: Sequence[FiniteVariable],
+    scope: Sequence[int],
+    chosen: Mapping[int, Array],
+    count: int,
 ) -> dict[str, Array]:
     """The columns that a constraint sees for ``count`` rows of chosen value indices."""
     columns: dict[str, Array] = {}
@@ -252,7 +257,7 @@ def _order(sizes: Mapping[int, int], scopes: Sequence[tuple[int, ...]]) -> list[
 
 
 def _build(
-    variables: Sequence[Variable],
+    variables: Sequence[FiniteVariable],
     group: Sequence[int],
     own: Sequence[tuple[Constraint, tuple[int, ...]]],
 ) -> Tree:
@@ -279,7 +284,7 @@ def _build(
 
 
 def _forward(
-    variables: Sequence[Variable],
+    variables: Sequence[FiniteVariable],
     order: Sequence[int],
     constraints: Sequence[tuple[Constraint, tuple[int, ...]]],
     allowed: Mapping[int, Array],
@@ -398,7 +403,9 @@ def _share(child: Array) -> tuple[Array, Array]:
     return kept, same.reshape(-1)
 
 
-def _blame(variables: Sequence[Variable], own: Sequence[tuple[Constraint, tuple[int, ...]]]) -> str:
+def _blame(
+    variables: Sequence[FiniteVariable], own: Sequence[tuple[Constraint, tuple[int, ...]]]
+) -> str:
     """Name the constraint that nothing satisfies, or all that contradict one another."""
     for constraint, scope in own:
         allowed = {i: np.ones(variables[i].size, dtype=bool) for i in scope}

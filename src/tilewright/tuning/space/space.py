@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError, nearest
 from tilewright.tuning.space.expressions import Constraint, Rows, from_callable, parse
-from tilewright.tuning.space.feasible import FeasibleSet, Variable
+from tilewright.tuning.space.feasible import FeasibleSet, FiniteVariable
 from tilewright.tuning.space.parameters import (
     Categorical,
     Integer,
@@ -77,7 +77,7 @@ class Space:
         self.conditions = self._conditions()
         discrete, self.continuous = self._constraints(constraints)
         self._discrete_constraints = tuple(discrete)
-        variables: list[Variable] = []
+        variables: list[FiniteVariable] = []
         self.columns: dict[str, slice] = {}
         for p in self.parameters:
             if not isinstance(p, Real) or p.when is not None:
@@ -204,11 +204,11 @@ class Space:
 
         return Constraint(f"{name} when {self[name].when}", (*names, name), test, elements)
 
-    def _variables(self, p: Parameter) -> list[Variable]:
+    def _variables(self, p: Parameter) -> list[FiniteVariable]:
         """The discrete choices that make up one parameter."""
         if isinstance(p, Real):
             present = np.array([True, False])
-            return [Variable(p.name, 2, {f"?{p.name}": present})]
+            return [FiniteVariable(p.name, 2, {f"?{p.name}": present})]
         if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
             if len(p) > _MOST_ITEMS:
                 raise SpaceError(
@@ -217,18 +217,18 @@ class Space:
                 )
             items = _objects(p.item_names)
             return [
-                Variable(f"{p.name}#{i}", len(p), {f"{p.name}#{i}": items}, p.name)
+                FiniteVariable(f"{p.name}#{i}", len(p), {f"{p.name}#{i}": items}, p.name)
                 for i in range(len(p))
             ]
         values = self._choices[p.name]
         size = len(p) if values is None else len(values)
         if values is None:
-            return [Variable(p.name, size, {})]
+            return [FiniteVariable(p.name, size, {})]
         if p.when is None:
-            return [Variable(p.name, size, {p.name: values})]
+            return [FiniteVariable(p.name, size, {p.name: values})]
         padded = np.concatenate([values, values[:1]])
         present = np.arange(size + 1) < size
-        return [Variable(p.name, size + 1, {p.name: padded, f"?{p.name}": present})]
+        return [FiniteVariable(p.name, size + 1, {p.name: padded, f"?{p.name}": present})]
 
     # -- codes ---------------------------------------------------------------------------
 
