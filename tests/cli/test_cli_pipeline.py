@@ -3,6 +3,7 @@ import pytest
 
 from tilewright.cli.pipeline import load_inputs, load_pipeline
 from tilewright.errors import TilewrightError
+from tilewright.halide import load
 
 PIPELINES = """
 import halide as hl
@@ -26,8 +27,21 @@ def stops():
 def hand(target):
     return blur()
 
+@hl.generator("gen_of_cli_test")
 class Gen(hl.Generator):
-    pass
+    factor = hl.GeneratorParam(2)
+    kind = hl.GeneratorParam("add")
+    negated = hl.GeneratorParam(False)
+    scale = hl.GeneratorParam(1.0)
+    source = hl.InputBuffer(None, 1)
+    out = hl.OutputBuffer(None, 1)
+
+    def generate(self):
+        x = hl.Var("x")
+        value = self.source[x]
+        value = value * self.factor if self.kind == "mul" else value + self.factor
+        self.out[x] = -value if self.negated else value
+        self.out.set_estimates([(0, 64)])
 
 data = 3
 """
@@ -78,7 +92,13 @@ def test_a_serialised_pipeline(tmp_path):
         ("nothing", {}, "returned nothing"),
         ("fails", {}, r"blur\.py, line 15: ValueError: no luck"),
         ("stops", {}, r"called sys\.exit\(3\)"),
-        ("Gen", {"size": 3}, "Gen has no parameter 'size'"),
+        ("Gen", {"size": 3}, "Gen has no parameter 'size'; it has factor, kind, negated, scale"),
+        ("Gen", {"generate": 3}, "Gen has no parameter 'generate'"),
+        ("Gen", {"source": 3}, "Gen has no parameter 'source'"),
+        ("Gen", {"factor": 2.5}, "Gen wants a value of type int for 'factor', not 2.5"),
+        ("Gen", {"factor": True}, "Gen wants a value of type int for 'factor', not True"),
+        ("Gen", {"negated": 1}, "Gen wants a value of type bool for 'negated', not 1"),
+        ("Gen", {"scale": "x"}, "Gen wants a value of type float for 'scale', not 'x'"),
     ],
 )
 def test_what_is_wrong_is_said(file, function, arguments, message):
@@ -123,3 +143,15 @@ def test_inputs_that_are_none(tmp_path):
     junk.write_bytes(b"junk")
     with pytest.raises(TilewrightError, match=r"no \.npz file"):
         load_inputs(str(junk))
+
+
+def test_arguments_are_parameters_of_a_generator(file):
+    types = {"source.type": "int32", "out.type": "int32"}
+
+    def digest(**arguments):
+        return load(load_pipeline(f"{file}:Gen", {**types, **arguments}).pipeline).digest
+
+    assert digest() == digest(factor=2, kind="add", negated=False)
+    others = [{"factor": 3}, {"kind": "mul"}, {"negated": True}, {"kind": "mul", "factor": 3}]
+    assert len({digest(), *(digest(**other) for other in others)}) == 5
+    assert digest(factor=3) == digest(factor=3)

@@ -127,7 +127,7 @@ def test_estimates_reach_pipelines_in_files(program):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (":absent", "has no 'absent'; it has line, needs"),
+        (":absent", "has no 'absent'; it has line, needs, fails, nothing, Line"),
         ("", "say which pipeline"),
         (":needs", "can be called without arguments"),
         (":fails", "KeyError"),
@@ -177,3 +177,36 @@ def test_scheduled_funcs_are_refused_unless_they_are_to_be_kept():
     kept = load(f, keep_schedule=True)
     assert [func.name for func in kept.funcs if func.scheduled] == [f.name()]
     assert [loop.name for loop in kept.by_name[f.name()].stages[0].loops] == ["x", "y"]
+
+
+@hl.generator("failing_of_source_test")
+class Failing(hl.Generator):
+    out = hl.OutputBuffer(hl.Int(32), 1)
+
+    def generate(self):
+        raise ZeroDivisionError("by nothing")
+
+
+class Unregistered(hl.Generator):
+    out = hl.OutputBuffer(hl.Int(32), 1)
+
+    def generate(self):
+        self.out[x] = x
+
+
+def failing_instance():
+    with hl.GeneratorContext(hl.get_jit_target_from_environment()):
+        return Failing()
+
+
+@pytest.mark.parametrize("make", [lambda: Failing, failing_instance])
+def test_what_fails_in_a_generator_is_said_with_its_place(make):
+    line = Failing.generate.__code__.co_firstlineno + 1
+    expected = rf"Failing failed in line {line} of .*: ZeroDivisionError: by nothing"
+    with pytest.raises(TilewrightError, match=expected):
+        load(make())
+
+
+def test_a_generator_that_is_not_registered_is_an_error_with_the_cure():
+    with pytest.raises(TilewrightError, match=r"put @hl\.generator\('unregistered'\) before"):
+        load(Unregistered)

@@ -82,14 +82,44 @@ def _from_python(path: Path, function: str, arguments: dict[str, Any]) -> NamedP
 
 
 def _generator_with(generator: Any, arguments: dict[str, Any]) -> Any:
-    """The Generator class with some of its parameters given other defaults."""
-    unknown = [name for name in arguments if not hasattr(generator, name)]
-    if unknown:
-        raise TilewrightError(f"{generator.__name__} has no parameter {unknown[0]!r}")
+    """The Generator class with other values of some of its parameters."""
     import halide as hl
 
-    values = {name: hl.GeneratorParam(value) for name, value in arguments.items()}
-    return type(generator.__name__, (generator,), values)
+    there = {
+        name: parameter._value
+        for base in reversed(generator.__mro__)
+        for name, parameter in vars(base).items()
+        if isinstance(parameter, hl.GeneratorParam)
+    }
+    for name, value in arguments.items():
+        # Types and dimensions of inputs and outputs (a.type, a.dim) are Halide's to check.
+        if name not in there and not ("." in name and hasattr(generator, name.split(".")[0])):
+            raise TilewrightError(
+                f"{generator.__name__} has no parameter {name!r}; it has "
+                f"{', '.join(there) or 'none'}"
+            )
+        kind = type(there.get(name))
+        if not _suits(value, kind):
+            raise TilewrightError(
+                f"{generator.__name__} wants a value of type {kind.__name__} for {name!r}, not "
+                f"{value!r}"
+            )
+
+    def init(self: Any) -> None:
+        generator.__init__(self, arguments)
+
+    return type(generator.__name__, (generator,), {"__init__": init})
+
+
+def _suits(value: Any, kind: type) -> bool:
+    """Whether a Generator parameter of a type can have this value; Halide would convert any."""
+    if kind is bool:
+        return isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return True
 
 
 def _functions(module: ModuleType) -> list[str]:
@@ -99,7 +129,8 @@ def _functions(module: ModuleType) -> list[str]:
         for name, value in vars(module).items()
         if not name.startswith("_")
         and (inspect.isfunction(value) or inspect.isclass(value))
-        and value.__module__ == module.__name__
+        # Registering a Generator makes another class of it, in a module of Halide's.
+        and getattr(value, "generate", value).__module__ == module.__name__
     ]
 
 
@@ -118,6 +149,8 @@ def _check_arguments(path: Path, name: str, function: Any, arguments: dict[str, 
 
 def load_module(path: Path) -> ModuleType:
     """Run a user's Python file as a module; its folder is on the path for its own imports."""
+    from tilewright.halide import own_generators
+
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -127,7 +160,8 @@ def load_module(path: Path) -> ModuleType:
     if folder not in sys.path:
         # At the end, so that a file named like an installed package hides nothing.
         sys.path.append(folder)
-    call_user(path, spec.loader.exec_module, module)
+    with own_generators():
+        call_user(path, spec.loader.exec_module, module)
     return module
 
 

@@ -2,6 +2,7 @@ from . import ir as ir
 from .frontend.source import (
     ScheduledError as ScheduledError,
     load as load,
+    own_generators as own_generators,
 )
 from .frontend.given import (
     Given as Given,

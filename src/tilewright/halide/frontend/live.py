@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +127,8 @@ def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, st
 def to_pipeline(thing: Any) -> Any:
     """The ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
 
-    A Generator class is built with its default parameters for this machine.
+    A Generator class is built with its default parameters for this machine. Raises
+    `TilewrightError` for anything else, and where Halide or the Generator itself fails.
     """
     import halide as hl
 
@@ -135,11 +137,10 @@ def to_pipeline(thing: Any) -> Any:
     try:
         if isinstance(thing, hl.Generator):
             built = thing._pipeline
-            return thing._build_pipeline() if built is None else built
+            return _build(type(thing), thing._build_pipeline) if built is None else built
         if inspect.isclass(thing) and issubclass(thing, hl.Generator):
             with hl.GeneratorContext(hl.get_jit_target_from_environment()):
-                generator: Any = thing()
-                return generator._build_pipeline()
+                return _build(thing, lambda: thing()._build_pipeline())
         if isinstance(thing, hl.Func):
             thing = [thing]
         if isinstance(thing, Sequence) and thing and all(isinstance(f, hl.Func) for f in thing):
@@ -153,6 +154,36 @@ def to_pipeline(thing: Any) -> Any:
         f"a {type(thing).__name__} is not a pipeline: give a halide.Func, a list of them, a "
         "halide.Pipeline, a halide.Generator, serialised bytes or the path of a .hlpipe file"
     )
+
+
+def _build(generator: Any, build: Callable[[], Any]) -> Any:
+    """What `build` makes of a Generator class; whatever else goes wrong in it is the user's."""
+    import halide as hl
+
+    name = generator.__name__
+    if not hasattr(generator, "_halide_registered_name"):
+        raise TilewrightError(
+            f"the Generator {name} is not registered, and Halide builds no other: put "
+            f"@hl.generator({name.lower()!r}) before the class"
+        )
+    try:
+        return build()
+    except (TilewrightError, hl.HalideError):
+        raise
+    except Exception as error:
+        raise TilewrightError(
+            f"the Generator {name} failed{_place(generator, error)}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _place(generator: Any, error: Exception) -> str:
+    """The innermost line of the Generator's own file that an exception came through."""
+    code = getattr(generator.generate, "__code__", None)
+    file = code.co_filename if code is not None else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" in line {lines[-1]} of {file}" if lines else ""
 
 
 def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:

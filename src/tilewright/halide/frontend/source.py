@@ -198,7 +198,7 @@ def _run(path: str) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     sys.modules[spec.name] = module
     try:
-        with _own_generators():
+        with own_generators():
             spec.loader.exec_module(module)
     except Exception as error:
         raise TilewrightError(f"{path} failed: {type(error).__name__}: {error}") from error
@@ -209,8 +209,11 @@ def _run(path: str) -> ModuleType:
 
 
 @contextmanager
-def _own_generators() -> Iterator[None]:
+def own_generators() -> Iterator[None]:
     """Set the names of registered Generators aside: a file that runs again registers them again."""
+    if "halide" not in sys.modules:
+        yield  # nothing is registered yet, and the file may not want Halide at all
+        return
     from halide import _generator_helpers
 
     registry: dict[str, Any] = _generator_helpers._python_generators
@@ -239,7 +242,8 @@ def _candidates(module: ModuleType) -> list[str]:
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        and getattr(value, "__module__", None) == module.__name__
+        # Registering a Generator makes another class of it, in a module of Halide's.
+        and getattr(getattr(value, "generate", value), "__module__", None) == module.__name__
         and (
             inspect.isfunction(value)
             or (inspect.isclass(value) and issubclass(value, hl.Generator))
