@@ -15,7 +15,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,13 +126,22 @@ class Pieces:
 
 
 def peer_schedules(
-    pieces: Pieces, task: Any, inputs: Any, cpu_seconds: float = PEER_SECONDS
+    pieces: Pieces,
+    task: Any,
+    inputs: Any,
+    cpu_seconds: float = PEER_SECONDS,
+    only: Container[str] | None = None,
 ) -> dict[str, Any]:
-    """What Halide's autoschedulers make of a pipeline, by name: `PeerSchedule` each."""
+    """What Halide's autoschedulers make of a pipeline, by name: `PeerSchedule` each.
+
+    `only` names those that are wanted, by default all.
+    """
     from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule, peers, run_peers
 
     found = {}
     for peer in peers(task.target, task.machine):
+        if only is not None and peer.name not in only:
+            continue
         told: list[Any] = [task.target, sorted(peer.parameters.items()), task.algorithm.digest]
         if cpu_seconds != PEER_SECONDS:
             told.append(cpu_seconds)

@@ -23,6 +23,7 @@ from typing import Any
 import common
 
 GPU = "a100"
+PEER = "Anderson2021"
 ARCHITECTURE = "sm_80"
 REGISTERS = 64
 MODES = ("nested", "overlapped", "none")
@@ -150,7 +151,8 @@ def anderson(name: str, pieces: common.Pieces) -> dict[str, Any]:
     from tilewright.halide.schedulers.task import make_task
 
     task = make_task(common.build(name), machine=GPU, name=name)
-    peer = common.peer_schedules(pieces, task, make_inputs(task.algorithm))["Anderson2021"]
+    inputs = make_inputs(task.algorithm)
+    peer = common.peer_schedules(pieces, task, inputs, only=(PEER,))[PEER]
     row = {"status": peer.status, "message": peer.message, "search_seconds": peer.cpu_seconds}
     if peer.serialized is None:
         return row
