@@ -10,7 +10,8 @@ shared bytes of each kernel are compared.
 What Halide decides by symbolic arithmetic of its own is counted by reason, never left out:
 
 - ``sliding``: the Func is stored further out than it is computed, or is read by one that is. Halide
-  then computes only what is new in each iteration and may fold the storage.
+  then computes only what is new in each iteration and may fold the storage. A kernel inside a loop
+  that it slides over is counted here only where it has at most the blocks and threads foretold.
 - ``interval``: a loop that touches the Func has another extent in other iterations. Halide takes
   both ends of an interval to be independent and allocates more than is touched. Counted here only
   where it does allocate at least what was foretold.

@@ -154,12 +154,15 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
     result = Comparison(launches=len(found))
     ours: dict[str, tuple[int, ...]] = {}
     sliding: set[str] = set()
+    partial: set[str] = set()
     for launch in launches(ScheduledNest(analysis, schedule)):
         kernel = f"{_flat(funcs[launch.func].name)}_s{launch.stage}"
         sizes = tuple(int(n) for n in (*launch.grid, *launch.block, launch.shared_bytes))
         ours[kernel] = tuple(map(max, sizes, ours.get(kernel, sizes)))
         if launch.slides:
             sliding.add(kernel)
+        if launch.partial:
+            partial.add(kernel)
     theirs: dict[str, tuple[int, ...]] = {}
     for item in found:
         kernel = _kernel_of(item["kernel"], [*ours])
@@ -169,11 +172,23 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
         one, other = ours.get(kernel), theirs.get(kernel)
         if one == other:
             continue
-        if kernel in sliding and one and other and one[:-1] == other[:-1]:
+        if one and other and _slid(one, other, kernel in sliding, kernel in partial):
             _count(result, "sliding", 1)
         else:
             result.launch_mismatches.append(f"{kernel}: {one} foretold, {other} launched")
     return result
+
+
+def _slid(foretold: Sequence[int], made: Sequence[int], folded: bool, partial: bool) -> bool:
+    """Whether sliding explains what two launches differ in.
+
+    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Shared memory is
+    not compared where it may be `folded`, to a power of two.
+    """
+    end = -1 if folded else None
+    if partial:
+        return all(a <= b for a, b in zip(made[:end], foretold[:end], strict=True))
+    return made[:end] == foretold[:end]
 
 
 def _kernel_of(name: str, known: list[str]) -> str:

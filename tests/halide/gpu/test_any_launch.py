@@ -88,6 +88,53 @@ def test_registers_are_what_a_thread_keeps():
     assert launch.shared_bytes == 0.0
 
 
+def rows_on_the_host(store):
+    """`blur` with rows of the output on the host, and a kernel that makes `across` in each."""
+    row = Level("at", 2, 0, "v1")
+    kernel = StageSchedule((), (ScheduledLoop("v0", "gpu_block"), ScheduledLoop("v1", "gpu_block")))
+    rows = StageSchedule((), (ScheduledLoop("v0", "gpu_block"), ScheduledLoop("v1")))
+    return (
+        FuncSchedule(0, INLINE, INLINE),
+        FuncSchedule(1, row, store or row, stages=(kernel,)),
+        FuncSchedule(2, ROOT, ROOT, stages=(rows,)),
+    )
+
+
+@pytest.mark.parametrize(("store", "partial"), [(None, False), (ROOT, True)])
+def test_a_kernel_computes_only_what_is_new_where_values_are_kept(store, partial):
+    algorithm = blur()
+    schedule = Schedule(algorithm.digest, "cuda", rows_on_the_host(store))
+    found = {launch.func: launch for launch in launched(algorithm, schedule)}
+    assert found[1].grid == (100.0, 3.0, 1.0)  # rows y to y + 2, the last one new
+    assert {func: launch.partial for func, launch in found.items()} == {1: partial, 2: False}
+
+
+def test_what_a_sliding_func_reads_is_partial_within_its_loops_alone():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    first, across, out = hl.Func("first"), hl.Func("across"), hl.Func("out")
+    first[x, y] = image[x, y] * 2.0
+    across[x, y] = first[x, y] + first[x + 1, y]
+    out[x, y] = across[x, y] + across[x, y + 2]
+    out.set_estimates([(0, 100), (0, 50)])
+    algorithm = load(out)
+    kernel = StageSchedule((), (ScheduledLoop("v0", "gpu_block"), ScheduledLoop("v1", "gpu_block")))
+    rows = StageSchedule((), (ScheduledLoop("v0", "gpu_block"), ScheduledLoop("v1")))
+    row = Level("at", 3, 0, "v1")
+    for level, partial in ((row, True), (ROOT, False)):
+        funcs = (
+            FuncSchedule(0, INLINE, INLINE),
+            FuncSchedule(1, level, level, stages=(kernel,)),
+            FuncSchedule(2, row, ROOT, stages=(kernel,)),
+            FuncSchedule(3, ROOT, ROOT, stages=(rows,)),
+        )
+        found = launched(algorithm, Schedule(algorithm.digest, "cuda", funcs))
+        assert {launch.func: launch.partial for launch in found} == {
+            1: partial,
+            2: True,
+            3: False,
+        }
+
+
 def test_rows_of_tile_sizes_at_once():
     algorithm = blur()
     schedule = shared_schedule(algorithm)

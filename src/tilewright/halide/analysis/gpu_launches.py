@@ -37,8 +37,10 @@ class Launch:
 
     `registers` are the words (4 bytes) that a thread keeps of Funcs computed inside it; what the
     expressions themselves need comes on top. `slides` says that values in shared memory are kept
-    from one iteration to the next, where Halide may fold the storage and need less. Numbers are
-    scalars or arrays of shape (N,).
+    from one iteration to the next, where Halide may fold the storage and need less. `partial` says
+    that a loop over blocks or threads runs inside a serial loop whose iterations keep values for
+    the next: Halide may compute only what is new there, so that grid, block and shared memory are
+    upper bounds. Numbers are scalars or arrays of shape (N,).
     """
 
     func: int
@@ -48,6 +50,7 @@ class Launch:
     shared_bytes: Bound
     registers: Bound = 0.0
     slides: bool = False
+    partial: bool = False
 
 
 @dataclass
@@ -61,6 +64,7 @@ class _Kernel:
     shared: dict[tuple[int, Path], Bound] = field(default_factory=dict)
     registers: Bound = 0.0
     slides: bool = False
+    partial: bool = False
 
 
 def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
@@ -70,8 +74,9 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
         return ()
     sizes = _everywhere(nest)
     kernels = _kernels(structure)
+    slid = _slid_loops(structure)
     for copies in zip(*(one.loops for one in sizes), strict=True):
-        _note_loop(kernels, nest, copies)
+        _note_loop(kernels, nest, copies, slid)
     for copies in zip(*(one.allocations for one in sizes), strict=True):
         _note_allocation(kernels, nest, copies)
     constant = _constant(nest)
@@ -100,6 +105,30 @@ def _kernels(structure: NestStructure) -> dict[tuple[Path, StageKey], _Kernel]:
                 own = tuple((stage.key, name) for name, _ in stage.loops[:first])
                 found[(*path, *own), stage.key] = _Kernel(stage, (*path, *own))
     return found
+
+
+def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey, str]]]:
+    """For each Func the serial loops over which it slides, or a Func does that reads it.
+
+    A Func slides over the loops between the place where it is stored and the one where it is
+    computed: what an earlier iteration has computed is not computed again, nor is what only that
+    would have read.
+    """
+    found: dict[int, set[tuple[StageKey, str]]] = {i: set() for i in structure.entries}
+    for production, around in structure.productions():
+        entry = structure.entries[production.func]
+        if entry.store != entry.compute:
+            path = [(stage.key, stage.loops[at][0]) for stage, at in around]
+            outside = 0
+            if entry.store.kind == "at":
+                # Stages of one Func share the name of a loop.
+                level = entry.store.func, entry.store.loop
+                outside = 1 + [(key[0], name) for key, name in path].index(level)
+            found[production.func].update(path[outside:])
+    for i in sorted(structure.entries, reverse=True):
+        for func, _ in structure.consumers[i]:
+            found[i] |= found[func]
+    return {i: frozenset(loops) for i, loops in found.items()}
 
 
 def _first_block(stage: StageNest) -> int:
@@ -132,11 +161,13 @@ def _note_loop(
     kernels: Mapping[tuple[Path, StageKey], _Kernel],
     nest: ScheduledNest,
     copies: Sequence[LoopSize],
+    slid: Mapping[int, frozenset[tuple[StageKey, str]]],
 ) -> None:
     loop, structure = copies[0], nest.structure
     kernel = _kernel_at(kernels, structure, (*loop.path, (loop.stage, loop.name)))
     if kernel is None or loop.mapping not in ("gpu_block", "gpu_thread"):
         return
+    kernel.partial |= not slid[loop.stage[0]].isdisjoint(loop.path)
     extent = _most(nest, [copy.extent for copy in copies])
     if loop.mapping == "gpu_block":
         kernel.blocks.append(extent)
@@ -211,7 +242,16 @@ def _launch(nest: ScheduledNest, kernel: _Kernel, constant: frozenset[tuple[int,
     func, stage = kernel.stage.key
     x, y, z = grid
     tx, ty, tz = block
-    return Launch(func, stage, (x, y, z), (tx, ty, tz), shared, kernel.registers, kernel.slides)
+    return Launch(
+        func,
+        stage,
+        (x, y, z),
+        (tx, ty, tz),
+        shared,
+        kernel.registers,
+        kernel.slides,
+        kernel.partial,
+    )
 
 
 class _Lives:
