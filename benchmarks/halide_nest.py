@@ -15,7 +15,8 @@ What Halide decides by symbolic arithmetic of its own is counted by reason, neve
 - ``interval``: a loop that touches the Func has another extent in other iterations. Halide takes
   both ends of an interval to be independent and allocates more than is touched. Counted here only
   where it does allocate at least what was foretold.
-- ``refused``: Halide does not lower or compile the schedule, or takes more than a minute.
+- ``refused``: Halide does not lower or compile the schedule, or takes more than a minute (for
+  CUDA, of CPU time).
 
 ``evaluations_per_second``: rows of sizes per CPU second of one structure with 1024 rows, each loop
 and allocation worked out; the mean over the 18 programs of ``halide_host``, scheduled for here.
