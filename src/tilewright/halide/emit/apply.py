@@ -66,18 +66,18 @@ def apply(
     if any(directive.method == "specialize" for directive in wanted):
         by_name = live_parameters(pipeline)
         params = [by_name.get(parameter.name) for parameter in live.parameters]
-    large: dict[tuple[int, int], Any] = {}
+    made: dict[tuple[int, int, int], Any] = {}
     for directive in wanted:
-        stage = directive.func, directive.stage
+        place = directive.func, directive.stage
         target = funcs[directive.func]
-        if directive.large:
-            target = large[stage]
+        if directive.branch:
+            target = made[*place, directive.branch]
         elif directive.stage > 0:
             target = target.update(directive.stage - 1)
         args = [_argument(arg, funcs, names, params) for arg in directive.args]
-        made = getattr(target, directive.method)(*args)
-        if directive.makes_large:
-            large[stage] = made
+        result = getattr(target, directive.method)(*args)
+        if directive.makes:
+            made[*place, directive.makes] = result
 
 
 def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = None) -> Any:

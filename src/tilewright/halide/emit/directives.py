@@ -7,6 +7,7 @@ still under their canonical names. `tilewright.halide.emit.apply` calls it, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm
@@ -36,6 +37,7 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     Tail,
 )
+from tilewright.halide.ir.variants import Conditions, branches
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,16 @@ Argument = LoopRef | FuncRef | StageRef | EnumRef | Outermost | Condition | Pair
 class Directive:
     """Call `method` with `args` on stage `stage` of Func `func`; stage 0 is the Func itself.
 
-    With `large`, the call is on the stage's specialisation for large outputs, which the call
-    with `makes_large` returned.
+    With `branch`, the call is on that specialisation of the stage (counted from 1), which the
+    call that `makes` it returned.
     """
 
     func: int
     stage: int
     method: str
     args: tuple[Argument, ...] = ()
-    large: bool = False
-    makes_large: bool = False
+    branch: int = 0
+    makes: int = 0
 
 
 TAILS: dict[Tail, str] = {
@@ -167,30 +169,45 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
         # A Func with updates that is inlined is computed next to its uses, with its own nests.
         if not inline or entry.stages:
             for stage, nest in stage_schedules(algorithm, entry):
-                result += _stage(entry, stage.index, nest, algorithm, loops)
+                cases = branches(schedule, entry, stage.index) if schedule.variants else []
+                result += _stage(entry, stage.index, nest, cases, algorithm, loops)
     return tuple(result)
 
 
 def _stage(
+    entry: FuncSchedule,
+    stage: int,
+    nest: StageSchedule,
+    cases: Sequence[tuple[Conditions, StageSchedule]],
+    algorithm: Algorithm,
+    loops: Loops,
+) -> list[Directive]:
+    """One stage with its specialisations: the `cases`, and that for large outputs.
+
+    Halide copies a stage's schedule into a specialisation at once, so these are made before
+    anything else. Of those whose conditions hold it runs the first.
+    """
+    if nest.sizes:
+        cases = [*cases, (nest.sizes, nest)]
+        nest = guarded(nest)
+    result: list[Directive] = []
+    for number, (conditions, inner) in enumerate(cases, start=1):
+        condition = (Condition(conditions),)
+        result.append(Directive(entry.func, stage, "specialize", condition, makes=number))
+        made = _specialised(entry, stage, inner, algorithm, loops)
+        result += [replace(directive, branch=number) for directive in made]
+    return [*result, *_specialised(entry, stage, nest, algorithm, loops)]
+
+
+def _specialised(
     entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
-    """One stage with its specialisations.
-
-    Halide copies a stage's schedule into a specialisation at once, so the one for large outputs
-    is made before anything else.
-    """
+    """One nest, and again for the numbers that it is compiled for."""
     result = _nest(entry, stage, nest, algorithm, loops)
     if nest.specialize:
         known = (Condition(nest.specialize),)
         result.append(Directive(entry.func, stage, "specialize", known))
-    if not nest.sizes:
-        return result
-    large = (Condition(nest.sizes),)
-    return [
-        Directive(entry.func, stage, "specialize", large, makes_large=True),
-        *(replace(directive, large=True) for directive in result),
-        *_nest(entry, stage, guarded(nest), algorithm, loops),
-    ]
+    return result
 
 
 Loops = dict[tuple[int, int], dict[str, NestLoop]]

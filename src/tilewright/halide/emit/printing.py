@@ -32,6 +32,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
+from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement
 
 _CPP_WORDS = (
@@ -159,15 +160,16 @@ def _shown(text: str) -> str:
 class _Section:
     """The directives of one stage of one Func, and how its own loops are called in them.
 
-    Those of its specialisation for large outputs have a section of their own (`large`), after
-    one that ends in making it (`makes_large`).
+    Those of a specialisation have a section of their own (`branch`, counted from 1), after one
+    that ends in making it (`makes`) under a condition (`wanted`).
     """
 
     func: int
     stage: int
     directives: list[Directive]
-    large: bool = False
-    makes_large: Condition | None = None
+    branch: int = 0
+    makes: int = 0
+    wanted: Condition | None = None
     locals: dict[str, str] = field(default_factory=dict)
     condition: Condition | None = None
 
@@ -193,12 +195,13 @@ class _Printer:
         self.sections: list[_Section] = []
         for directive in directives(schedule, algorithm):
             last = self.sections[-1] if self.sections else None
-            place = directive.func, directive.stage, directive.large
-            if last is None or (last.func, last.stage, last.large) != place or last.makes_large:
-                last = _Section(directive.func, directive.stage, [], directive.large)
+            place = directive.func, directive.stage, directive.branch
+            if last is None or (last.func, last.stage, last.branch) != place or last.makes:
+                last = _Section(directive.func, directive.stage, [], directive.branch)
                 self.sections.append(last)
-            if directive.makes_large:
-                (last.makes_large,) = (a for a in directive.args if isinstance(a, Condition))
+            if directive.makes:
+                last.makes = directive.makes
+                (last.wanted,) = (a for a in directive.args if isinstance(a, Condition))
             elif directive.method == "specialize":
                 (last.condition,) = (a for a in directive.args if isinstance(a, Condition))
             else:
@@ -217,8 +220,8 @@ class _Printer:
 
         used_funcs = {section.func for section in self.sections}
         for section in self.sections:
-            if section.makes_large:
-                sizes = section.makes_large.known
+            if section.wanted:
+                sizes = section.wanted.known
                 used_funcs.update(c.func for c in sizes if isinstance(c, OutputExtent))
         for section in self.sections:
             for directive in section.directives:
@@ -238,11 +241,18 @@ class _Printer:
                     key = (self.names(ref.func, ref.stage, ref.name), ref.reduction)
                     if key not in self.loop_ids:
                         self.loop_ids[key] = choose(key[0])
-        # The specialisations for large outputs, by Func and stage.
-        self.large_ids = {
-            (section.func, section.stage): choose(f"{self.func_ids[section.func]}_large")
+        # The specialisations, by Func, stage and number.
+        self.branch_ids = {
+            (section.func, section.stage, section.makes): choose(
+                f"{self.func_ids[section.func]}_large"
+            )
             for section in self.sections
-            if section.makes_large
+            if section.makes
+        }
+        self.conditions = {
+            (section.func, section.stage, section.makes): section.wanted
+            for section in self.sections
+            if section.wanted
         }
         self.taken = taken
 
@@ -309,8 +319,8 @@ class _Printer:
         return f"{self.func_ids[call.func]}.{method}({several.format(readers)})"
 
     def _receiver(self, section: _Section) -> str:
-        if section.large:
-            return self.large_ids[section.func, section.stage]
+        if section.branch:
+            return self.branch_ids[section.func, section.stage, section.branch]
         return self._stage(section.func, section.stage)
 
     def _stage(self, func: int, stage: int) -> str:
@@ -319,14 +329,21 @@ class _Printer:
 
     def _comment(self, section: _Section) -> str:
         name = _shown(self.algorithm.funcs[section.func].name)
-        if section.large:
-            return f"{name}, for large outputs"
-        if (section.func, section.stage) in self.large_ids and not section.makes_large:
+        if section.branch:
+            return f"{name}, for {self._outputs(section)}"
+        if (section.func, section.stage, 1) in self.branch_ids and not section.makes:
             return f"{name}, for all others"
         if section.stage > 0:
             return f"{name}, update {section.stage - 1}"
         entry = next(e for e in self.schedule.funcs if e.func == section.func)
         return f"{name}: {self._placement(entry)}"
+
+    def _outputs(self, section: _Section) -> str:
+        """Which outputs a specialisation is for."""
+        if not self.schedule.variants:
+            return "large outputs"
+        condition = self.conditions[section.func, section.stage, section.branch]
+        return _shown(conditions_text(condition.known, self.algorithm))
 
     def _placement(self, entry: FuncSchedule) -> str:
         text = f"computed {self._level(entry.compute)}"
@@ -365,7 +382,7 @@ class _Printer:
         conditions = [
             condition
             for section in self.sections
-            for condition in (section.condition, section.makes_large)
+            for condition in (section.condition, section.wanted)
             if condition
         ]
         return sorted(
@@ -443,9 +460,9 @@ class _Printer:
             if section.condition:
                 condition = self._python_condition(section.condition)
                 lines += [f"    {self._receiver(section)}.specialize({condition})"]
-            if section.makes_large:
-                condition = self._python_condition(section.makes_large)
-                ident = self.large_ids[section.func, section.stage]
+            if section.wanted:
+                condition = self._python_condition(section.wanted)
+                ident = self.branch_ids[section.func, section.stage, section.makes]
                 lines += [f"    {ident} = {self._receiver(section)}.specialize({condition})"]
         finders = [PYTHON_FINDER, PYTHON_KNOWN] if self.specialised else [PYTHON_FINDER]
         return "\n".join([*lines, "", "", "\n\n".join(finders)])
@@ -488,9 +505,9 @@ class _Printer:
                 condition = self._cpp_condition(section.condition)
                 lines.append(f"        {self._receiver(section)}.specialize({condition});")
             lines.append("    }")
-            if section.makes_large:
-                condition = self._cpp_condition(section.makes_large)
-                ident = self.large_ids[section.func, section.stage]
+            if section.wanted:
+                condition = self._cpp_condition(section.wanted)
+                ident = self.branch_ids[section.func, section.stage, section.makes]
                 made = f"{self._receiver(section)}.specialize({condition})"
                 lines.append(f"    Stage {ident} = {made};")
         return "\n".join([*lines, "}", ""])

@@ -1,9 +1,9 @@
 """Schedules as JSON, with a schema version and the algorithm's digest, and back.
 
 ``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
-"funcs": […]}``, and ``"clones": […]`` where there are any; every other field is named as in
-`tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``, or
-``{"func": …, "stage": …, "loop": …}``.
+"funcs": […]}``, and ``"clones": […]`` and ``"variants": […]`` where there are any; every
+other field is named as in `tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``,
+or ``{"func": …, "stage": …, "loop": …}``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tilewright.halide.ir.schedule import (
     Schedule,
     ScheduledLoop,
     ScheduleError,
+    SizeVariant,
     Split,
     StageSchedule,
     StorageDim,
@@ -54,6 +55,8 @@ def to_data(schedule: Schedule) -> dict[str, Any]:
     }
     if schedule.clones:
         data["clones"] = [_clone_data(clone) for clone in schedule.clones]
+    if schedule.variants:
+        data["variants"] = [_variant_data(variant) for variant in schedule.variants]
     return data
 
 
@@ -87,8 +90,10 @@ def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
     target = top.take("target", str)
     funcs = tuple(_func(item) for item in top.items("funcs"))
     clones = tuple(_clone(item) for item in top.items("clones")) if "clones" in top.data else ()
+    there = "variants" in top.data
+    variants = tuple(_variant(item) for item in top.items("variants")) if there else ()
     top.done()
-    return Schedule(digest, target, funcs, clones)
+    return Schedule(digest, target, funcs, clones, variants)
 
 
 def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule:
@@ -103,6 +108,13 @@ def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule
 def _clone_data(clone: Clone) -> dict[str, Any]:
     data: dict[str, Any] = {"func": clone.func, "readers": [*clone.readers]}
     return {**data, "wrapper": True} if clone.wrapper else data
+
+
+def _variant_data(variant: SizeVariant) -> dict[str, Any]:
+    return {
+        "sizes": [_condition_data(condition) for condition in variant.sizes],
+        "nests": [{"stages": [_stage_data(nest) for nest in nests]} for nests in variant.nests],
+    }
 
 
 def _func_data(func: FuncSchedule) -> dict[str, Any]:
@@ -273,6 +285,16 @@ def _func(item: _Object) -> FuncSchedule:
 def _clone(item: _Object) -> Clone:
     wrapper = item.take("wrapper", bool) if "wrapper" in item.data else False
     result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"), wrapper)
+    item.done()
+    return result
+
+
+def _variant(item: _Object) -> SizeVariant:
+    nests = []
+    for func in item.items("nests"):
+        nests.append(tuple(_stage(stage) for stage in func.items("stages")))
+        func.done()
+    result = SizeVariant(tuple(_condition(c) for c in item.items("sizes")), tuple(nests))
     item.done()
     return result
 

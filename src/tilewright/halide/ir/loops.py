@@ -58,6 +58,15 @@ def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
     return ("v" if found[1] == "v" else "r"), int(found[2])
 
 
+def is_original(loop: str) -> bool:
+    """Whether a loop is one of the definition, not made by a schedule.
+
+    >>> is_original("v10"), is_original("v1t")
+    (True, False)
+    """
+    return re.fullmatch(r"[vr]\d+", loop) is not None
+
+
 def runs_over(loop: str, dimension: int | None) -> bool:
     """Whether a loop is over a dimension of the Func, or made of that loop, by its name.
 

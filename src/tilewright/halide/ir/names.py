@@ -75,7 +75,7 @@ def loop_names(
     for names in (*own, *funcs):
         taken.update((names.func, *names.args, *(name for stage in names.rvars for name in stage)))
     introduced: dict[tuple[int, str], str] = {}
-    for entry in schedule.funcs:
+    for e, entry in enumerate(schedule.funcs):
         used = set(taken)
 
         def introduce(loop: str, wish: str, func: int = entry.func, used: set[str] = used) -> None:
@@ -83,10 +83,11 @@ def loop_names(
                 introduced[func, loop] = distinct(wish, used)
                 used.add(introduced[func, loop])
 
-        if any(nest.single_thread for nest in entry.stages):
+        everywhere = [entry.stages, *(variant.nests[e] for variant in schedule.variants)]
+        if any(nest.single_thread for nests in everywhere for nest in nests):
             introduce(BLOCK, "one_block")
             introduce(THREAD, "one_thread")
-        for stage, nest in enumerate(entry.stages):
+        for stage, nest in ((s, nest) for nests in everywhere for s, nest in enumerate(nests)):
             for change in nest.splits:
                 for loop, wish in _wishes(change, entry.func, stage, LoopNames(own, introduced)):
                     introduce(loop, wish)

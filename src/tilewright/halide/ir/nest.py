@@ -184,7 +184,7 @@ def all_guarded(schedule: Schedule) -> Schedule:
         replace(entry, stages=tuple(guarded(nest) for nest in entry.stages))
         for entry in schedule.funcs
     )
-    return replace(schedule, funcs=funcs)
+    return replace(schedule, funcs=funcs, variants=())
 
 
 def exact_size(schedule: Schedule) -> Schedule:
@@ -193,7 +193,7 @@ def exact_size(schedule: Schedule) -> Schedule:
         replace(entry, stages=tuple(replace(nest, sizes=()) for nest in entry.stages))
         for entry in schedule.funcs
     )
-    return replace(schedule, funcs=funcs)
+    return replace(schedule, funcs=funcs, variants=())
 
 
 def stage_schedules(

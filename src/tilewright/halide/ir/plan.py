@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,28 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedSize:
+    """One of several sizes that a schedule has nests for.
+
+    `extents` are those of the outputs, in the pipeline's order, and `conditions` those under
+    which a call runs the nests made for this size; empty where they are those of all other calls.
+    `seconds` is the predicted time, None where the model has none.
+    """
+
+    extents: tuple[tuple[int, ...], ...]
+    conditions: tuple[OutputExtent | KnownValue, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSchedule:
     """A schedule, the groups it is made of, and what the model expects it to cost.
 
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
     Halide's runtime (64). `name` is empty but for a schedule that the pipeline came with.
+
+    A schedule for several sizes lists them in `sizes`, the largest first; `groups` are those of
+    the largest then, and `cost` is the geometric mean over the sizes.
     """
 
     schedule: Schedule
@@ -49,3 +66,4 @@ class PlannedSchedule:
     notes: tuple[str, ...] = ()
     max_registers: int | None = None
     name: str = ""
+    sizes: tuple[PlannedSize, ...] = ()

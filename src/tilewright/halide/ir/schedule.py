@@ -306,6 +306,24 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeVariant:
+    """Other nests for the calls in which all of `sizes` hold.
+
+    `nests` has the stages of every entry of `Schedule.funcs`, in its order: what is computed
+    where, and how it is stored, is the same at every size, so each loop that a level names must
+    be in these nests too. `StageSchedule.sizes` is empty in them::
+
+        sizes (x >= 1000)              all other calls
+        for y parallel:                for y parallel:
+          for xo by 256:                 for xo by 32:
+            f computed here                f computed here
+    """
+
+    sizes: tuple[OutputExtent | KnownValue, ...]
+    nests: tuple[tuple[StageSchedule, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A whole pipeline's schedule for one target, tied to an algorithm by its digest.
 
@@ -315,9 +333,13 @@ class Schedule:
     Where `clones` lists copies of Funcs, `funcs` and the levels in it count the copies: they
     give places in `tilewright.halide.ir.clones.with_clones`, where every copy comes right after
     the Func that it is made of.
+
+    The first of `variants` whose conditions hold gives the nests of a call; where none's do, the
+    nests are those of `funcs`.
     """
 
     algorithm: str
     target: str
     funcs: tuple[FuncSchedule, ...]
     clones: tuple[Clone, ...] = ()
+    variants: tuple[SizeVariant, ...] = ()

@@ -14,8 +14,10 @@ from tilewright.halide.ir.schedule import (
     OutputExtent,
     Schedule,
     ScheduleError,
+    SizeVariant,
 )
 from tilewright.halide.ir.targets import is_gpu as is_gpu
+from tilewright.halide.ir.variants import running_at, variant_schedules
 from tilewright.halide.legality.directives import (
     dimension_problems,
     hoist_problems,
@@ -57,16 +59,18 @@ def check(
         return [Problem("clone", name, None, reason) for name, reason in unsound]
     algorithm = with_clones(algorithm, schedule.clones)
     found = list(_entry_problems(schedule, algorithm))
+    for variant in () if found else schedule.variants:
+        found += _variant_problems(schedule, variant, algorithm)
     if not found:
-        for entry in schedule.funcs:
-            found += _func_problems(entry, schedule.target, algorithm)
-    # Whether levels fit can be asked only where every nest is sound.
-    if not found:
-        found += _place_problems(schedule, algorithm, limits)
+        plain = [nests for _, nests in variant_schedules(schedule)]
+        found += [problem for nests in plain for problem in _nest_problems(nests, algorithm)]
+        # Whether levels fit can be asked only where every nest is sound.
+        for nests in () if found else plain:
+            found += _place_problems(nests, algorithm, limits)
     if not found and is_gpu(schedule.target):
-        found += launch_problems(schedule, algorithm, limits)
+        found += launch_problems(running_at(schedule, algorithm), algorithm, limits)
     found += _memory_problems(algorithm, limits, shared_bytes or {})
-    return found
+    return list(dict.fromkeys(found))
 
 
 def require_legal(
@@ -98,6 +102,36 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Proble
         if i not in seen and free and not func.pure and func.name not in algorithm.outputs:
             reason = "it has no entry and no single pure definition, so it cannot be left inline"
             yield Problem("missing", func.name, None, reason)
+
+
+def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Problem]:
+    """What is wrong with the Funcs, each by itself."""
+    for entry in schedule.funcs:
+        yield from _func_problems(entry, schedule.target, algorithm)
+
+
+def _variant_problems(
+    schedule: Schedule, variant: SizeVariant, algorithm: Algorithm
+) -> Iterator[Problem]:
+    """What is wrong with a variant apart from its nests."""
+    for known in variant.sizes:
+        reason = _unknowable(known, algorithm)
+        if reason:
+            yield Problem("specialize", algorithm.outputs[0], None, reason)
+    if not variant.sizes:
+        reason = "a variant without conditions would be for all calls"
+        yield Problem("specialize", algorithm.outputs[0], None, reason)
+    if len(variant.nests) != len(schedule.funcs):
+        reason = f"a variant has nests of {len(variant.nests)} Funcs, not {len(schedule.funcs)}"
+        yield Problem("stages", algorithm.outputs[0], None, reason)
+        return
+    for entry, nests in zip(schedule.funcs, variant.nests, strict=True):
+        name = algorithm.funcs[entry.func].name
+        if len(nests) != len(entry.stages):
+            reason = f"a variant has {len(nests)} stages of it, the schedule {len(entry.stages)}"
+            yield Problem("stages", name, None, reason)
+        if any(nest.sizes for nest in nests):
+            yield Problem("specialize", name, None, "a variant's nest has no sizes of its own")
 
 
 def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilewright.halide.ir.algorithm import Algorithm
@@ -20,6 +20,7 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
+from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
 from tilewright.halide.legality.overreach import overreaching
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
@@ -107,6 +108,24 @@ class Need:
 
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
     """Every size at which the schedule is not right by itself; none means right at all sizes."""
+    found = []
+    for conditions, plain in variant_schedules(schedule):
+        found += _requirements(under(plain, conditions), algorithm)
+    return tuple(dict.fromkeys(found))
+
+
+def under(schedule: Schedule, conditions: Conditions) -> Schedule:
+    """The schedule with nests that are for calls alone in which the conditions hold."""
+    if not conditions:
+        return schedule
+    funcs = []
+    for entry in schedule.funcs:
+        nests = (replace(nest, sizes=merged(*nest.sizes, *conditions)) for nest in entry.stages)
+        funcs.append(replace(entry, stages=tuple(nests)))
+    return replace(schedule, funcs=tuple(funcs))
+
+
+def _requirements(schedule: Schedule, algorithm: Algorithm) -> list[Requirement]:
     algorithm = with_clones(algorithm, schedule.clones)
     result = []
     for func, nests, dimension, need in needs(schedule, algorithm):
@@ -127,7 +146,7 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
                 need.certain,
             )
         )
-    return tuple(result)
+    return result
 
 
 def needs(

@@ -70,7 +70,7 @@ class Planner:
     """Finds the best tiling of groups, remembering every group it has planned.
 
     `unlike` gives tilings, by the group's output, that the best is to differ from in some
-    dimension by a factor of two at least.
+    dimension by a factor of two at least. Those named in `cut` have at least one loop over tiles.
     """
 
     def __init__(
@@ -80,8 +80,10 @@ class Planner:
         known: dict[object, CpuPlan],
         fine: bool = False,
         unlike: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        cut: frozenset[str] = frozenset(),
     ) -> None:
         self.unlike = unlike or {}
+        self.cut = cut
         self.costs = costs
         self.policy = policy
         self.fine = fine
@@ -140,6 +142,8 @@ class Planner:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
         far = far_from(tiles, self.unlike.get(group.output, ()))
+        if group.output in self.cut:
+            far &= (tiles < np.array(extents, dtype=np.float64)).any(axis=1)
         for regions, order, sliding, deep in self._options(group, tiles, orders, fused):
             found = costs.costs(group, regions, sliding, deep)
             self.tilings += len(tiles)

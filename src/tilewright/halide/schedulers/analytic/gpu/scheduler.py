@@ -201,6 +201,11 @@ class Search:
         """The best schedule under the given options."""
         return assemble(self.analysis, self.model, self.plans(options), options)
 
+    def plan_groups(self, groups: tuple[Group, ...], options: Options) -> PlannedSchedule:
+        """The best schedule with these groups under the given options."""
+        self._groupings[options.mode != "none", options.max_threads] = groups
+        return self.plan(options)
+
     def plans(self, options: Options) -> list[GroupPlan]:
         """The kernels of the best schedule, group by group."""
         groups = self._groups(options)

@@ -1,0 +1,71 @@
+"""A schedule's groups tiled for other sizes of the outputs, on a CPU."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
+from tilewright.halide.schedulers.analytic.cpu.scheduler import Search, assembled, planned_schedule
+from tilewright.halide.schedulers.analytic.cpu.tiling import Planner, Policy
+from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
+from tilewright.machines import CpuMachine
+
+# How members may slide: each gives loops of its own at which they are computed.
+_SLIDING = (
+    Policy(),
+    Policy(unprotected=True, always_slide=True, stepped=True),
+    Policy(stepped=True),
+    Policy(slide=False),
+)
+
+
+def suited_cpu(
+    planned: PlannedSchedule,
+    algorithm: Algorithm,
+    machine: CpuMachine,
+    constants: CpuConstants | None = None,
+) -> list[PlannedSchedule]:
+    """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
+
+    Where a group has members they stay within the tiles of its output. Empty where the plan's
+    groups are not known, as in a schedule that somebody else wrote.
+    """
+    schedule = planned.schedule
+    chosen = with_clones(algorithm, schedule.clones)
+    inlined = frozenset(
+        chosen.funcs[entry.func].name for entry in schedule.funcs if entry.compute.kind == "inline"
+    )
+    if not planned.groups:
+        return []
+    view = View(chosen, inlined)
+    boxes = estimated_boxes(View(chosen))
+    base = Analysis(view, boxes, algorithm.symbols, specialize=True)
+    groups = tuple(Group(report.funcs) for report in planned.groups)
+    hosts = {chosen.funcs[entry.compute.func].name for entry in schedule.funcs
+             if entry.compute.kind == "at"}
+    transposed = any(entry.storage_order for entry in schedule.funcs)
+    found: list[PlannedSchedule] = []
+    for sliding in _SLIDING:
+        for turned in (False, True) if transposed else (False,):
+            policy = Policy(
+                slide=sliding.slide,
+                always_slide=sliding.always_slide,
+                unprotected=sliding.unprotected,
+                stepped=sliding.stepped,
+                transposed=turned,
+            )
+            search = Search(
+                chosen, machine, boxes, algorithm.symbols, policy, base, constants=constants
+            )
+            costs = search.costs(base)
+            planner = Planner(costs, policy, {}, fine=True, cut=frozenset(hosts))
+            grouping = Grouping(groups, tuple(planner.plan(group) for group in groups))
+            if math.isfinite(grouping.cost):
+                made = assembled(chosen, costs, grouping, machine.cores)
+                found.append(planned_schedule(made, grouping, costs))
+    return list({each.schedule: each for each in found}.values())

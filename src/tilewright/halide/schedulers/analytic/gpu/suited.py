@@ -1,0 +1,52 @@
+"""A schedule's groups tiled for other sizes of the outputs, on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Options
+from tilewright.halide.schedulers.analytic.gpu.scheduler import Search
+from tilewright.halide.schedulers.analytic.grouping import Group
+from tilewright.machines import GpuMachine
+
+
+def suited_gpu(
+    planned: PlannedSchedule,
+    algorithm: Algorithm,
+    machine: GpuMachine,
+    mode: Mode,
+    constants: GpuConstants | None = None,
+) -> list[PlannedSchedule]:
+    """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
+
+    Members may be in the blocks or in the threads of their group. Empty where the plan's groups
+    are not known, as in a schedule that somebody else wrote.
+    """
+    entries = planned.schedule.funcs
+    inlined = frozenset(
+        algorithm.funcs[entry.func].name for entry in entries if entry.compute.kind == "inline"
+    )
+    members: dict[str, Group] = {}
+    for report in planned.groups:
+        members.setdefault(report.output, Group(report.funcs))
+    if not members:
+        return []
+    found = []
+    with np.errstate(invalid="ignore", over="ignore"):
+        search = Search(
+            algorithm,
+            machine,
+            estimated_boxes(View(algorithm)),
+            algorithm.symbols,
+            inlined,
+            constants,
+        )
+        groups = tuple(members.values())
+        for fused in ("nested", "overlapped") if mode == "nested" else (mode,):
+            found.append(search.plan_groups(groups, Options(fused)))
+    return [each for each in found if np.isfinite(each.cost)]

@@ -1,0 +1,266 @@
+"""One schedule for several sizes: what is computed where is common, the nests are each size's own.
+
+Each size is scheduled by itself. What these schedules compute where is a *structure*; for each
+structure the groups are tiled again for each of the other sizes, and the structure with the least
+geometric mean of predicted times, each over the best that is known for its size, is taken. Its
+nests become the variants of one schedule (`tilewright.halide.ir.schedule.SizeVariant`), the
+largest size first, and those for the smallest are for all other calls, right at every size.
+
+A call runs the nests of the largest size whose extents it reaches half way, by ratio: between
+1000 and 250 the border is 500.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.frontend.estimates import output_spans
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
+from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
+from tilewright.halide.ir.variants import Conditions, aligned, holds, merged
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.registry import Fusion, device_limits, plan, sized, suited
+from tilewright.halide.schedulers.task import Task
+
+# A dimension of an output or an input, by its name.
+Axis = tuple[str, int]
+
+
+def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
+    """As `plan`, for all sizes of the task at once; with a single size it is `plan`.
+
+    Raises `TilewrightError` where sizes cannot be told apart when the pipeline runs.
+    """
+    if not task.smaller:
+        return plan(task, k=k, fusion=fusion)
+    borders(task.sizes)  # raises before anything is planned
+    tasks = [
+        replace(task, algorithm=algorithm, smaller=(), exact_sizes=True) for algorithm in task.sizes
+    ]
+    plans = [plan(each, k=k, fusion=fusion) for each in tasks]
+    rows = [_suited(one, tasks, plans, fusion) for own in plans for one in own]
+    best = [min(_costs(row[i] for row in rows), default=math.inf) for i in range(len(tasks))]
+    ranked = sorted(rows, key=lambda row: _rank(row, best))
+    found: dict[Schedule, PlannedSchedule] = {}
+    for row in ranked:
+        made = combined(task, row)
+        if not check(made.schedule, task.algorithm, device_limits(task)):
+            found.setdefault(made.schedule, made)
+    # Where sizes have nothing in common, the schedule for the largest serves all.
+    return list(found.values())[:k] or plan(replace(task, smaller=()), k=k, fusion=fusion)
+
+
+Row = Sequence[PlannedSchedule | None]
+
+
+def _suited(
+    planned: PlannedSchedule,
+    tasks: Sequence[Task],
+    plans: Sequence[Sequence[PlannedSchedule]],
+    fusion: Fusion,
+) -> Row:
+    """The cheapest plan of a structure for each size; None where none is legal."""
+    row: list[PlannedSchedule | None] = []
+    for task, own in zip(tasks, plans, strict=True):
+        candidates = []
+        for each in (*own, *suited(planned, task, fusion)):
+            target = replace(each.schedule, target=task.target)
+            schedule = aligned(target, planned.schedule)
+            if schedule is not None and not check(schedule, task.algorithm, device_limits(task)):
+                candidates.append(replace(each, schedule=schedule))
+        row.append(min(candidates, key=lambda each: each.cost, default=None))
+    return row
+
+
+def _costs(plans: Iterator[PlannedSchedule | None]) -> list[float]:
+    return [each.cost for each in plans if each is not None and each.cost > 0.0]
+
+
+def _rank(row: Row, best: Sequence[float]) -> tuple[int, float]:
+    """How many sizes a structure is not for, and how far it is from the best at the others."""
+    ratios = [
+        each.cost / least
+        for each, least in zip(row, best, strict=True)
+        if each is not None and each.cost > 0.0 and math.isfinite(least)
+    ]
+    return sum(each is None for each in row), _mean(ratios)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The geometric mean; infinite of nothing."""
+    if not values or not all(math.isfinite(value) and value > 0.0 for value in values):
+        return math.inf
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def combined(task: Task, row: Row) -> PlannedSchedule:
+    """One schedule of the plans for the task's sizes, which compute the same in the same places."""
+    there = [(a, each) for a, each in zip(task.sizes, row, strict=True) if each is not None]
+    algorithms, plans = [a for a, _ in there], [each for _, each in there]
+    wanted = borders(algorithms)
+    last = sized(plans[-1].schedule, replace(task, algorithm=algorithms[-1], smaller=()))
+    variants: list[SizeVariant] = []
+    sizes = [PlannedSize(_extents(algorithms[-1]), (), _seconds(plans[-1]))]
+    for algorithm, planned, border in reversed(
+        list(zip(algorithms[:-1], plans[:-1], wanted, strict=True))
+    ):
+        variant = _variant(task, algorithm, planned.schedule, border)
+        following = variants[0] if variants else None
+        if _serves(following, last, variant, algorithm):
+            sizes.insert(0, PlannedSize(_extents(algorithm), sizes[0].conditions, _seconds(planned)))
+            continue
+        variants.insert(0, variant)
+        sizes.insert(0, PlannedSize(_extents(algorithm), variant.sizes, _seconds(planned)))
+    notes = plans[0].notes
+    left = [_text(a) for a, each in zip(task.sizes, row, strict=True) if each is None]
+    if left:
+        notes = (*notes, f"No nests of their own for {', '.join(left)}: {_NO_NESTS}.")
+    return replace(
+        plans[0],
+        schedule=replace(last, variants=tuple(variants)),
+        cost=_mean([each.cost for each in plans]),
+        sizes=tuple(sizes),
+        notes=notes,
+    )
+
+
+_NO_NESTS = "nothing that the model knows suits them with all computed where the other sizes do"
+
+
+def _serves(
+    following: SizeVariant | None, last: Schedule, variant: SizeVariant, algorithm: Algorithm
+) -> bool:
+    """Whether calls of a size run the nests of its variant without it."""
+    extended = with_clones(algorithm, last.clones)
+    if following is not None:
+        same = following.nests == variant.nests
+        return same and all(holds(condition, extended) for condition in following.sizes)
+    pairs = zip(last.funcs, variant.nests, strict=True)
+    return all(
+        tuple(replace(nest, sizes=()) for nest in entry.stages) == nests
+        and all(holds(c, extended) for nest in entry.stages for c in nest.sizes)
+        for entry, nests in pairs
+    )
+
+
+def _variant(
+    task: Task, algorithm: Algorithm, schedule: Schedule, border: Conditions
+) -> SizeVariant:
+    """The nests for one size, and when they run: beyond the border, and where they are right."""
+    safe = sized(schedule, replace(task, algorithm=algorithm, smaller=(), exact_sizes=False))
+    right = {nest.sizes for entry in safe.funcs for nest in entry.stages if nest.sizes}
+    extended = with_clones(algorithm, schedule.clones)
+    conditions = merged(
+        *(_placed(condition, algorithm, extended) for condition in border),
+        *(condition for group in right for condition in group),
+    )
+    nests = tuple(
+        tuple(replace(nest, sizes=()) for nest in entry.stages) for entry in safe.funcs
+    )
+    return SizeVariant(conditions, nests)
+
+
+def _placed(
+    condition: OutputExtent | KnownValue, algorithm: Algorithm, extended: Algorithm
+) -> OutputExtent | KnownValue:
+    """A condition with the output's place where clones count."""
+    if isinstance(condition, KnownValue):
+        return condition
+    return replace(condition, func=extended.order[algorithm.funcs[condition.func].name])
+
+
+def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
+    """For each size but the last, when its nests run and not those of a later one.
+
+    Sizes come by `descending`. Each dimension in which a later size is smaller must be at least
+    half way to it, by ratio, so that none of the later ones meets the conditions. Inputs count
+    where the outputs are of one size.
+
+    Raises `TilewrightError` where neither tells two sizes apart.
+    """
+    found = []
+    for i, size in enumerate(sizes[:-1]):
+        mine, later = _outputs(size), [_outputs(other) for other in sizes[i + 1 :]]
+        least = _between(mine, later)
+        apart = [any(other[axis] < least[axis] for axis in least) for other in later]
+        inputs: dict[Axis, int] = {}
+        if not all(apart):
+            alike = [
+                _inputs(other)
+                for other, told in zip(sizes[i + 1 :], apart, strict=True)
+                if not told
+            ]
+            inputs = _between(_inputs(size), alike)
+            if not all(any(other[axis] < inputs[axis] for axis in inputs) for other in alike):
+                raise TilewrightError(
+                    f"two of the sizes given are the same ({_text(size)}): sizes of one schedule "
+                    "differ in the extents of an output or an input"
+                )
+        order, places = size.order, {p.name: n for n, p in enumerate(size.parameters)}
+        found.append(
+            (
+                *(OutputExtent(order[name], d, n) for (name, d), n in sorted(least.items())),
+                *(
+                    KnownValue(places[name], "extent", d, n, least=True)
+                    for (name, d), n in sorted(inputs.items())
+                ),
+            )
+        )
+    return found
+
+
+def _between(mine: Mapping[Axis, int], later: Sequence[Mapping[Axis, int]]) -> dict[Axis, int]:
+    """Half way, by ratio, from the largest of the later extents that is smaller; up is right."""
+    found = {}
+    for axis, extent in mine.items():
+        smaller = [other[axis] for other in later if other[axis] < extent]
+        if smaller:
+            found[axis] = math.isqrt(extent * max(smaller) - 1) + 1
+    return found
+
+
+def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
+    """The sizes by the points of their outputs, then of their inputs, the largest first."""
+
+    def points(algorithm: Algorithm) -> tuple[int, int]:
+        outputs = sum(math.prod(box) for box in _extents(algorithm))
+        boxes = (p.estimates for p in algorithm.parameters if p.is_buffer)
+        return outputs, sum(math.prod(s.extent for s in box if s is not None) for box in boxes)
+
+    return sorted(sizes, key=points, reverse=True)
+
+
+def _outputs(algorithm: Algorithm) -> dict[Axis, int]:
+    pairs = zip(algorithm.outputs, _extents(algorithm), strict=True)
+    return {(name, d): extent for name, box in pairs for d, extent in enumerate(box)}
+
+
+def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
+    return {
+        (parameter.name, d): span.extent
+        for parameter in algorithm.parameters
+        for d, span in enumerate(parameter.estimates)
+        if span is not None
+    }
+
+
+def _extents(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
+    """The outputs' extents; those of dimensions without an estimate are left out."""
+    spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
+    return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
+
+
+def _text(algorithm: Algorithm) -> str:
+    return ", ".join("x".join(map(str, box)) for box in _extents(algorithm))
+
+
+def _seconds(planned: PlannedSchedule) -> float | None:
+    """The predicted time of all groups, None where one has none."""
+    seconds = [group.seconds for group in planned.groups]
+    known = [each for each in seconds if each is not None]
+    return sum(known) if known and len(known) == len(seconds) else None
