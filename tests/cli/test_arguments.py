@@ -9,8 +9,8 @@ from tilewright.cli.arguments import (
     estimate,
     memory,
     named_machine,
-    once,
     positive,
+    sizes_of,
     writable,
 )
 from tilewright.errors import TilewrightError
@@ -100,8 +100,13 @@ def test_outputs_that_cannot_be_written_are_refused_early(tmp_path):
         writable(str(tmp_path / "no" / "page.html"))
 
 
-def test_one_size_is_estimated_of_each_name():
-    small, large = estimate("out=640x480"), estimate("out=1536x2560")
-    assert once([small, estimate("in=9"), small]) == {"out": small[1], "in": ((0, 9),)}
-    with pytest.raises(TilewrightError, match="out is given two estimates"):
-        once([small, large])
+def test_a_name_given_again_begins_another_size():
+    small, large, scale = estimate("out=640x480"), estimate("out=1536x2560"), estimate("in=9")
+    assert sizes_of([small, scale], {"s": 1}) == {"out": small[1], "in": ((0, 9),), "s": 1}
+    assert sizes_of([small, scale, large], {"s": 1}) == [
+        {"out": small[1], "in": ((0, 9),), "s": 1},
+        {"out": large[1], "in": ((0, 9),), "s": 1},
+    ]
+    assert sizes_of([], {}) == {}
+    with pytest.raises(TilewrightError, match="out is given 3 estimates and in 2"):
+        sizes_of([small, large, scale, scale, small], {})

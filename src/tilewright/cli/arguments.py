@@ -117,7 +117,8 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=SIZES",
         help="sizes of an output or input where the pipeline has no estimate, "
-        "e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable",
+        "e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: a name given "
+        "again begins another size, and the schedule has loops of its own for each",
     )
     parser.add_argument(
         "--set",
@@ -204,7 +205,7 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
         "target": args.target,
         "machine": named_machine(args.machine),
         "k": args.k,
-        "estimates": {**once(args.estimates), **dict(args.params)},
+        "estimates": sizes_of(args.estimates, dict(args.params)),
         "inputs": load_inputs(args.inputs),
         "seed": args.seed,
         "time_limit": args.time_limit,
@@ -217,16 +218,31 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def once(estimates: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The estimates by name. Raises `TilewrightError` where two are of one name and differ."""
-    found: dict[str, Any] = {}
+def sizes_of(estimates: list[tuple[str, Any]], values: dict[str, Any]) -> Any:
+    """The estimates by name, or a list of them where names are given several times.
+
+    The n-th estimate of each name is of the n-th size; what is given once holds for all sizes, as
+    the values of scalars do. Raises `TilewrightError` where names are given unequally often.
+
+    >>> sizes_of([("out", ((0, 8),)), ("w", ((0, 3),)), ("out", ((0, 4),))], {})
+    [{'out': ((0, 8),), 'w': ((0, 3),)}, {'out': ((0, 4),), 'w': ((0, 3),)}]
+    """
+    found: dict[str, list[Any]] = {}
     for name, spans in estimates:
-        if found.setdefault(name, spans) != spans:
+        found.setdefault(name, []).append(spans)
+    count = max([1, *map(len, found.values())])
+    for name, given in found.items():
+        if len(given) not in (1, count):
+            most = next(other for other, its in found.items() if len(its) == count)
             raise TilewrightError(
-                f"{name} is given two estimates: a schedule is made for one size and is right at "
-                "every other; give the size that matters most"
+                f"{most} is given {count} estimates and {name} {len(given)}: give one of {name} "
+                "for each size, in the same order, or one for all"
             )
-    return found
+    sizes = [
+        {**{name: given[i % len(given)] for name, given in found.items()}, **values}
+        for i in range(count)
+    ]
+    return sizes[0] if count == 1 else sizes
 
 
 def named_machine(name: str | None) -> Any:

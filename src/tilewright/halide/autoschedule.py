@@ -17,8 +17,9 @@ from tilewright.halide.frontend.source import resolve, serialized
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.given import given_plan
-from tilewright.halide.schedulers.registry import Fusion, device_limits, model_facts, naive, plan
-from tilewright.halide.schedulers.task import Machine, Task, make_task, name_of
+from tilewright.halide.schedulers.registry import Fusion, device_limits, model_facts, naive
+from tilewright.halide.schedulers.several_sizes import plan_sizes
+from tilewright.halide.schedulers.task import Estimates, Machine, Task, make_task, name_of
 from tilewright.halide.search.one_shot import plan_checked
 from tilewright.halide.search.top_k import (
     Outcome,
@@ -67,7 +68,7 @@ def schedule(
     improve: bool = False,
     calibration: bool = True,
     exact_sizes: bool = False,
-    estimates: Mapping[str, Any] | None = None,
+    estimates: Estimates = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
     time_limit: float | None = None,
@@ -128,7 +129,9 @@ def schedule(
         allows, and as fast at the estimated ones.
     estimates
         Sizes and values that the pipeline does not say, by name:
-        ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``.
+        ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. A list of these, one per size, makes a
+        schedule that has loops of its own for each of them (`Schedule.variants`) and is right at
+        all others; it is measured at each. Mode ``tune`` takes one size.
     inputs
         What to measure on, by input: an array (axis d is dimension d), a ``.npy`` file, a pair
         ``(low, high)`` of random contents, or a function of the shape; scalars by value. By
@@ -170,6 +173,11 @@ def schedule(
         raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
     if evaluations < 1:
         raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
+    if mode == "tune" and not isinstance(estimates, Mapping | None):
+        raise TilewrightError(
+            "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
+            "measures at every size"
+        )
     improve = improve or mode == "given"
     if improve and (keep_schedule or mode == "oneshot"):
         raise TilewrightError(
@@ -187,7 +195,7 @@ def schedule(
         pipeline,
         target=target,
         machine=machine,
-        estimates={**(estimates or {}), **values},
+        estimates=with_values(estimates, values),
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule or improve,
         calibration=calibration,
@@ -202,7 +210,7 @@ def schedule(
     elif mode == "oneshot":
         planned = plan_checked(task, k=k or 1, fusion=fusion, check=check)
     else:
-        planned = [*given, *plan(task, k=k or TOP_K, fusion=fusion)]
+        planned = [*given, *plan_sizes(task, k=k or TOP_K, fusion=fusion)]
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
     if mode in ("oneshot", "given") and not verify:
@@ -253,6 +261,13 @@ def with_profile(session: Session, result: Result, watch: Watch) -> Result:
         shares = profile(session, Variant(result.schedule, target=result.task.target))
     seconds = group_seconds(result.planned, shares, result.seconds)
     return replace(result, group_seconds=seconds)
+
+
+def with_values(estimates: Estimates, values: Mapping[str, Any]) -> Estimates:
+    """Estimates with the values of scalars, which hold at every size."""
+    if isinstance(estimates, Mapping | None):
+        return {**(estimates or {}), **values}
+    return [{**each, **values} for each in estimates]
 
 
 def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:

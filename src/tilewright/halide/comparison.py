@@ -151,6 +151,8 @@ def compare(
     watch.enter("reading the pipeline")
     began = time.monotonic()
     values, contents = split_inputs(inputs)
+    if not isinstance(estimates, Mapping | None):
+        raise TilewrightError("schedules are compared at one size: give one estimate of each name")
     task = make_task(
         pipeline,
         target=target,

@@ -7,7 +7,7 @@ further out is found out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import halide as hl
@@ -30,9 +30,9 @@ from tilewright.halide.execution.verification import (
     compare,
     tolerance,
 )
-from tilewright.halide.frontend.extents import derive_input_extents, metadata_used
+from tilewright.halide.frontend.extents import resized as resized
 from tilewright.halide.frontend.importer import import_pipeline
-from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span, Type
+from tilewright.halide.ir.algorithm import Algorithm, Span, Type
 from tilewright.halide.ir.json import from_json
 from tilewright.measure import VerifyResult
 
@@ -48,50 +48,6 @@ class SizeOutcome:
     extents: tuple[tuple[int, ...], ...]
     status: str
     message: str = ""
-
-
-def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
-    """The algorithm with outputs estimated at other extents, and its inputs to fit.
-
-    An input is as large as it is then read; one that is read within its own bounds keeps its
-    ratio to the first output along each dimension where they were equally large, and else the
-    extent it had.
-    """
-    funcs = []
-    for func in algorithm.funcs:
-        if func.name in extents:
-            spans = {
-                arg: Span(func.estimates[arg].min, int(extent))
-                for arg, extent in zip(func.args, extents[func.name], strict=True)
-            }
-            func = replace(func, estimates={**func.estimates, **spans})
-        funcs.append(func)
-    used = metadata_used(algorithm)
-    changed = replace(algorithm, funcs=tuple(funcs))
-    parameters = tuple(_resized(p, algorithm, changed, used) for p in algorithm.parameters)
-    return derive_input_extents(replace(changed, parameters=parameters))
-
-
-def _resized(
-    parameter: Parameter, before: Algorithm, after: Algorithm, used: frozenset[str]
-) -> Parameter:
-    """The input with new ranges where its own bounds count, and none to be derived elsewhere."""
-    if not parameter.is_buffer:
-        return parameter
-    output = before.outputs[0]
-    old, new = before.by_name[output], after.by_name[output]
-    spans: list[Span | None] = []
-    for d, span in enumerate(parameter.estimates):
-        pinned = {f"{parameter.name}.min.{d}", f"{parameter.name}.extent.{d}"} & used
-        if not pinned:
-            spans.append(None)
-        elif span is not None and d < len(old.args):
-            arg = old.args[d]
-            same = old.estimates[arg].extent == span.extent
-            spans.append(Span(span.min, new.estimates[arg].extent) if same else span)
-        else:
-            spans.append(span)
-    return replace(parameter, estimates=tuple(spans))
 
 
 def payload(

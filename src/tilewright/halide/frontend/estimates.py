@@ -45,7 +45,7 @@ def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algori
     parameters = {p.name: p for p in algorithm.parameters}
     funcs = {f.name: f for f in algorithm.funcs}
     for written, given in estimates.items():
-        name = _meant(written, algorithm)
+        name = full_name(written, algorithm)
         parameter = parameters.get(name)
         if parameter is not None and not parameter.is_buffer:
             scalars[name] = _scalar(name, given, parameter)
@@ -101,7 +101,7 @@ def _parse(value: str) -> Any:
         return float(value)
 
 
-def _meant(name: str, algorithm: Algorithm) -> str:
+def full_name(name: str, algorithm: Algorithm) -> str:
     """The full name of what the user calls `name`: Halide makes ``f`` into ``f$1``."""
     names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
     if name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,8 @@ from tilewright.halide.analysis.bounds import (
     touched,
     union_boxes,
 )
-from tilewright.halide.ir.algorithm import Algorithm, Expr, Span, Variable, walk
+from tilewright.halide.frontend.estimates import output_spans
+from tilewright.halide.ir.algorithm import Algorithm, Expr, Parameter, Span, Variable, walk
 
 _INT32_MAX = 2**31 - 1
 
@@ -74,6 +75,86 @@ def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
         return None
     low = min([0, *(span.min for span in spans)])
     return Span(low, max(span.max for span in spans) - low + 1)
+
+
+def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
+    """The algorithm with outputs estimated at other extents, and its inputs to fit.
+
+    An input is as large as it is then read; one that is read within its own bounds keeps its
+    ratio to the first output along each dimension where they were equally large, and else the
+    extent it had.
+    """
+    funcs = []
+    for func in algorithm.funcs:
+        if func.name in extents:
+            spans = {
+                arg: Span(func.estimates[arg].min, int(extent))
+                for arg, extent in zip(func.args, extents[func.name], strict=True)
+            }
+            func = replace(func, estimates={**func.estimates, **spans})
+        funcs.append(func)
+    return refitted(algorithm, replace(algorithm, funcs=tuple(funcs)))
+
+
+def refitted(before: Algorithm, after: Algorithm, kept: frozenset[str] = frozenset()) -> Algorithm:
+    """An algorithm whose outputs were given other extents, with inputs to fit; see `resized`.
+
+    The inputs named in `kept` are as they are in `after`.
+    """
+    used = metadata_used(before)
+    parameters = tuple(
+        new if new.name in kept else _resized(old, before, after, used)
+        for old, new in zip(before.parameters, after.parameters, strict=True)
+    )
+    return derive_input_extents(replace(after, parameters=parameters))
+
+
+def _resized(
+    parameter: Parameter, before: Algorithm, after: Algorithm, used: frozenset[str]
+) -> Parameter:
+    """The input with new ranges where its own bounds count, and none to be derived elsewhere."""
+    if not parameter.is_buffer:
+        return parameter
+    output = before.outputs[0]
+    old, new = before.by_name[output], after.by_name[output]
+    spans: list[Span | None] = []
+    for d, span in enumerate(parameter.estimates):
+        pinned = {f"{parameter.name}.min.{d}", f"{parameter.name}.extent.{d}"} & used
+        if not pinned:
+            spans.append(None)
+        elif span is not None and d < len(old.args):
+            arg = old.args[d]
+            same = old.estimates[arg].extent == span.extent
+            spans.append(Span(span.min, new.estimates[arg].extent) if same else span)
+        else:
+            spans.append(span)
+    return replace(parameter, estimates=tuple(spans))
+
+
+def extents_of(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
+    """The estimated extents of the outputs; dimensions without an estimate are left out."""
+    spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
+    return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
+
+
+def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
+    """One algorithm with several sizes: by the points of its outputs, then of its inputs.
+
+    The largest comes first. Of algorithms with the same extents the first is kept.
+    """
+
+    def boxes(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
+        spans = (p.estimates for p in algorithm.parameters if p.is_buffer)
+        return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
+
+    def points(algorithm: Algorithm) -> tuple[int, int]:
+        outputs = sum(math.prod(box) for box in extents_of(algorithm))
+        return outputs, sum(math.prod(box) for box in boxes(algorithm))
+
+    different: dict[object, Algorithm] = {}
+    for each in sizes:
+        different.setdefault((extents_of(each), boxes(each)), each)
+    return sorted(different.values(), key=points, reverse=True)
 
 
 def metadata_used(algorithm: Algorithm) -> frozenset[str]:

@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.estimates import (
     MissingEstimatesError,
+    full_name,
     missing_estimates,
     output_spans,
     with_estimates,
 )
-from tilewright.halide.frontend.extents import derive_input_extents
+from tilewright.halide.frontend.extents import derive_input_extents, descending, refitted
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import Capture, capture, to_pipeline
 from tilewright.halide.frontend.serial.reset import without_schedule
@@ -65,6 +66,31 @@ def load(
     `discard_schedule` is true, `MissingEstimatesError` where sizes or values are unknown, naming
     all of them, and `TilewrightError` where there is no pipeline to be had.
     """
+    return load_sizes(
+        pipeline,
+        [estimates or {}],
+        keep_schedule=keep_schedule,
+        discard_schedule=discard_schedule,
+    )[0]
+
+
+def load_sizes(
+    pipeline: Any,
+    estimates: Sequence[Mapping[str, Any]],
+    *,
+    keep_schedule: bool = False,
+    discard_schedule: bool = False,
+) -> tuple[Algorithm, ...]:
+    """As `load`, once for each of several sizes; the largest first, each size once.
+
+    Where there are several, an input that an estimate does not name grows and shrinks with the
+    outputs.
+
+    Raises `TilewrightError` where there are no estimates at all, or where sizes differ in the
+    value of a scalar.
+    """
+    if not estimates:
+        raise TilewrightError("estimates=[] has no size: give at least one, or none at all")
     if keep_schedule and discard_schedule:
         raise TilewrightError("a schedule is kept or discarded: give one of the two")
     if isinstance(pipeline, str | os.PathLike):
@@ -79,7 +105,30 @@ def load(
     scheduled = tuple(func.name for func in algorithm.funcs if func.scheduled)
     if scheduled and not keep_schedule:
         raise ScheduledError(scheduled)
-    return complete(algorithm, estimates or {})
+    if len(estimates) == 1:
+        return (complete(algorithm, estimates[0]),)
+    return several(algorithm, estimates)
+
+
+def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tuple[Algorithm, ...]:
+    """The algorithm with each of several sizes, as `load_sizes` says."""
+    try:
+        own = complete(algorithm, {})
+    except MissingEstimatesError:
+        own = None
+    found: list[Algorithm] = []
+    for given in estimates:
+        sized = complete(algorithm, given)
+        if own is not None:
+            named = frozenset(full_name(name, algorithm) for name in given)
+            sized = refitted(own, sized, named)
+        if found and sized.scalars != found[0].scalars:
+            name = next(n for n, value in sized.scalars.items() if found[0].scalars[n] != value)
+            raise TilewrightError(
+                f"{name} has two values: sizes of one schedule differ in extents alone; give one"
+            )
+        found.append(sized)
+    return tuple(descending(found))
 
 
 def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:

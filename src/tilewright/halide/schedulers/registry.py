@@ -159,6 +159,22 @@ def _planned(
     return schedule_cpu(task.algorithm, machine, k=k, constants=measured)
 
 
+def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[PlannedSchedule]:
+    """Schedules with what is computed where as in a plan, for the task's sizes.
+
+    What is left out of what a scheduler finds, and whether any is legal, is the caller's affair.
+    """
+    if isinstance(task.machine, GpuMachine):
+        from tilewright.halide.schedulers.analytic.gpu.suited import suited_gpu
+
+        return suited_gpu(planned, task.algorithm, task.machine, fusion)
+    from tilewright.halide.schedulers.analytic.cpu.families import calibrated
+    from tilewright.halide.schedulers.analytic.cpu.suited import suited_cpu
+
+    machine, measured = calibrated(task.machine, task.calibration)
+    return suited_cpu(planned, task.algorithm, machine, measured)
+
+
 def device_limits(task: Task) -> Limits:
     """What the task's device can run."""
     if isinstance(task.machine, GpuMachine):

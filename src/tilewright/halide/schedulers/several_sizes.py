@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.frontend.estimates import output_spans
+from tilewright.halide.frontend.extents import extents_of
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
@@ -103,20 +103,22 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
     there = [(a, each) for a, each in zip(task.sizes, row, strict=True) if each is not None]
     algorithms, plans = [a for a, _ in there], [each for _, each in there]
     wanted = borders(algorithms)
-    last = sized(plans[-1].schedule, replace(task, algorithm=algorithms[-1], smaller=()))
+    last, doubts = sized(plans[-1].schedule, replace(task, algorithm=algorithms[-1], smaller=()))
     variants: list[SizeVariant] = []
-    sizes = [PlannedSize(_extents(algorithms[-1]), (), _seconds(plans[-1]))]
+    sizes = [PlannedSize(extents_of(algorithms[-1]), (), _seconds(plans[-1]))]
     for algorithm, planned, border in reversed(
         list(zip(algorithms[:-1], plans[:-1], wanted, strict=True))
     ):
         variant = _variant(task, algorithm, planned.schedule, border)
         following = variants[0] if variants else None
         if _serves(following, last, variant, algorithm):
-            sizes.insert(0, PlannedSize(_extents(algorithm), sizes[0].conditions, _seconds(planned)))
+            sizes.insert(
+                0, PlannedSize(extents_of(algorithm), sizes[0].conditions, _seconds(planned))
+            )
             continue
         variants.insert(0, variant)
-        sizes.insert(0, PlannedSize(_extents(algorithm), variant.sizes, _seconds(planned)))
-    notes = plans[0].notes
+        sizes.insert(0, PlannedSize(extents_of(algorithm), variant.sizes, _seconds(planned)))
+    notes = tuple(dict.fromkeys((*plans[0].notes, *doubts)))
     left = [_text(a) for a, each in zip(task.sizes, row, strict=True) if each is None]
     if left:
         notes = (*notes, f"No nests of their own for {', '.join(left)}: {_NO_NESTS}.")
@@ -152,16 +154,15 @@ def _variant(
     task: Task, algorithm: Algorithm, schedule: Schedule, border: Conditions
 ) -> SizeVariant:
     """The nests for one size, and when they run: beyond the border, and where they are right."""
-    safe = sized(schedule, replace(task, algorithm=algorithm, smaller=(), exact_sizes=False))
+    whole = replace(task, algorithm=algorithm, smaller=(), exact_sizes=False)
+    safe = sized(schedule, whole).schedule
     right = {nest.sizes for entry in safe.funcs for nest in entry.stages if nest.sizes}
     extended = with_clones(algorithm, schedule.clones)
     conditions = merged(
         *(_placed(condition, algorithm, extended) for condition in border),
         *(condition for group in right for condition in group),
     )
-    nests = tuple(
-        tuple(replace(nest, sizes=()) for nest in entry.stages) for entry in safe.funcs
-    )
+    nests = tuple(tuple(replace(nest, sizes=()) for nest in entry.stages) for entry in safe.funcs)
     return SizeVariant(conditions, nests)
 
 
@@ -177,13 +178,13 @@ def _placed(
 def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
     """For each size but the last, when its nests run and not those of a later one.
 
-    Sizes come by `descending`. Each dimension in which a later size is smaller must be at least
-    half way to it, by ratio, so that none of the later ones meets the conditions. Inputs count
-    where the outputs are of one size.
+    Sizes come as `tilewright.halide.frontend.extents.descending` sorts them. Each dimension in
+    which a later size is smaller must be at least half way to it, by ratio, so that none of the
+    later ones meets the conditions. Inputs count where the outputs are of one size.
 
     Raises `TilewrightError` where neither tells two sizes apart.
     """
-    found = []
+    found: list[Conditions] = []
     for i, size in enumerate(sizes[:-1]):
         mine, later = _outputs(size), [_outputs(other) for other in sizes[i + 1 :]]
         least = _between(mine, later)
@@ -224,19 +225,8 @@ def _between(mine: Mapping[Axis, int], later: Sequence[Mapping[Axis, int]]) -> d
     return found
 
 
-def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
-    """The sizes by the points of their outputs, then of their inputs, the largest first."""
-
-    def points(algorithm: Algorithm) -> tuple[int, int]:
-        outputs = sum(math.prod(box) for box in _extents(algorithm))
-        boxes = (p.estimates for p in algorithm.parameters if p.is_buffer)
-        return outputs, sum(math.prod(s.extent for s in box if s is not None) for box in boxes)
-
-    return sorted(sizes, key=points, reverse=True)
-
-
 def _outputs(algorithm: Algorithm) -> dict[Axis, int]:
-    pairs = zip(algorithm.outputs, _extents(algorithm), strict=True)
+    pairs = zip(algorithm.outputs, extents_of(algorithm), strict=True)
     return {(name, d): extent for name, box in pairs for d, extent in enumerate(box)}
 
 
@@ -249,14 +239,8 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
     }
 
 
-def _extents(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
-    """The outputs' extents; those of dimensions without an estimate are left out."""
-    spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
-    return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
-
-
 def _text(algorithm: Algorithm) -> str:
-    return ", ".join("x".join(map(str, box)) for box in _extents(algorithm))
+    return ", ".join("x".join(map(str, box)) for box in extents_of(algorithm))
 
 
 def _seconds(planned: PlannedSchedule) -> float | None:

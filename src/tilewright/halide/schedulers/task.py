@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.emit.apply import halide_target
-from tilewright.halide.frontend.source import load
+from tilewright.halide.frontend.source import load_sizes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.targets import is_gpu
@@ -32,11 +32,15 @@ from tilewright.machines import (
 from tilewright.records import calibration_path
 
 Machine = CpuMachine | GpuMachine
+Estimates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 @dataclass(frozen=True)
 class Task:
     """A pipeline, a Halide target string, and the machine it stands for.
+
+    `smaller` has the algorithm with further sizes, in descending order, where it is to be scheduled
+    for several; those of `algorithm` itself are the largest.
 
     With `exact_sizes`, schedules suit the estimates and need not be right at other sizes.
     `calibration` is what was measured of a CPU, None for its family's defaults.
@@ -48,6 +52,12 @@ class Task:
     name: str
     exact_sizes: bool = False
     calibration: Calibration | None = None
+    smaller: tuple[Algorithm, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[Algorithm, ...]:
+        """The algorithm with each of the sizes that it is scheduled for, the largest first."""
+        return self.algorithm, *self.smaller
 
     @property
     def gpu(self) -> bool:
@@ -82,7 +92,7 @@ def make_task(
     *,
     target: str | None = None,
     machine: Machine | str | None = None,
-    estimates: Mapping[str, Any] | None = None,
+    estimates: Estimates = None,
     keep_schedule: bool = False,
     discard_schedule: bool = False,
     exact_sizes: bool = False,
@@ -95,6 +105,9 @@ def make_task(
     `machine`, which is this computer's CPU or GPU unless it is given, as a machine or as the
     name of a GPU.
 
+    `estimates` gives what the pipeline does not say of sizes and values; a sequence of such
+    mappings asks for a schedule that has nests for each of several sizes.
+
     With `calibration`, a CPU is costed with what was measured of it, if anything was.
 
     Raises `TilewrightError` where target and machine do not fit or a GPU is to be scheduled
@@ -103,9 +116,10 @@ def make_task(
     if isinstance(machine, str):
         machine = gpu(machine)
     target, machine = _settle(target, machine)
-    algorithm = load(
+    several = [estimates or {}] if isinstance(estimates, Mapping | None) else list(estimates)
+    algorithm, *smaller = load_sizes(
         pipeline,
-        estimates=estimates,
+        several,
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
     )
@@ -113,7 +127,7 @@ def make_task(
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
     name = name or name_of(pipeline) or readable(algorithm.outputs[0])
-    return Task(algorithm, target, machine, name, exact_sizes, measured)
+    return Task(algorithm, target, machine, name, exact_sizes, measured, tuple(smaller))
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.schedulers.registry import Fusion, naive, plan
+from tilewright.halide.schedulers.registry import Fusion, naive
+from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
 
 # Schedules that are planned in addition where Halide refuses all that were asked for.
@@ -22,13 +23,13 @@ def plan_checked(
     Where it refuses all of the model's, the naive schedule is the first. The first one's notes
     say what was refused, and why. With `check` false, nothing is lowered.
     """
-    planned = plan(task, k=k, fusion=fusion)
+    planned = plan_sizes(task, k=k, fusion=fusion)
     if not check:
         return planned
     refusals: list[str] = []
     found = _first_lowered(task, planned, refusals)
     if not found:
-        more = plan(task, k=k + ALTERNATIVES, fusion=fusion)
+        more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion)
         known = {each.schedule for each in planned}
         found = _first_lowered(task, [p for p in more if p.schedule not in known], refusals)[:k]
     if not found:

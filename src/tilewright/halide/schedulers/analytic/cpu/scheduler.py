@@ -317,7 +317,9 @@ def schedule_cpu(
         for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
             if len(found.accepted) >= k:
                 break
-            found.offer(planned_schedule(assembled(chosen, costs, other, machine.cores), other, costs))
+            found.offer(
+                planned_schedule(assembled(chosen, costs, other, machine.cores), other, costs)
+            )
     rest = [planned for planned in found.accepted if planned is not best]
     ranked = sorted(rest, key=lambda planned: planned.cost)
     return [best, *ranked, *found.reserve][:k]

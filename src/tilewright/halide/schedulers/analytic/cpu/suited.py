@@ -46,8 +46,11 @@ def suited_cpu(
     boxes = estimated_boxes(View(chosen))
     base = Analysis(view, boxes, algorithm.symbols, specialize=True)
     groups = tuple(Group(report.funcs) for report in planned.groups)
-    hosts = {chosen.funcs[entry.compute.func].name for entry in schedule.funcs
-             if entry.compute.kind == "at"}
+    hosts = {
+        chosen.funcs[entry.compute.func].name
+        for entry in schedule.funcs
+        if entry.compute.kind == "at"
+    }
     transposed = any(entry.storage_order for entry in schedule.funcs)
     found: list[PlannedSchedule] = []
     for sliding in _SLIDING:

@@ -36,7 +36,6 @@ def suited_gpu(
         members.setdefault(report.output, Group(report.funcs))
     if not members:
         return []
-    found = []
     with np.errstate(invalid="ignore", over="ignore"):
         search = Search(
             algorithm,
@@ -47,6 +46,6 @@ def suited_gpu(
             constants,
         )
         groups = tuple(members.values())
-        for fused in ("nested", "overlapped") if mode == "nested" else (mode,):
-            found.append(search.plan_groups(groups, Options(fused)))
+        modes: tuple[Mode, ...] = ("nested", "overlapped") if mode == "nested" else (mode,)
+        found = [search.plan_groups(groups, Options(fused)) for fused in modes]
     return [each for each in found if np.isfinite(each.cost)]
