@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_pipelines import lowered
 
+import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
@@ -22,6 +23,7 @@ from tilewright.halide.frontend.live import to_pipeline
 from tilewright.halide.frontend.source import load, load_sizes
 from tilewright.halide.ir.json import from_json, to_data, to_json
 from tilewright.halide.ir.nest import exact_size
+from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, SizeVariant
 from tilewright.halide.ir.variants import (
     aligned,
@@ -36,8 +38,12 @@ from tilewright.halide.legality.sizes import requirements
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.several_sizes import borders, plan_sizes
 from tilewright.halide.schedulers.task import make_task
+from tilewright.halide.search.at_every_size import merged_outcome
+from tilewright.halide.search.top_k import Outcome, Tried
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
+from tilewright.measure import Measurement
+from tilewright.report.pages import schedule_page
 
 CACHES = (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4))
 MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, CACHES)
@@ -196,6 +202,75 @@ def test_an_input_that_is_not_named_grows_with_the_outputs():
     image.set_estimates([(0, 100), (0, 50)])
     found = load_sizes(out, [{"out": [(0, n), (0, n)]} for n in (300, 30)])
     assert [[s.extent for s in a.parameters[0].estimates] for a in found] == [[300, 300], [30, 30]]
+
+
+def blur():
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.UInt(16), 2, "image")
+    across, out = hl.Func("across"), hl.Func("out")
+    across[x, y] = image[x, y] + image[x + 1, y]
+    out[x, y] = across[x, y] + across[x, y + 1]
+    return out
+
+
+BOTH = [{"out": [(0, 96), (0, 64)]}, {"out": [(0, 24), (0, 16)]}]
+
+
+def test_it_is_verified_and_timed_at_each_size(tmp_path):
+    result = tilewright.schedule(
+        blur(), estimates=BOTH, verify=True, records=tmp_path / "records.db"
+    )
+    assert result.verified is True
+    assert len(result.at_sizes) == 2
+    assert [row.size for row in result.report().sizes] == ["96x64", "24x16"]
+    assert all(row.measured for row in result.report().sizes)
+    said = result.explain()
+    assert "out.x at least 48, out.y at least 32" in said
+    assert "all other sizes" in said
+    assert "What else is shown is of the first of these sizes." in schedule_page(result.report())
+
+
+def test_modes_of_one_size_say_so():
+    with pytest.raises(TilewrightError, match="tunes for one size"):
+        tilewright.schedule(blur(), estimates=BOTH, mode="tune")
+    with pytest.raises(TilewrightError, match="compared at one size"):
+        tilewright.halide.compare(blur(), estimates=BOTH)
+
+
+def measured(seconds, status="ok"):
+    return Measurement(status, (seconds,) if status == "ok" else ())
+
+
+def at_two(first, second, stopped=""):
+    plans = [PlannedSchedule(planned("stencils").schedule, (), 1.0, name=n) for n in "ab"]
+    outcomes = [
+        Outcome(tuple(Tried(p, i, m) for i, (p, m) in enumerate(zip(plans, row, strict=True))))
+        for row in (first, second)
+    ]
+    outcomes[-1] = replace(outcomes[-1], stopped=stopped)
+    return merged_outcome(outcomes, task("stencils").sizes[:2])
+
+
+def test_every_size_counts_alike():
+    # 4 times as slow at the larger size, 10 times as fast at the smaller one.
+    found = at_two([measured(1.0), measured(4.0)], [measured(0.1), measured(0.01)])
+    assert found.best.planned.name == "b"
+    assert [m.median for m in found.best.sizes] == [4.0, 0.01]
+
+
+def test_what_fails_at_a_size_has_failed():
+    found = at_two([measured(1.0), measured(4.0)], [measured(0.1, "wrong_answer"), measured(1.0)])
+    assert found.best.planned.name == "b"
+    failed = found.tried[0]
+    assert not failed.ok
+    assert failed.measurement.message == "at 90x60"
+
+
+def test_what_there_was_no_time_for_is_not_tried():
+    found = at_two([measured(1.0), measured(4.0)], [None, measured(1.0)], stopped="the time limit")
+    assert found.best.planned.name == "b"
+    assert found.tried[0].measurement is None
+    assert found.stopped == "the time limit"
 
 
 def test_scalars_have_one_value():

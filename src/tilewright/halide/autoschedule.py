@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from tilewright.errors import TilewrightError
@@ -167,17 +168,7 @@ def schedule(
     True
     >>> result.apply(g)
     """
-    if k is not None and k < 1:
-        raise TilewrightError(f"k={k}: at least one schedule is needed")
-    if mode not in get_args(Mode):
-        raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
-    if evaluations < 1:
-        raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
-    if mode == "tune" and not isinstance(estimates, Mapping | None):
-        raise TilewrightError(
-            "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
-            "measures at every size"
-        )
+    _check_options(mode, k, evaluations, estimates)
     improve = improve or mode == "given"
     if improve and (keep_schedule or mode == "oneshot"):
         raise TilewrightError(
@@ -218,6 +209,11 @@ def schedule(
         return Result(task, planned[0], mode, tried=tried, facts=facts)
     task.must_run("verify" if mode in ("oneshot", "given") else f"mode={mode!r}")
     budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
+    if task.smaller:
+        opened = partial(
+            open_session, budget=budget, watch=watch, began=began, seed=seed, contents=contents
+        )
+        return conclude_sizes(task, planned, mode, facts, opened, watch)
     with ExitStack() as stack:
         session = stack.enter_context(
             open_session(task, budget, watch, began, seed=seed, contents=contents)
@@ -246,6 +242,21 @@ def schedule(
             outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
         result = replace(conclude_top(task, outcome, facts), mode=mode)
         return result if outcome.stopped else with_profile(session, result, watch)
+
+
+def _check_options(mode: str, k: int | None, evaluations: int, estimates: Estimates) -> None:
+    """Raise `TilewrightError` where an argument of `schedule` makes no sense."""
+    if k is not None and k < 1:
+        raise TilewrightError(f"k={k}: at least one schedule is needed")
+    if mode not in get_args(Mode):
+        raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
+    if evaluations < 1:
+        raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
+    if mode == "tune" and not isinstance(estimates, Mapping | None):
+        raise TilewrightError(
+            "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
+            "measures at every size"
+        )
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
@@ -315,6 +326,29 @@ def open_session(
                 deadline=None if budget.time_limit is None else began + budget.time_limit,
             )
         )
+
+
+def conclude_sizes(
+    task: Task,
+    planned: Sequence[PlannedSchedule],
+    mode: Mode,
+    facts: Mapping[str, str],
+    opened: Callable[[Task], AbstractContextManager[Session]],
+    watch: Watch,
+) -> Result:
+    """The result of measuring at each of several sizes; `opened` makes a session for one."""
+    from tilewright.halide.search.at_every_size import measure_at_sizes
+
+    several = mode == "top"
+    measured = planned if several else planned[:1]
+    outcome = measure_at_sizes(task, measured, opened, watch=watch, baseline=several)
+    if several:
+        result = conclude_top(task, outcome, facts)
+    else:
+        rest = (Tried(p, i + 1) for i, p in enumerate(planned[1:]))
+        result = conclude_oneshot(task, replace(outcome, tried=(*outcome.tried, *rest)), facts)
+    chosen = next((t for t in result.tried if t.planned == result.planned), None)
+    return replace(result, mode=mode, at_sizes=chosen.sizes if chosen is not None else ())
 
 
 def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:

@@ -11,14 +11,17 @@ from typing import Any
 
 from tilewright.files import write_text
 from tilewright.halide.execution.session import versions
+from tilewright.halide.frontend.extents import extents_text
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement, requirements
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
 from tilewright.measure import Measurement
-from tilewright.report import Attempt, Bar, ScheduleReport
+from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Result:
     `verified` is None then, else whether its answers were right. `naive` is the naive schedule's
     measurement of the same final rounds, None where there is none. `tried` has every schedule
     that was planned, in the order of the model, and `group_seconds` the time measured of each
-    group.
+    group. Of a schedule for several sizes, `at_sizes` has the measurements at each, the largest
+    first, and the other figures are those at the largest.
     """
 
     task: Task = field(repr=False)
@@ -43,6 +47,7 @@ class Result:
     notes: tuple[str, ...] = ()
     group_seconds: tuple[float | None, ...] = field(default=(), repr=False)
     comparison: tuple[Bar, ...] = field(default=(), repr=False)
+    at_sizes: tuple[Measurement, ...] = field(default=(), repr=False)
     facts: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
@@ -90,6 +95,7 @@ class Result:
                 notes=(t.note,) if t.note else (),
                 group_seconds=(),
                 comparison=(),
+                at_sizes=t.sizes if t.others else (),
             )
             for t in ranked
         ]
@@ -154,6 +160,7 @@ class Result:
             seconds=self.seconds,
             naive_seconds=self.naive.median if self.naive is not None and self.naive.ok else None,
             attempts=self._attempts(),
+            sizes=self._sizes(),
             comparison=self.comparison,
             notes=(*self.notes, *self._cautions()),
             facts={**self._facts(), **self.facts},
@@ -167,6 +174,22 @@ class Result:
         if path is not None:
             write_text(path, schedule_page(report))
         return report
+
+    def _sizes(self) -> tuple[SizeRow, ...]:
+        """A row for each size that the schedule was made for, where there are several."""
+        algorithm = with_clones(self.task.algorithm, self.schedule.clones)
+        found = []
+        for i, size in enumerate(self.planned.sizes):
+            measured = self.at_sizes[i] if i < len(self.at_sizes) else None
+            found.append(
+                SizeRow(
+                    extents_text(self.task.sizes[i]),
+                    conditions_text(size.conditions, algorithm) or "all other sizes",
+                    size.seconds,
+                    measured.median if measured is not None and measured.ok else None,
+                )
+            )
+        return tuple(found)
 
     def _attempts(self) -> tuple[Attempt, ...]:
         if not any(t.measurement is not None for t in self.tried):
@@ -200,8 +223,10 @@ class Result:
             func = self.task.algorithm.by_name[name]
             spans = [func.estimates[arg].extent for arg in func.args if arg in func.estimates]
             sizes.append(" ".join([readable(name), "x".join(map(str, spans))]).strip())
+        if self.task.smaller:
+            sizes = [extents_text(algorithm) for algorithm in self.task.sizes]
         facts = {
-            "output": ", ".join(sizes),
+            "output": "; ".join(sizes) if self.task.smaller else ", ".join(sizes),
             "pipeline": self.task.algorithm.digest[:16],
             "target": self.schedule.target,
             "Halide": versions()["halide"],

@@ -8,6 +8,7 @@ from .model import (
     GraphNode as GraphNode,
     Progress as Progress,
     ScheduleReport as ScheduleReport,
+    SizeRow as SizeRow,
 )
 from . import units as units
 from . import table as table

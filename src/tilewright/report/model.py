@@ -126,13 +126,27 @@ class Attempt:
     chosen: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SizeRow:
+    """One of several sizes that a schedule was made for.
+
+    `size` is that of the outputs and `condition` what a call must meet to run the loops made for
+    it. `predicted` and `measured` are in seconds.
+    """
+
+    size: str
+    condition: str = ""
+    predicted: float | None = None
+    measured: float | None = None
+
+
 @dataclass(frozen=True)
 class ScheduleReport:
     """A schedule, explained.
 
     `verified` is None where nothing was run. `predicted_unit` is ``s`` where predictions are
-    seconds; else they are shown as shares of their sum. `comparison` holds the medians of
-    `tilewright compare`.
+    seconds; else they are shown as shares of their sum. Where a schedule is for several `sizes`,
+    all else is said of the largest. `comparison` holds the medians of `tilewright compare`.
     """
 
     pipeline: str
@@ -147,6 +161,7 @@ class ScheduleReport:
     dag: Dag = field(default_factory=Dag)
     nest: tuple[NestLine, ...] = ()
     attempts: tuple[Attempt, ...] = ()
+    sizes: tuple[SizeRow, ...] = ()
     comparison: tuple[Bar, ...] = ()
     python: str = ""
     cpp: str = ""

@@ -127,6 +127,22 @@ def attempt_table(report: ScheduleReport) -> Table:
     )
 
 
+def size_table(report: ScheduleReport) -> Table:
+    """A row per size that the schedule has loops of its own for."""
+    right: Align = "right"
+    columns = (
+        Column("size"),
+        Column("runs where", wrap=True),
+        Column("predicted", right),
+        Column("measured", right),
+    )
+    rows = [
+        (row.size, row.condition, units.seconds(row.predicted), units.seconds(row.measured))
+        for row in report.sizes
+    ]
+    return table(columns, rows)
+
+
 def comparison_table(report: ScheduleReport) -> Table:
     """A row a schedule of `compare`: its time, interval, and the time relative to ours."""
     right: Align = "right"

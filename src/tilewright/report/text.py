@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.report import units
 from tilewright.report.model import NestLine, ScheduleReport
-from tilewright.report.table import comparison_table, group_table, to_text
+from tilewright.report.table import comparison_table, group_table, size_table, to_text
 
 
 def headline(report: ScheduleReport) -> str:
@@ -35,6 +35,8 @@ def explain(report: ScheduleReport) -> str:
         parts.append(to_text(group_table(report)))
     if report.predicted_unit != "s" and any(g.predicted is not None for g in report.groups):
         parts.append("Predicted: each group's share of the model's cost.")
+    if report.sizes:
+        parts.append(to_text(size_table(report)))
     if report.comparison:
         parts.append(to_text(comparison_table(report)))
     if report.notes:

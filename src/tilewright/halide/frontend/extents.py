@@ -21,6 +21,7 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.frontend.estimates import output_spans
 from tilewright.halide.ir.algorithm import Algorithm, Expr, Parameter, Span, Variable, walk
+from tilewright.halide.ir.names import readable
 
 _INT32_MAX = 2**31 - 1
 
@@ -135,6 +136,15 @@ def extents_of(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
     """The estimated extents of the outputs; dimensions without an estimate are left out."""
     spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
     return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
+
+
+def extents_text(algorithm: Algorithm) -> str:
+    """The extents of the outputs in words: ``1920x1080``, by name where there are several."""
+    boxes = ["x".join(map(str, box)) for box in extents_of(algorithm)]
+    if len(boxes) == 1:
+        return boxes[0]
+    pairs = zip(algorithm.outputs, boxes, strict=True)
+    return ", ".join(f"{readable(name)} {box}".strip() for name, box in pairs)
 
 
 def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:

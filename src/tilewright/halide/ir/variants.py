@@ -59,9 +59,14 @@ def variant_schedules(schedule: Schedule) -> Iterator[tuple[Conditions, Schedule
 
 def running_at(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     """The nests that calls of the algorithm's estimated sizes run, as a schedule by themselves."""
+    return chosen_at(schedule, algorithm)[1]
+
+
+def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Schedule]:
+    """As `running_at`, with the conditions that hold; none for the nests of all other calls."""
     extended = with_clones(algorithm, schedule.clones)
     return next(
-        plain
+        (conditions, plain)
         for conditions, plain in variant_schedules(schedule)
         if all(holds(condition, extended) for condition in conditions)
     )

@@ -13,7 +13,17 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.report import Attempt, Bar, Dag, GraphNode, GroupRow, NestLine, ScheduleReport
+from tilewright.halide.ir.variants import running_at
+from tilewright.report import (
+    Attempt,
+    Bar,
+    Dag,
+    GraphNode,
+    GroupRow,
+    NestLine,
+    ScheduleReport,
+    SizeRow,
+)
 
 
 def schedule_report(
@@ -27,6 +37,7 @@ def schedule_report(
     seconds: float | None = None,
     naive_seconds: float | None = None,
     attempts: Sequence[Attempt] = (),
+    sizes: Sequence[SizeRow] = (),
     comparison: Sequence[Bar] = (),
     notes: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
@@ -53,6 +64,7 @@ def schedule_report(
         dag=pipeline_dag(algorithm, planned.schedule, planned.groups),
         nest=_nest(algorithm, planned),
         attempts=tuple(attempts),
+        sizes=tuple(sizes),
         comparison=tuple(comparison),
         python=to_python(planned.schedule, algorithm),
         cpp=to_cpp(planned.schedule, algorithm),
@@ -64,7 +76,9 @@ def schedule_report(
 def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
     """The loop nest; none where too much is inlined, or an extern stage hides what is read."""
     try:
-        return loop_nest(algorithm, planned.schedule, group_of(algorithm, planned))
+        return loop_nest(
+            algorithm, running_at(planned.schedule, algorithm), group_of(algorithm, planned)
+        )
     except (TooLarge, KeyError):
         return ()
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.frontend.extents import extents_of
+from tilewright.halide.frontend.extents import extents_of, extents_text
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
-from tilewright.halide.ir.variants import Conditions, aligned, holds, merged
+from tilewright.halide.ir.variants import Conditions, aligned, chosen_at, holds, merged
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.registry import Fusion, device_limits, plan, sized, suited
 from tilewright.halide.schedulers.task import Task
@@ -102,31 +102,31 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
     """One schedule of the plans for the task's sizes, which compute the same in the same places."""
     there = [(a, each) for a, each in zip(task.sizes, row, strict=True) if each is not None]
     algorithms, plans = [a for a, _ in there], [each for _, each in there]
-    wanted = borders(algorithms)
-    last, doubts = sized(plans[-1].schedule, replace(task, algorithm=algorithms[-1], smaller=()))
+    here = replace(task, algorithm=algorithms[-1], smaller=())
+    last, doubts = sized(plans[-1].schedule, here)
     variants: list[SizeVariant] = []
-    sizes = [PlannedSize(extents_of(algorithms[-1]), (), _seconds(plans[-1]))]
-    for algorithm, planned, border in reversed(
-        list(zip(algorithms[:-1], plans[:-1], wanted, strict=True))
-    ):
+    borderline = zip(algorithms[:-1], plans[:-1], borders(algorithms), strict=True)
+    for algorithm, planned, border in reversed(list(borderline)):
         variant = _variant(task, algorithm, planned.schedule, border)
-        following = variants[0] if variants else None
-        if _serves(following, last, variant, algorithm):
-            sizes.insert(
-                0, PlannedSize(extents_of(algorithm), sizes[0].conditions, _seconds(planned))
-            )
-            continue
-        variants.insert(0, variant)
-        sizes.insert(0, PlannedSize(extents_of(algorithm), variant.sizes, _seconds(planned)))
+        if not _serves(variants[0] if variants else None, last, variant, algorithm):
+            variants.insert(0, variant)
+    schedule = replace(last, variants=tuple(variants))
     notes = tuple(dict.fromkeys((*plans[0].notes, *doubts)))
-    left = [_text(a) for a, each in zip(task.sizes, row, strict=True) if each is None]
-    if left:
-        notes = (*notes, f"No nests of their own for {', '.join(left)}: {_NO_NESTS}.")
+    without = [extents_text(a) for a, each in zip(task.sizes, row, strict=True) if each is None]
+    if without:
+        notes = (*notes, f"No loops of their own for {', '.join(without)}: {_NO_NESTS}.")
     return replace(
         plans[0],
-        schedule=replace(last, variants=tuple(variants)),
+        schedule=schedule,
         cost=_mean([each.cost for each in plans]),
-        sizes=tuple(sizes),
+        sizes=tuple(
+            PlannedSize(
+                extents_of(algorithm),
+                chosen_at(schedule, algorithm)[0],
+                None if each is None else _seconds(each),
+            )
+            for algorithm, each in zip(task.sizes, row, strict=True)
+        ),
         notes=notes,
     )
 
@@ -199,8 +199,8 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
             inputs = _between(_inputs(size), alike)
             if not all(any(other[axis] < inputs[axis] for axis in inputs) for other in alike):
                 raise TilewrightError(
-                    f"two of the sizes given are the same ({_text(size)}): sizes of one schedule "
-                    "differ in the extents of an output or an input"
+                    f"two of the sizes given are the same ({extents_text(size)}): sizes of one "
+                    "schedule differ in the extents of an output or an input"
                 )
         order, places = size.order, {p.name: n for n, p in enumerate(size.parameters)}
         found.append(
@@ -237,10 +237,6 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
         for d, span in enumerate(parameter.estimates)
         if span is not None
     }
-
-
-def _text(algorithm: Algorithm) -> str:
-    return ", ".join("x".join(map(str, box)) for box in extents_of(algorithm))
 
 
 def _seconds(planned: PlannedSchedule) -> float | None:

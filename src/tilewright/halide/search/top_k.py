@@ -6,6 +6,7 @@ be the fastest. What is chosen, and every speedup, comes from the final rounds (
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,9 @@ class Tried:
 
     `final` says that the measurement comes from the final rounds, and `recorded` that it comes
     from the records. `reads_beyond` names the inputs that it reads more of than the pipeline
-    needs; inputs made as large as the pipeline's estimates say are too small for it.
+    needs; inputs made as large as the pipeline's estimates say are too small for it. A schedule
+    for several sizes is measured at each: `measurement` is at the largest, or the one that failed,
+    and `others` are at the smaller ones.
     """
 
     planned: PlannedSchedule
@@ -50,6 +53,12 @@ class Tried:
     recorded: bool = False
     reads_beyond: tuple[str, ...] = ()
     final: bool = False
+    others: tuple[Measurement, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[Measurement, ...]:
+        """The measurements at every size, the largest first."""
+        return () if self.measurement is None else (self.measurement, *self.others)
 
     @property
     def ok(self) -> bool:
@@ -114,9 +123,10 @@ class Outcome:
         def key(tried: Tried) -> tuple[float, ...]:
             if not tried.ok:
                 return (3 if tried.measurement is not None else 2, tried.rank)
-            assert tried.measurement is not None
-            short = tried.measurement.lower_bound
-            return (bool(tried.reads_beyond), not tried.final, short, tried.measurement.median)
+            short = any(measured.lower_bound for measured in tried.sizes)
+            # By the product, each of several sizes counts alike, however long it takes.
+            times = math.prod(measured.median for measured in tried.sizes)
+            return (bool(tried.reads_beyond), not tried.final, short, times)
 
         return tuple(sorted(self.tried, key=key))
 

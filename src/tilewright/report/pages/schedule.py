@@ -18,7 +18,14 @@ from tilewright.report.pages.page import (
     items,
     source,
 )
-from tilewright.report.table import Column, Table, attempt_table, comparison_table, group_table
+from tilewright.report.table import (
+    Column,
+    Table,
+    attempt_table,
+    comparison_table,
+    group_table,
+    size_table,
+)
 
 _LONG_NEST = 120  # lines
 
@@ -41,6 +48,9 @@ def _sections(report: ScheduleReport) -> list[Section]:
         sections.append(_comparison(report))
     if report.groups:
         sections.append(_groups(report))
+    if report.sizes:
+        note = "What else is shown is of the first of these sizes."
+        sections.append(Section("Sizes", html_table(size_table(report)), note))
     if report.dag.nodes or report.nest:
         sections.append(_structure(report))
     if report.attempts:

@@ -297,7 +297,7 @@ def schedule_cpu(
         searched.setdefault(schedule, (policy, costs, grouping))
         if policy.memory_weight != 1.0:
             costs, grouping = unweighted(costs, grouping, model_of(machine, constants))
-        found.offer(planned_schedule(schedule, grouping, costs))
+        found.offer(reported(schedule, grouping, costs))
         return costs
 
     first = search(POLICIES[0])
@@ -317,9 +317,7 @@ def schedule_cpu(
         for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
             if len(found.accepted) >= k:
                 break
-            found.offer(
-                planned_schedule(assembled(chosen, costs, other, machine.cores), other, costs)
-            )
+            found.offer(reported(assembled(chosen, costs, other, machine.cores), other, costs))
     rest = [planned for planned in found.accepted if planned is not best]
     ranked = sorted(rest, key=lambda planned: planned.cost)
     return [best, *ranked, *found.reserve][:k]
@@ -367,9 +365,7 @@ def other_tilings(
     return sorted(found, key=lambda each: each.cost)
 
 
-def planned_schedule(
-    schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts
-) -> PlannedSchedule:
+def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
     """An assembled schedule with what the model expects of its groups."""
     reports = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):

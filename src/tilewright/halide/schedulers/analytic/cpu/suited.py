@@ -10,7 +10,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
-from tilewright.halide.schedulers.analytic.cpu.scheduler import Search, assembled, planned_schedule
+from tilewright.halide.schedulers.analytic.cpu.scheduler import Search, assembled, reported
 from tilewright.halide.schedulers.analytic.cpu.tiling import Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines import CpuMachine
@@ -70,5 +70,5 @@ def suited_cpu(
             grouping = Grouping(groups, tuple(planner.plan(group) for group in groups))
             if math.isfinite(grouping.cost):
                 made = assembled(chosen, costs, grouping, machine.cores)
-                found.append(planned_schedule(made, grouping, costs))
+                found.append(reported(made, grouping, costs))
     return list({each.schedule: each for each in found}.values())
