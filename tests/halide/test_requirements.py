@@ -7,7 +7,8 @@ from schedule_cases import complete, nest, place, split
 from scheduled_pipelines import PIPELINES, imported, run, with_image
 
 from tilewright.halide.emit.apply import apply
-from tilewright.halide.ir.schedule import ROOT, FuncSchedule
+from tilewright.halide.emit.checks import python_check
+from tilewright.halide.ir.schedule import ROOT, DimensionBounds, FuncSchedule, Level, StorageDim
 from tilewright.halide.legality.check import check
 from tilewright.halide.legality.sizes import requirements
 
@@ -99,3 +100,61 @@ def test_no_split_goes_beyond_promised_bounds():
         algorithm, schedule = bound(tail)
         assert check(schedule, algorithm) == []
         assert requirements(schedule, algorithm) == ()
+
+
+def limited(bounds=(), storage=(), output=False):
+    """A blur whose producer is at root, or whose output says so much of its own extents."""
+    name = "blurred" if output else "across"
+    here = FuncSchedule(place(BLUR, name), ROOT, ROOT, bounds=bounds, storage=storage)
+    return complete(BLUR, "host", [here])
+
+
+def asked(schedule):
+    return [
+        (r.on, r.dimension, r.minimum, r.multiple, r.maximum) for r in requirements(schedule, BLUR)
+    ]
+
+
+def test_storage_that_is_bound_limits_what_is_wanted():
+    schedule = limited(storage=(StorageDim(0, bound=9),))
+    (need,) = requirements(schedule, BLUR)
+    assert (need.on, need.maximum, need.reason) == ("storage", 9, "storage bound to 9")
+    assert "at most 9 of across in x at a time (storage bound to 9)" in str(need)
+    assert runs(schedule, BLUR, [9, 5])
+    assert not runs(schedule, BLUR, [10, 5])
+
+
+def test_an_output_of_promised_extent_has_that():
+    schedule = limited(bounds=(DimensionBounds(0, extent=8),), output=True)
+    assert asked(schedule) == [("output", 0, 8, 1, 8)]
+    (need,) = requirements(schedule, BLUR)
+    assert "must be exactly 8 in x (bound_extent promises 8)" in str(need)
+    assert runs(schedule, BLUR, [8, 5])
+    assert not runs(schedule, BLUR, [9, 5])
+    assert python_refusal(schedule, 8) is None
+    assert "exactly 8" in python_refusal(schedule, 9)
+
+
+def python_refusal(schedule, extent):
+    namespace = {}
+    exec(python_check("blur", requirements(schedule, BLUR)), namespace)
+    return namespace["blur_refuses"](**{BLUR.outputs[0]: (extent, 5)})
+
+
+def test_an_output_of_aligned_bounds_is_a_multiple():
+    schedule = limited(bounds=(DimensionBounds(0, modulus=4),), output=True)
+    assert asked(schedule) == [("output", 0, 4, 4, 0)]
+    assert runs(schedule, BLUR, [8, 5])
+    assert not runs(schedule, BLUR, [9, 5])
+
+
+@pytest.mark.parametrize(("fold", "enough"), [(4, True), (2, False)])
+def test_a_fold_that_always_suffices_asks_for_nothing(fold, enough):
+    out, across = place(BLUR, "blurred"), place(BLUR, "across")
+    at = FuncSchedule(across, Level("at", out, 0, "v1"), ROOT, storage=(StorageDim(1, fold=fold),))
+    schedule = complete(BLUR, "host", [at])
+    found = requirements(schedule, BLUR)
+    assert (found == ()) == enough
+    assert runs(schedule, BLUR, [7, 40]) == enough
+    if not enough:
+        assert found[0].reason == "storage folded to 2"

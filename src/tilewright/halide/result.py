@@ -208,7 +208,7 @@ class Result:
         )
 
     def _cautions(self) -> tuple[str, ...]:
-        outputs = [str(r) for r in self.requirements if r.on == "output"]
+        outputs = [str(r) for r in self.requirements if r.on != "input"]
         beyond = [r for r in self.requirements if r.on == "input"]
         if beyond and self.verified is None:
             outputs.append(

@@ -60,6 +60,16 @@ class Computed:
                 ]
         return tuple(extents)
 
+    def wanted(self, func: int) -> tuple[Bound, ...]:
+        """The extents of what one iteration of the loop that a Func is computed at wants of it.
+
+        What was kept from the iteration before counts. NaN where they are not known.
+        """
+        box = self._box(func)
+        if box is None:
+            return (math.nan,) * len(self._algorithm.funcs[func].args)
+        return tuple(interval.extent for interval in box)
+
     def _box(self, func: int) -> Box | None:
         if func not in self._known:
             entry = self._entries.get(func)

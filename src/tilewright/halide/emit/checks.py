@@ -29,6 +29,8 @@ def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requiremen
 
 def _tests(need: Requirement, extent: str) -> list[str]:
     """The conditions, in either language, under which an extent does not fit."""
+    if need.maximum:
+        return [f"{extent} != {need.maximum}"]
     small = [f"{extent} < {need.minimum}"] * (need.minimum > 1)
     return small + [f"{extent} % {need.multiple} != 0"] * (need.multiple > 1)
 

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
+from tilewright.halide.legality.limits import Limit, limited
 from tilewright.halide.legality.overreach import overreaching
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
@@ -56,6 +57,10 @@ class Requirement:
     made of) further out than the unscheduled pipeline does; inputs sized by
     ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
 
+    It is ``"storage"`` where the schedule limits what is stored, or computed, of the Func at a
+    time: a call that wants more than `maximum` is refused when the pipeline runs. An output with a
+    `maximum` must not be larger; 0 sets no limit.
+
     `axis` is the dimension's name and `reason` what asks for it. Where not `certain`, extents
     that fit are right, and others may be.
     """
@@ -65,21 +70,27 @@ class Requirement:
     dimension: int
     minimum: int
     multiple: int
-    on: Literal["output", "input"]
+    on: Literal["output", "input", "storage"]
     axis: str = ""
     reason: str = ""
     certain: bool = True
+    maximum: int = 0
 
     def __str__(self) -> str:
         """The requirement as a sentence, with its reason and its cure."""
-        parts = []
-        if self.minimum > self.multiple:
-            parts.append(f"at least {self.minimum}")
-        if self.multiple > 1:
-            parts.append(f"a multiple of {self.multiple}")
-        extent = " and ".join(parts)
+        extent = self._extent()
         axis = self.axis or f"dimension {self.dimension}"
         reason = f" ({self.reason})" if self.reason else ""
+        if self.on == "storage":
+            return (
+                f"A call may want at most {self.maximum} of {readable(self.name)} in {axis} at a "
+                f"time{reason}; leave that out of the schedule, and it may be of any size."
+            )
+        if self.on == "output" and self.maximum:
+            return (
+                f"Output {readable(self.name)} must be {extent} in {axis}{reason}; leave that out "
+                "of the schedule, and it may be of any size."
+            )
         if self.on == "output":
             must = "must be" if self.certain else "is sure to be right only where it is"
             return (
@@ -90,6 +101,16 @@ class Requirement:
             f"Where the region of {readable(self.name)} is not {extent} in {axis}{reason}, "
             "it may read its inputs further out than the unscheduled pipeline does."
         )
+
+    def _extent(self) -> str:
+        if self.maximum:
+            return f"exactly {self.maximum}"
+        parts = []
+        if self.minimum > self.multiple:
+            parts.append(f"at least {self.minimum}")
+        if self.multiple > 1:
+            parts.append(f"a multiple of {self.multiple}")
+        return " and ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +132,37 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
     found = []
     for conditions, plain in variant_schedules(schedule):
         found += _requirements(under(plain, conditions), algorithm)
+        found += limits(plain, algorithm)
     return tuple(dict.fromkeys(found))
+
+
+def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:
+    """What the schedule says of extents itself: promised and aligned bounds, limited storage."""
+    extended = with_clones(algorithm, schedule.clones)
+    for limit in limited(schedule, extended):
+        func = extended.funcs[limit.func]
+        output = func.name in extended.outputs
+        further = not output and (limit.func, limit.dimension) in reach(extended)
+        if output or limit.kind != "aligned":
+            yield _limit(limit, func, "output" if output else "storage")
+        if further and limit.kind in ("aligned", "promised"):
+            yield replace(_limit(limit, func, "input"), maximum=0)
+
+
+def _limit(limit: Limit, func: Func, on: Literal["output", "input", "storage"]) -> Requirement:
+    exact = limit.kind == "promised"
+    aligned = limit.kind == "aligned"
+    return Requirement(
+        limit.func,
+        func.name,
+        limit.dimension,
+        limit.number if aligned or (exact and on != "storage") else 1,
+        limit.number if aligned else 1,
+        on,
+        readable(func.args[limit.dimension]),
+        limit.reason,
+        maximum=0 if aligned else limit.number,
+    )
 
 
 def under(schedule: Schedule, conditions: Conditions) -> Schedule:
