@@ -26,6 +26,8 @@ MACHINE = CpuMachine(
     (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
 )
 SMALL, LARGE = 30, 120
+# Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
+WIDE = 140, 280
 
 
 def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
@@ -54,19 +56,21 @@ def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "target"),
+    ("kind", "target", "sizes"),
     [
-        ("residual_network", "host"),
-        ("residual_network", "cuda"),
-        ("elementwise_chain", "host"),
-        ("elementwise_chain", "cuda"),
-        ("pyramids", "cuda"),
+        ("residual_network", "host", (SMALL, LARGE)),
+        ("residual_network", "cuda", (SMALL, LARGE)),
+        ("elementwise_chain", "host", (SMALL, LARGE)),
+        ("elementwise_chain", "cuda", (SMALL, LARGE)),
+        ("pyramids", "cuda", (SMALL, LARGE)),
+        ("branches", "host", WIDE),
     ],
 )
-def test_work_grows_with_the_number_of_funcs(kind: str, target: str) -> None:
+def test_work_grows_with_the_number_of_funcs(
+    kind: str, target: str, sizes: tuple[int, int]
+) -> None:
     work(kind, 2, target)  # what is done once in a process
-    small, few = work(kind, SMALL, target)
-    large, many = work(kind, LARGE, target)
+    (small, few), (large, many) = (work(kind, least, target) for least in sizes)
     # A phase that goes over all Funcs for every Func exceeds this by far.
     allowed = many * math.log(many) / (few * math.log(few))
     growth = {phase: large[phase] / small[phase] for phase in small}

@@ -14,6 +14,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     block_cycles,
     companion,
     crossings,
+    form,
     gathered_elements,
     load_cycles,
     natural_lanes,
@@ -375,3 +376,73 @@ def test_vectors_across_rows_and_what_lies_along_them():
 
 def test_bytes_of_a_value():
     assert value_bytes((F32, U8)) == 5
+
+
+def renamed(summary, names, func):
+    """A stage with other names of its loops and its own Func."""
+    loads = tuple(
+        dataclasses.replace(
+            load,
+            callee=func if load.callee == summary.func else f"other_{load.callee}",
+            strides={names[loop]: steps for loop, steps in reversed(load.strides.items())},
+        )
+        for load in summary.loads
+    )
+    ops = tuple(
+        dataclasses.replace(op, loops=frozenset(names[loop] for loop in op.loops))
+        for op in summary.ops
+    )
+    loops = tuple(dataclasses.replace(loop, name=names[loop.name]) for loop in summary.loops)
+    return dataclasses.replace(summary, func=func, loops=loops, loads=loads, ops=ops)
+
+
+ACCUMULATION = stage(
+    [op("mul", loops="xyr", count=2), op("add", loops="xyr")],
+    [load({"x": (1.0, 0.0), "r": (0.0, 1.0)}), load({"x": (1.0,), "y": None}, callee="f")],
+    loops=(X, Y, R),
+)
+
+
+def test_stages_of_equal_form_differ_in_names_alone():
+    other = renamed(ACCUMULATION, {"x": "a", "y": "b", "r": "c"}, "g")
+    assert form(other, {0: "a", 1: "b"}, first) == form(ACCUMULATION, LOOPS, first)
+    extents = {0: 100.0, 1: 100.0}
+    block = best_block(ACCUMULATION, LOOPS, extents, MODEL, first)
+    assert best_block(other, {0: "a", 1: "b"}, extents, MODEL, first) == block
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        stage(ACCUMULATION.ops, ACCUMULATION.loads, loops=(X, Y, Loop("r", "pure"))),
+        stage(ACCUMULATION.ops, ACCUMULATION.loads, loops=(X, Y, R), types=(F64,)),
+        stage(ACCUMULATION.ops, ACCUMULATION.loads, loops=(X, Y, R), scatter=True),
+        stage(ACCUMULATION.ops, ACCUMULATION.loads[:1], loops=(X, Y, R)),
+        stage(
+            ACCUMULATION.ops,
+            [ACCUMULATION.loads[0], load({"x": (1.0,), "y": None}, callee="g")],
+            loops=(X, Y, R),
+        ),
+        stage(
+            ACCUMULATION.ops,
+            [ACCUMULATION.loads[0], load({"x": None, "y": (1.0,)}, callee="f")],
+            loops=(X, Y, R),
+        ),
+        stage([op("mul", loops="xyr")], ACCUMULATION.loads, loops=(X, Y, R)),
+        stage(
+            [op("mul", loops="xy", count=2), op("add", loops="xyr")],
+            ACCUMULATION.loads,
+            loops=(X, Y, R),
+        ),
+    ],
+)
+def test_what_costs_differently_has_another_form(other):
+    assert form(other, LOOPS, first) != form(ACCUMULATION, LOOPS, first)
+
+
+def test_the_contiguous_dimension_is_part_of_the_form():
+    def second(name):
+        return 1 if name == "in" else 0
+
+    assert form(ACCUMULATION, LOOPS, second) != form(ACCUMULATION, LOOPS, first)
+    assert form(ACCUMULATION, {1: "x", 0: "y"}, first) != form(ACCUMULATION, LOOPS, first)

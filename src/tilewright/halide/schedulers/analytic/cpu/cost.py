@@ -22,7 +22,7 @@ Constants are in `constants`, bytes between caches in `traffic`, blocks in `regi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     block_cycles,
     companion,
     crossings,
+    form,
     value_bytes,
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
@@ -62,11 +63,13 @@ class KnownBlocks:
     """Innermost blocks and what they cost, found under some set of inlined Funcs.
 
     Neither depends on what is inlined elsewhere. Shared by the `CpuCosts` of one model and one
-    order of storage at the same sizes.
+    order of storage at the same sizes. Each is kept for the stage itself, which is found at once,
+    and for its `form`, which other stages may share.
     """
 
-    blocks: dict[tuple[StageSummary, int, int | None], Block] = field(default_factory=dict)
-    cycles: dict[tuple[StageSummary, Block], float] = field(default_factory=dict)
+    blocks: dict[Hashable, Block] = field(default_factory=dict)
+    cycles: dict[Hashable, float] = field(default_factory=dict)
+    forms: dict[StageSummary, Hashable] = field(default_factory=dict)
 
 
 class CpuCosts:
@@ -155,22 +158,35 @@ class CpuCosts:
         """Cost a stage with a block that somebody else has chosen."""
         self._blocks[name, index] = block
 
+    def _form(self, name: str, index: int) -> Hashable:
+        """The `form` of a stage, worked out once for each stage."""
+        summary = self.analysis.summaries(name)[index]
+        known = self._known.forms.get(summary)
+        if known is None:
+            known = form(summary, self.pure_loops(name, index), self.innermost)
+            self._known.forms[summary] = known
+        return known
+
     def _best_block(self, name: str, index: int) -> Block:
         summary = self.analysis.summaries(name)[index]
         whole = self.nested[name].whole if name in self.nested else None
         key = (summary, self.block_rank, whole)
         known = self._known.blocks.get(key)
         if known is None:
-            region = self.analysis.regions[name]
-            known = best_block(
-                summary,
-                self.pure_loops(name, index),
-                {d: _finite(i.extent) for d, i in enumerate(region)},
-                self.model,
-                self.innermost,
-                self.block_rank,
-                whole,
-            )
+            extents = {d: _finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
+            alike = (self._form(name, index), tuple(extents.values()), self.block_rank, whole)
+            known = self._known.blocks.get(alike)
+            if known is None:
+                known = best_block(
+                    summary,
+                    self.pure_loops(name, index),
+                    extents,
+                    self.model,
+                    self.innermost,
+                    self.block_rank,
+                    whole,
+                )
+                self._known.blocks[alike] = known
             self._known.blocks[key] = known
         return known
 
@@ -180,9 +196,13 @@ class CpuCosts:
         block = self.block(name, index)
         known = self._known.cycles.get((summary, block))
         if known is None:
-            known = block_cycles(
-                summary, self.pure_loops(name, index), block, self.model, self.innermost
-            )
+            alike = (self._form(name, index), block)
+            known = self._known.cycles.get(alike)
+            if known is None:
+                known = block_cycles(
+                    summary, self.pure_loops(name, index), block, self.model, self.innermost
+                )
+                self._known.cycles[alike] = known
             self._known.cycles[summary, block] = known
         return known
 

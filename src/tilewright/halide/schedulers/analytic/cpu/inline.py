@@ -5,6 +5,9 @@
 | together | the readers with the Func substituted, at root | cycles |
 | apart | the Func at root, its readers, and its values to and from the second cache | cycles |
 | bias | inlined where together <= apart x bias | 1 |
+
+Costing a reader takes time in proportion to what it reads. Where one reads very many Funcs, only
+what substituting this one adds to it is counted (`_substituted_cycles`).
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, may_inline
-from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
+from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 
 
 def inline_trivial(
@@ -52,27 +57,64 @@ def inline_trivial(
             continue
         if hopeless(current, func.name, readers):
             continue
+        moved = _moved_cycles(current, func.name, regions[func.name])
+        producers = current.analysis.view.producers
+        wide = any(len(producers[reader]) > MOST_MEMBERS for reader in readers)
+        if wide:
+            alone = root_cycles(current, func.name)
+            if _substituted_cycles(current, func.name, readers, alone) > (alone + moved) * bias:
+                continue
         proposal = CpuCosts(current.analysis.toggled(func.name), model, {}, known=known)
         try:
-            together = sum(root_cycles(proposal, r) for r in readers)
-            size = max(
-                sum(op.count for op in s.ops) + len(s.loads)
-                for r in readers
-                for s in proposal.analysis.summaries(r)
-            )
+            size = max(_size(s) for r in readers for s in proposal.analysis.summaries(r))
+            if size > SEARCH.largest_expression:
+                continue
+            together = 0.0 if wide else sum(root_cycles(proposal, r) for r in readers)
         except TooLarge:
             continue
-        if size > SEARCH.largest_expression:
-            continue
-        apart = root_cycles(current, func.name)
-        apart += sum(root_cycles(current, r) for r in readers)
-        moved = value_bytes(func.types) * math.prod(
-            float(np.max(i.extent)) for i in regions[func.name]
-        )
-        apart += model.constants.round_trips * moved / model.l2_rate
-        if together <= apart * bias:
+        apart = 0.0
+        if not wide:
+            apart = root_cycles(current, func.name)
+            apart += sum(root_cycles(current, r) for r in readers)
+        if together <= (apart + moved) * bias:
             current = proposal
     return current.analysis
+
+
+def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:
+    """Cycles to move a Func at root to the second-level cache and back."""
+    types = costs.analysis.view.by_name[name].types
+    moved = value_bytes(types) * math.prod(float(np.max(i.extent)) for i in region)
+    return costs.model.constants.round_trips * moved / costs.model.l2_rate
+
+
+def _size(summary: StageSummary) -> int:
+    """Operations and loads of a stage."""
+    return sum(op.count for op in summary.ops) + len(summary.loads)
+
+
+def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alone: float) -> float:
+    """Cycles to compute a Func at every read, if reads have nothing in common.
+
+    A value costs as much as where the Func is at root, in `alone` cycles as a whole. Infinite
+    where a reader would become too large.
+    """
+    analysis = costs.analysis
+    size = max(_size(summary) for summary in analysis.summaries(name))
+    each = alone / _points(analysis.regions[name])
+    total = 0.0
+    for reader in readers:
+        for summary in analysis.summaries(reader):
+            reads = sum(access.count for access in summary.reads(name))
+            if _size(summary) + reads * size > SEARCH.largest_expression:
+                return math.inf
+            total += reads * each * _points(analysis.regions[reader])
+    return total
+
+
+def _points(region: Box) -> float:
+    """Values in a region."""
+    return max(1.0, math.prod(float(np.max(interval.extent)) for interval in region))
 
 
 def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ link of the dependence chain for a reduction, plus stores, spills and the loop i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -295,6 +295,45 @@ def _shared(summary: StageSummary, vector: str, row: str) -> bool:
     """Whether rows have work or data of the vector loop in common."""
     return any(vector in op.loops and row not in op.loops for op in summary.ops) or any(
         vector in load.strides and row not in load.strides for load in summary.loads
+    )
+
+
+def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) -> Hashable:
+    """What the cost of a stage's blocks depends on, whatever its loops and callees are called.
+
+    The layers of a network differ in names alone: stages of equal form have equal costs. Loops
+    are numbered by their place in the stage, and of a callee there remain which dimension is
+    contiguous and whether it is the Func itself.
+    """
+    place: dict[str, int | str] = {loop.name: i for i, loop in enumerate(summary.loops)}
+    return (
+        tuple(loop.kind for loop in summary.loops),
+        tuple((d, place[loop]) for d, loop in loops.items()),
+        tuple(
+            (
+                load.callee == summary.func,
+                innermost(load.callee),
+                load.type,
+                load.indirect,
+                load.clamped,
+                frozenset((place.get(name, name), steps) for name, steps in load.strides.items()),
+            )
+            for load in summary.loads
+        ),
+        tuple(
+            (
+                op.name,
+                op.type,
+                frozenset(place.get(name, name) for name in op.loops),
+                op.constant_operand,
+                op.count,
+            )
+            for op in summary.ops
+        ),
+        summary.types,
+        summary.scatter,
+        summary.scans,
+        innermost(summary.func),
     )
 
 
