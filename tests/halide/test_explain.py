@@ -3,6 +3,7 @@
 import re
 
 import halide as hl
+import pytest
 
 from tilewright.halide.analysis.loop_nest import loop_nest
 from tilewright.halide.frontend.importer import import_pipeline
@@ -19,7 +20,8 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.report.explain import group_of, pipeline_dag, schedule_report
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
-from tilewright.machines import detect_cpu
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.machines import detect_cpu, gpu
 from tilewright.report.pages.schedule import schedule_page
 from tilewright.report.text import explain, nest_text
 
@@ -129,6 +131,44 @@ def test_a_planned_schedule_becomes_a_report():
     assert "blur" in explain(report)
     assert "Pipeline and loop nest" in schedule_page(report)
     assert "def " in report.python
+
+
+def running_sum():
+    """Sums down the columns: the loops of the update are not the output's dimensions in order."""
+    x, y = hl.Var("x"), hl.Var("y")
+    image = hl.ImageParam(hl.Float(32), 2, "input")
+    r = hl.RDom([(1, 47)], "r")
+    total = hl.Func("total")
+    total[x, y] = image[x, y]
+    total[x, r.x] += total[x, r.x - 1]
+    total.set_estimates([(0, 64), (0, 48)])
+    return load(total)
+
+
+def matrix_product():
+    """An update with one more loop than the output has dimensions."""
+    x, y = hl.Var("x"), hl.Var("y")
+    left, right = (hl.ImageParam(hl.Float(32), 2, name) for name in ("left", "right"))
+    r = hl.RDom([(0, 64)], "r")
+    product = hl.Func("product")
+    product[x, y] += left[r.x, y] * right[x, r.x]
+    product.set_estimates([(0, 64), (0, 64)])
+    return load(product)
+
+
+@pytest.mark.parametrize("build", [running_sum, matrix_product])
+def test_tile_sizes_are_of_dimensions_of_the_output(build):
+    algorithm = build()
+    (planned,) = schedule_cpu(algorithm, detect_cpu())
+    (group,) = schedule_report(algorithm, planned, pipeline="p").groups
+    assert [loop for loop, _ in group.tile] == ["x", "y"]
+
+
+def test_tile_sizes_on_a_gpu_are_of_parallel_loops():
+    algorithm = matrix_product()
+    planned = schedule_gpu(algorithm, gpu("v100"))[0]
+    group = schedule_report(algorithm, planned, pipeline="p").groups[-1]
+    assert [loop for loop, _ in group.tile] == ["x", "y"]
 
 
 def update():

@@ -69,7 +69,11 @@ def test_where_all_are_refused_the_naive_one_is_left(task, monkeypatch):
 
 def test_where_even_that_is_refused_the_models_is_handed_back(task, monkeypatch):
     refuse(monkeypatch, 1000)
-    assert plan_checked(task)[0].schedule == plan(task)[0].schedule
+    found = plan_checked(task)[0]
+    assert found.schedule == plan(task)[0].schedule
+    assert found.notes[-1] == (
+        "Halide refused the pipeline under every schedule, even with every Func at root: not today"
+    )
 
 
 def test_no_check_lowers_nothing(task, monkeypatch):

@@ -11,19 +11,20 @@ from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 class GroupReport:
     """One group (a kernel, or a parallel loop nest) as its scheduler sees it.
 
-    `funcs` are its members in realisation order, inlined ones left out; `stage` is the stage
-    of `output` whose loops are tiled. `tile` has one size for every tiled loop, innermost
-    first. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a block's
-    shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
-    `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply
-    is left at its default. `cost` is the model's estimate in its own unit, `seconds` the same
-    as time where the model speaks of time. `notes` are sentences for a reader.
+    `funcs` are its members in realisation order, inlined ones left out; `stage` is the stage of
+    `output` whose loops are tiled. `tile` has one size for every tiled loop, innermost first, and
+    `loops` their names. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a
+    block's shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
+    `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply is
+    left at its default. `cost` is the model's estimate in its own unit, `seconds` the same as time
+    where the model speaks of time. `notes` are sentences for a reader.
     """
 
     funcs: tuple[str, ...]
     output: str
     stage: int = 0
     tile: tuple[int, ...] = ()
+    loops: tuple[str, ...] = ()
     blocks: tuple[int, ...] = ()
     threads: tuple[int, ...] = ()
     shared_bytes: int = 0

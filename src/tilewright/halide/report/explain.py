@@ -59,7 +59,7 @@ def schedule_report(
         verified=verified,
         seconds=seconds,
         naive_seconds=naive_seconds,
-        groups=tuple(group_row(algorithm, group, timed) for group in planned.groups),
+        groups=tuple(group_row(group, timed) for group in planned.groups),
         predicted_unit="s" if timed else "cost",
         dag=pipeline_dag(algorithm, planned.schedule, planned.groups),
         nest=_nest(algorithm, planned),
@@ -83,17 +83,13 @@ def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...
         return ()
 
 
-def group_row(algorithm: Algorithm, group: GroupReport, timed: bool) -> GroupRow:
+def group_row(group: GroupReport, timed: bool) -> GroupRow:
     """A group's line in the table; the prediction is a time where `timed`, else a cost."""
-    func = algorithm.by_name[group.output]
-    stage = func.stages[group.stage] if func.stages else None
-    names = [readable(loop.name) for loop in stage.loops] if stage else []
-    if len(names) != len(group.tile):
-        names = [""] * len(group.tile)
+    names = [readable(loop) for loop in group.loops]
     return GroupRow(
         name=group.output,
         funcs=group.funcs,
-        tile=tuple(zip(names, group.tile, strict=True)),
+        tile=tuple(zip(names, group.tile, strict=False)),  # no tile where it was not costed
         blocks=_launch(group.blocks),
         threads=_launch(group.threads),
         parallel=group.parallel_tasks or None,

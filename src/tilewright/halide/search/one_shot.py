@@ -32,12 +32,15 @@ def plan_checked(
         more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion)
         known = {each.schedule for each in planned}
         found = _first_lowered(task, [p for p in more if p.schedule not in known], refusals)[:k]
+    count = "the model's best schedule" if len(refusals) == 1 else f"{len(refusals)} schedules"
     if not found:
         fallback = PlannedSchedule(naive(task), (), 0.0)
-        # Where Halide refuses even that, the pipeline is at fault: the model's is as good.
-        found = [fallback] if not refusal(fallback.schedule, task.algorithm) else planned[:1]
+        found = [fallback]
+        if refusal(fallback.schedule, task.algorithm):
+            # The pipeline is at fault: the model's is as good.
+            found = planned[:1]
+            count = "the pipeline under every schedule, even with every Func at root"
     if refusals:
-        count = "the model's best schedule" if len(refusals) == 1 else f"{len(refusals)} schedules"
         note = f"Halide refused {count}: {refusals[0]}"
         found[0] = replace(found[0], notes=(*found[0].notes, note))
     return found

@@ -386,6 +386,7 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
                 output=group.output,
                 stage=max(0, len(func.stages) - 1),
                 tile=plan.tiling.sizes,
+                loops=func.args,
                 parallel_tasks=plan.tasks,
                 vector_width=block.lanes if block is not None else 0,
                 cost=plan.cost,

@@ -109,6 +109,7 @@ def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
         output=kernel.output,
         stage=kernel.stage.index,
         tile=plan.tile,
+        loops=tuple(parallel.loop.name for parallel in kernel.loops),
         blocks=launch.blocks if launch else (),
         threads=launch.threads if launch else (),
         shared_bytes=launch.shared_bytes if launch else 0,
