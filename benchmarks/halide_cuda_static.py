@@ -31,6 +31,9 @@ GPU = "a100"
 PEER = "Anderson2021"
 ARCHITECTURE = "sm_80"
 REGISTERS = 64
+# Seconds of wall time for ``ptxas`` and for a whole process. Nothing here is timed by the wall, so
+# that another program's load must not make a piece fail.
+PTXAS_SECONDS, CHILD_SECONDS = 900.0, 3600.0
 MODES = ("nested", "overlapped", "none")
 CPU_SECONDS = 120
 MEMORY_BYTES = 8 << 30
@@ -108,7 +111,7 @@ def spills(modules: list[str], launched: Container[str] | None = None) -> dict[s
         sys.exit("no ptxas: install the CUDA toolkit or the package nvidia-cuda-nvcc")
     kernels = []
     for ptx in modules:
-        found = assembled(ptx, ptxas, ARCHITECTURE, REGISTERS)
+        found = assembled(ptx, ptxas, ARCHITECTURE, REGISTERS, PTXAS_SECONDS)
         if len(found) != len(entries(ptx)):
             raise RuntimeError("ptxas does not take the code")
         kernels += found
@@ -141,13 +144,13 @@ def child(*request: str, limits: bool = False) -> dict[str, Any]:
             argv,
             capture_output=True,
             text=True,
-            timeout=540,
+            timeout=CHILD_SECONDS,
             check=False,
             env=env,
             preexec_fn=limited if limits else None,
         )
     except subprocess.TimeoutExpired:
-        return {"status": "timeout", "message": "not compiled in 540 seconds"}
+        return {"status": "timeout", "message": f"not compiled in {CHILD_SECONDS:g} seconds"}
     if done.returncode != 0:
         words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         message = (words or [f"exit status {done.returncode}"])[-1][:300]

@@ -1,3 +1,5 @@
+import subprocess
+
 import halide as hl
 import pytest
 
@@ -91,3 +93,15 @@ def test_a_ptxas_that_refuses_the_code_says_nothing(tmp_path):
     ptxas.chmod(0o755)
     assert assembled(".version 7.0", str(ptxas), "sm_80", 64) == []
     assert assembled(".version 7.0", str(tmp_path / "missing"), "sm_80", 64) == []
+
+
+def test_a_ptxas_that_takes_longer_than_it_may_says_nothing(monkeypatch):
+    given = []
+
+    def run(*_args, timeout, **_rest):
+        given.append(timeout)
+        raise subprocess.TimeoutExpired("ptxas", timeout)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert assembled(".version 7.0", "ptxas", "sm_80", 64, seconds=7.0) == []
+    assert given == [7.0]

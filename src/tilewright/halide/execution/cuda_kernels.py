@@ -138,8 +138,13 @@ def find_ptxas() -> str | None:
     return found
 
 
-def assembled(ptx: str, ptxas: str, architecture: str, max_registers: int) -> list[KernelResources]:
-    """What ``ptxas -v`` says of every kernel; nothing where it does not take the code."""
+def assembled(
+    ptx: str, ptxas: str, architecture: str, max_registers: int, seconds: float = _PTXAS_SECONDS
+) -> list[KernelResources]:
+    """What ``ptxas -v`` says of every kernel.
+
+    Nothing where it does not take the code, or takes longer than `seconds`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "code.ptx")
         source.write_text(ptx)
@@ -150,7 +155,7 @@ def assembled(ptx: str, ptxas: str, architecture: str, max_registers: int) -> li
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=_PTXAS_SECONDS,
+                timeout=seconds,
             )
         except (OSError, subprocess.TimeoutExpired):
             return []
