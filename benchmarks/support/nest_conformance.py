@@ -10,7 +10,7 @@ import resource
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -220,7 +220,8 @@ def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:
         k: int(v) if isinstance(v, bool | int) else v
         for k, v in analysis.view.algorithm.symbols.items()
     }
-    ours = _loops(nest, schedule, analysis.view.algorithm)
+    spelled = _speller(schedule, analysis.view.algorithm)
+    ours = _loops(nest, spelled)
     for row, fraction in enumerate(FRACTIONS):
         loops, _, failed = lowered_nest.run(found[BOUNDS], symbols, fraction)
         _count(result, "unreadable", len(failed))
@@ -234,56 +235,123 @@ def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:
                 if not path[-1].endswith(("one_block", "one_thread")):
                     result.extent_mismatches.append(f"not foretold: {path}")
                 continue
-            for loop, own in zip(all_of, ours[path], strict=False):
+            if len(all_of) != len(ours[path]):
+                result.extent_mismatches.append(
+                    f"{path[-1]} at {fraction}: {len(ours[path])} places foretold, {len(all_of)}"
+                )
+                continue
+            for loop, own in zip(all_of, ours[path], strict=True):
                 result.loops += 1
                 got = _at(own.lo, row), _at(own.extent, row)
                 if got != (loop.lo, loop.extent):
                     result.extent_mismatches.append(
                         f"{path[-1]} at {fraction}: {got} foretold, {(loop.lo, loop.extent)} made"
                     )
+        _count(result, "skipped", sum(len(own) for path, own in ours.items() if path not in theirs))
         _, made, failed = lowered_nest.run(found[STORAGE], symbols, fraction)
         result.allocation_mismatches += [f"unreadable: {why}" for why in failed[:3]]
-        _compare_allocations(result, nest, made, row, fraction)
+        placed: defaultdict[int, list[Any]] = defaultdict(list)
+        for item in nest.allocations:
+            if _runs(item, ours, {(), *theirs}, tuple(spelled(*outer) for outer in item.path)):
+                placed[item.func].append(item)
+            else:
+                _count(result, "skipped", 1)
+        _compare_allocations(result, nest, placed, made, row, fraction)
     return result
 
 
 def _compare_allocations(
-    result: Comparison, nest: Any, made: Sequence[Any], row: int, fraction: float
+    result: Comparison,
+    nest: Any,
+    foretold: dict[int, list[Any]],
+    made: Sequence[Any],
+    row: int,
+    fraction: float,
 ) -> None:
     theirs: defaultdict[str, list[Any]] = defaultdict(list)
     for item in made:
         theirs[item.name].append(item)
-    foretold: defaultdict[int, list[Any]] = defaultdict(list)
-    for item in nest.allocations:
-        foretold[item.func].append(item)
     for func, items in foretold.items():
         name = nest.structure.names[func]
         tuple_ = len(nest.analysis.view.algorithm.funcs[func].types) > 1
-        for item, real in zip(items, theirs.get(f"{name}.0" if tuple_ else name, []), strict=False):
-            entry = nest.structure.entries[func]
-            order = entry.storage_order or range(len(item.extents))
-            sizes = {d: _at(extent, row) for d, extent in zip(order, item.extents, strict=True)}
-            got = tuple(sizes[d] for d in range(len(sizes)))
-            if got == tuple(real.extents):
-                result.allocations += 1
-            elif item.slides:
-                _count(result, "sliding", 1)
-            elif item.loose and all(a <= b for a, b in zip(got, real.extents, strict=True)):
-                _count(result, "interval", 1)
-            else:
-                result.allocation_mismatches.append(
-                    f"{name} at {fraction}: {got} foretold, {real.extents} made"
-                )
+        real = theirs.get(f"{name}.0" if tuple_ else name, [])
+        if not real and all(item.slides for item in items):
+            _count(result, "sliding", len(items))
+            continue
+        if len(real) != len(items):
+            result.allocation_mismatches.append(
+                f"{name} at {fraction}: {len(items)} places foretold, {len(real)} made"
+            )
+            continue
+        for item, own in zip(items, real, strict=True):
+            _compare_allocation(result, nest, item, tuple(own.extents), row, fraction)
 
 
-def _loops(nest: Any, schedule: Any, algorithm: Any) -> dict[tuple[str, ...], list[Any]]:
+def _compare_allocation(
+    result: Comparison, nest: Any, item: Any, made: tuple[int, ...], row: int, fraction: float
+) -> None:
+    entry = nest.structure.entries[item.func]
+    order = entry.storage_order or range(len(item.extents))
+
+    def placed(extents: Sequence[Any]) -> tuple[int, ...]:
+        sizes = {d: _at(extent, row) for d, extent in zip(order, extents, strict=True)}
+        return tuple(sizes[d] for d in range(len(sizes)))
+
+    got = placed(item.extents)
+    if got == made:
+        result.allocations += 1
+        return
+    most = placed(nest.at_most(item))
+    if _nothing(item.context, row):
+        _count(result, "skipped", 1)
+    elif item.slides and all(
+        b <= c + max(a, 1) - 1 for a, b, c in zip(got, made, most, strict=True)
+    ):
+        _count(result, "sliding", 1)
+    elif all(a <= b <= c for a, b, c in zip(got, made, most, strict=True)):
+        _count(result, "interval", 1)
+    else:
+        name = nest.structure.names[item.func]
+        result.allocation_mismatches.append(
+            f"{name} at {fraction}: {got} to {most} foretold, {made} made"
+        )
+
+
+def _nothing(context: Any, row: int) -> bool:
+    """Whether a guard leaves a stage around the place nothing to compute at this iteration."""
+    return any(
+        _at(part.hi, row) < _at(part.lo, row)
+        for required in context.boxes.values()
+        for part in required.box
+    )
+
+
+def _runs(
+    item: Any,
+    ours: dict[tuple[str, ...], list[Any]],
+    reached: set[tuple[str, ...]],
+    path: tuple[str, ...],
+) -> bool:
+    """Whether Halide's statement comes to a place: to a loop of the Func that is stored there."""
+    own = [
+        key
+        for key, loops in ours.items()
+        if loops[0].stage[0] == item.func and key[: len(path)] == path
+    ]
+    return any(key in reached for key in own) if own else path in reached
+
+
+def _speller(schedule: Any, algorithm: Any) -> Callable[[tuple[int, int], str], str]:
+    """What a loop of a stage is called in Halide's statements."""
     from tilewright.halide.ir.names import loop_names
 
     names = loop_names(schedule, algorithm)
+    return lambda key, loop: f"{algorithm.funcs[key[0]].name}.s{key[1]}.{names(*key, loop)}"
 
-    def spelled(key: tuple[int, int], loop: str) -> str:
-        return f"{algorithm.funcs[key[0]].name}.s{key[1]}.{names(*key, loop)}"
 
+def _loops(
+    nest: Any, spelled: Callable[[tuple[int, int], str], str]
+) -> dict[tuple[str, ...], list[Any]]:
     found: defaultdict[tuple[str, ...], list[Any]] = defaultdict(list)
     for loop in nest.loops:
         path = tuple(spelled(*outer) for outer in loop.path)

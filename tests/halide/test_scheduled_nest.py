@@ -124,6 +124,13 @@ def test_a_blur_in_tiles_by_hand():
     assert [part.extent for part in image] == [85.0, 10.0]
 
 
+def test_a_tile_is_the_most_that_can_be_allocated_where_its_ends_stand_still():
+    algorithm, schedule = blur_schedule((16, 8))
+    nest = ScheduledNest(nest_analysis(algorithm, schedule), schedule)
+    (across,) = nest.allocations
+    assert nest.at_most(across) == across.extents == (16.0, 10.0)
+
+
 @pytest.mark.parametrize(
     ("tail", "at", "rows"),
     [

@@ -148,7 +148,8 @@ def values(
 
     `fixed` gives loops of the final nest their current value; all others run through their ranges.
     Those in `corners` stand at an end of their range, on behalf of all their iterations: where a
-    guard skips that end, the last iteration that is run takes its place.
+    guard skips that end, the last iteration that is run takes its place, also where other loops
+    of the split run.
     """
     now = {
         name: Interval(fixed[name], fixed[name]) if name in fixed else part
@@ -158,10 +159,11 @@ def values(
     # Halide neither clamps nor wraps around the value of a loop that stands still.
     still = fixed.keys() - corners
     points = set(fixed)
+    ends = set(corners)
     for change in reversed(changes):
         if isinstance(change, Fuse):
             _unfuse(change, now, ranges, change.fused in points)
-            for known in (still, points):
+            for known in (still, points, ends):
                 if change.fused in known:
                     known |= {change.inner, change.outer}
             continue
@@ -169,6 +171,8 @@ def values(
         for known in (still, points):
             if split.outer in known and split.inner in known:
                 known.add(split.old)
+        if split.outer in ends or split.inner in ends:
+            ends.add(split.old)
         outer, inner = now[split.outer], now[split.inner]
         low, high = ranges[split.old]
         first, last = outer.lo * factor + low, outer.hi * factor + low
@@ -182,8 +186,8 @@ def values(
             guarded = whole
             if split.old not in still:
                 end = where(change.even, whole.hi, smaller(whole.hi, high))
-                point = split.old in points
-                guarded = Interval(end if point else whole.lo, end)
+                first = smaller(whole.lo, end) if split.old in ends else whole.lo
+                guarded = Interval(end if split.old in points else first, end)
             if split.tail != "predicate_loads":
                 now[split.old] = guarded
             loads[split.old] = whole if split.tail == "predicate_stores" else guarded

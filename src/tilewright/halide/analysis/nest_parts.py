@@ -40,27 +40,6 @@ class LoopSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
-    """Memory for a Func at the place where it is stored.
-
-    `box` is what is allocated, `extents` the sizes in memory, innermost first, after
-    `align_storage`; `bytes` covers all values of a Tuple. `slides` says that the Func is stored
-    outside a serial loop and computed inside it: Halide then computes only what is new in each
-    iteration, and may fold the storage; the same is said of what such a Func reads. `loose` says
-    that Halide may allocate more than is touched, because a loop that touches the Func has another
-    extent in other iterations, and Halide takes the ends of an interval to be independent.
-    """
-
-    func: int
-    path: tuple[tuple[StageKey, str], ...]
-    box: Box
-    extents: tuple[Bound, ...]
-    bytes: Bound
-    slides: bool
-    loose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Required:
     """What is required of one stage: its box, and the ranges of its reduction variables."""
 
@@ -75,9 +54,32 @@ Boxes = dict[StageKey, Required]
 class Context:
     """A point in the nest: what is required there, and where the loops around stand."""
 
-    boxes: Boxes
-    body: Body | None
+    boxes: Boxes = field(default_factory=dict)
+    body: Body | None = None
     stage: StageNest | None = None
     depth: int = -1
     ranges: Ranges = field(default_factory=dict)
     fixed: Mapping[str, Bound] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory for a Func at the place where it is stored.
+
+    `box` is what is allocated, `extents` the sizes in memory, innermost first, after
+    `align_storage`; `bytes` covers all values of a Tuple. `slides` says that the Func is stored
+    outside a serial loop and computed inside it: Halide then computes only what is new in each
+    iteration, and may fold the storage; the same is said of what such a Func reads, and of what is
+    stored in its loops. `loose` says that Halide may allocate more than is touched, because a loop
+    that touches the Func has another extent in other iterations, and Halide takes the ends of an
+    interval to be independent (`ScheduledNest.at_most` has the most). `context` is the place.
+    """
+
+    func: int
+    path: tuple[tuple[StageKey, str], ...]
+    box: Box
+    extents: tuple[Bound, ...]
+    bytes: Bound
+    slides: bool
+    loose: bool = False
+    context: Context = field(default_factory=Context, repr=False)

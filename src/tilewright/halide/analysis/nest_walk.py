@@ -11,7 +11,7 @@ from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.loop_ranges import Ranges, floor, larger
 from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
-from tilewright.halide.ir.schedule import Fuse, Split
+from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
 
 if TYPE_CHECKING:
     from tilewright.halide.analysis.scheduled_nest import ScheduledNest
@@ -35,19 +35,34 @@ class Walk:
             for i in here.body.stored:
                 name = self.nest.structure.names[i]
                 if name in boxes:
-                    self.allocations.append(self._allocation(i, path, name, seen))
+                    self.allocations.append(self._allocation(i, path, name, seen, here))
         for production in here.body.productions:
             self.produce(production, here.boxes, path)
 
     def _allocation(
-        self, i: int, path: tuple[tuple[StageKey, str], ...], name: str, seen: Touched
+        self,
+        i: int,
+        path: tuple[tuple[StageKey, str], ...],
+        name: str,
+        seen: Touched,
+        here: Context,
     ) -> Allocation:
         structure = self.nest.structure
         entry = structure.entries[i]
+        box, extents = self.storage(i, seen.found[name])
+        size: Bound = float(self.nest.analysis.view.algorithm.funcs[i].bytes)
+        for extent in extents:
+            size = size * extent
+        within = any(_slides(structure.entries[stage[0]]) for stage, _ in path)
+        slides = within or _slides(entry) or name in seen.sliding
+        return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
+
+    def storage(self, i: int, touched: Box) -> tuple[Box, tuple[Bound, ...]]:
+        """The box allocated for what is touched of a Func, and its extents in memory."""
+        entry = self.nest.structure.entries[i]
         func = self.nest.analysis.view.algorithm.funcs[i]
-        box = _bounded_storage(func.bounds, func.args, seen.found[name])
+        box = self.nest.widened(i, _bounded_storage(func.bounds, func.args, touched))
         order = entry.storage_order or tuple(range(len(box)))
-        box = self.nest.widened(i, box)
         extents = [box[d].extent for d in order]
         for dim in entry.storage:
             at = order.index(dim.dimension)
@@ -55,11 +70,7 @@ class Walk:
             extents[at] = limit if limit else _padded(extents[at], dim.align)
         if entry.align_storage > 1:
             extents[0] = _padded(extents[0], entry.align_storage)
-        size: Bound = float(func.bytes)
-        for extent in extents:
-            size = size * extent
-        slides = entry.store != entry.compute or name in seen.sliding
-        return Allocation(i, path, box, tuple(extents), size, slides, name in seen.loose)
+        return box, tuple(extents)
 
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
@@ -114,7 +125,7 @@ class Touched:
     def _production(self, production: Production, boxes: Boxes) -> None:
         outside = self._slid
         entry = self.nest.structure.entries[production.func]
-        self._slid = outside or entry.store != entry.compute
+        self._slid = outside or _slides(entry)
         self._stages_of(production, boxes)
         self._slid = outside
 
@@ -188,6 +199,11 @@ class Touched:
             before = self._extents.setdefault((id(stage), name), extent)
             found |= bool(np.any(before != extent))
         return found
+
+
+def _slides(entry: FuncSchedule) -> bool:
+    """Whether a Func is stored outside loops that it is computed in."""
+    return entry.store != entry.compute
 
 
 def _padded(extent: Bound, unit: int) -> Bound:

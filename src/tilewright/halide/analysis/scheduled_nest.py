@@ -27,6 +27,7 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.analysis.inlining import TooLarge, View
 from tilewright.halide.analysis.loop_ranges import (
+    Change,
     Ranges,
     Values,
     floor,
@@ -37,6 +38,7 @@ from tilewright.halide.analysis.loop_ranges import (
     smaller,
     values,
 )
+from tilewright.halide.analysis.nest_hull import Hull
 from tilewright.halide.analysis.nest_parts import (
     Allocation,
     Boxes,
@@ -130,6 +132,14 @@ class ScheduledNest:
         """Every Func that is stored, at every place."""
         return tuple(self._walked.allocations)
 
+    def at_most(self, allocation: Allocation) -> tuple[Bound, ...]:
+        """The most that Halide may allocate, innermost extent first (see `nest_hull`)."""
+        found = Hull(self, allocation.context).found
+        name = self.structure.names[allocation.func]
+        return self._walked.storage(allocation.func, union_boxes(found.get(name), allocation.box))[
+            1
+        ]
+
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
         """The boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
         return Touched(self, loop.context).found
@@ -202,9 +212,10 @@ class ScheduledNest:
         if nest.func.extern is not None:
             return self._extern_reads(nest, required.box)
         env = _env(nest, required.box, required.rvars)
-        return self._reads(key, env)
+        return self.reads(key, env)
 
-    def _reads(self, key: StageKey, env: Mapping[str, Interval]) -> dict[str, Box]:
+    def reads(self, key: StageKey, env: Mapping[str, Interval]) -> dict[str, Box]:
+        """What a stage loads while the variables of its definition range over `env`."""
         func, stage = key
         summary = self.analysis.summaries(self.structure.names[func])[stage]
         memo: dict[int, Interval] = {}
@@ -283,8 +294,11 @@ class ScheduledNest:
         corners: frozenset[str] = frozenset(),
     ) -> Required:
         """What a stage computes while the loops in `fixed` stand still."""
-        now = self.values(nest, ranges, fixed, corners)
-        env = {name: now.stores[canonical] for canonical, name in nest.variables.items()}
+        return self.stored(nest, ranges, self.values(nest, ranges, fixed, corners).stores)
+
+    def stored(self, nest: StageNest, ranges: Ranges, now: Ranges) -> Required:
+        """What a stage stores while the variables of its definition range over `now`."""
+        env = {name: now[canonical] for canonical, name in nest.variables.items()}
         memo: dict[int, Interval] = {}
         if nest.stage.index == 0:
             box = tuple(env[arg] for arg in nest.func.args)
@@ -302,7 +316,11 @@ class ScheduledNest:
         """What a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
-        return self._reads(nest.key, env)
+        return self.reads(nest.key, env)
+
+    def changes(self, nest: StageNest) -> tuple[Change, ...]:
+        """The splits of a stage with their factors, and its fusions."""
+        return self._changes[nest.key]
 
 
 def _own(factors: Factors, nest: StageNest) -> dict[int, Bound]:

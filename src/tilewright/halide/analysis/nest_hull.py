@@ -1,0 +1,260 @@
+"""The most that Halide's interval arithmetic can make of an allocation.
+
+Halide 21 finds what a loop nest touches (``box_touched`` in ``Bounds.cpp``) with every symbol
+inside the nest replaced by its own interval over all iterations. The lower and the upper end of a
+loop are two symbols: where both move with a loop around, the interval of their difference is wider
+than any extent that occurs. What its simplifier cancels beforehand is decided symbolically. So the
+allocation lies between what is touched (`nest_walk.Touched`) and the box found here, where nothing
+cancels. If no end of any loop moves, the two agree.
+
+Notation: `Ends` are the intervals of a lower and of an upper end; a loop that stands at any one
+iteration of ``[lo, hi]`` has ``low = high = [lo, hi]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
+from tilewright.halide.analysis.loop_ranges import Change, floor, larger, smaller, where
+from tilewright.halide.analysis.nest_parts import Boxes, Context, Required
+from tilewright.halide.analysis.nest_structure import Production, StageNest
+from tilewright.halide.ir.nest import GUARDED
+from tilewright.halide.ir.schedule import Fuse, Split
+
+if TYPE_CHECKING:
+    from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+
+
+class Ends(NamedTuple):
+    """The intervals of the lower and of the upper end of a range."""
+
+    low: Interval
+    high: Interval
+
+    @property
+    def outer(self) -> Interval:
+        """From the least lower end to the greatest upper end."""
+        return Interval(self.low.lo, self.high.hi)
+
+    @property
+    def inner(self) -> Interval:
+        """From the greatest lower end to the least upper end; it may be inverted."""
+        return Interval(self.low.hi, self.high.lo)
+
+    @property
+    def extent(self) -> Interval:
+        """The extents, as if the ends were independent."""
+        return Interval(self.high.lo - self.low.hi + 1.0, self.high.hi - self.low.lo + 1.0)
+
+
+class Twin(NamedTuple):
+    """Required boxes twice: with every range at its widest, and at its narrowest."""
+
+    outer: Boxes
+    inner: Boxes
+
+
+def _ends(outer: Interval, inner: Interval) -> Ends:
+    low = Interval(smaller(outer.lo, inner.lo), larger(outer.lo, inner.lo))
+    return Ends(low, Interval(smaller(outer.hi, inner.hi), larger(outer.hi, inner.hi)))
+
+
+def _fixed(low: Bound, high: Bound) -> Ends:
+    return Ends(Interval(low, low), Interval(high, high))
+
+
+def _plus(a: Interval, b: Interval) -> Interval:
+    return Interval(a.lo + b.lo, a.hi + b.hi)
+
+
+def _capped(a: Interval, b: Interval) -> Interval:
+    return Interval(smaller(a.lo, b.lo), smaller(a.hi, b.hi))
+
+
+def _times(a: Interval, b: Interval) -> Interval:
+    products = [x * y for x in a for y in b]
+    low = high = products[0]
+    for product in products[1:]:
+        low, high = smaller(low, product), larger(high, product)
+    return Interval(low, high)
+
+
+def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str, Ends]:
+    """The ends of every loop, from those of the definition's loops."""
+    found = dict(own)
+    for change in changes:
+        if isinstance(change, Fuse):
+            size = _times(found[change.inner].extent, found[change.outer].extent)
+            found[change.fused] = Ends(Interval(0.0, 0.0), Interval(size.lo - 1.0, size.hi - 1.0))
+            continue
+        factor, extent = change.factor, found[change.split.old].extent
+        count = [floor((size + factor - 1.0) / factor) for size in extent]
+        found[change.split.outer] = Ends(
+            Interval(0.0, 0.0), Interval(count[0] - 1.0, count[1] - 1.0)
+        )
+        found[change.split.inner] = _fixed(0.0, factor - 1.0)
+    return found
+
+
+def _unfused(fused: Ends, inner: Ends, outer: Ends, positive: bool) -> tuple[Ends, Ends]:
+    """The two loops that were fused (``visit(Div)``, ``visit(Mod)``).
+
+    A divisor that may be negative or zero for all that Halide knows divides nothing away. Halide
+    makes an exception of one that it proves the same in all iterations, which depends on the
+    length of the expression.
+    """
+    size, value = inner.extent, fused.outer
+    most = larger(larger(size.hi - 1.0, 0.0), 0.0 if positive else -1.0 - size.lo)
+    rest = _plus(Interval(0.0, most), Interval(inner.low.lo, inner.low.hi))
+    above = larger(value.hi, 0.0 if positive else -value.lo)
+    divisor = larger(size.lo, 1.0)
+    quotient = Interval(floor(value.lo / divisor), floor(value.hi / divisor))
+    if not positive:
+        quotient = Interval(-above, above)
+    whole = _plus(quotient, outer.low)
+    return Ends(rest, rest), Ends(whole, whole)
+
+
+def values_of(
+    changes: tuple[Change, ...],
+    ends: Mapping[str, Ends],
+    standing: Mapping[str, Ends],
+    constant: Container[str],
+) -> tuple[dict[str, Ends], dict[str, Ends]]:
+    """What the definition's variables range over where the stage stores, and where it loads.
+
+    `constant` names the loops whose extents Halide knows.
+    """
+    now = {**ends, **standing}
+    loads: dict[str, Ends] = {}
+    points = set(standing)
+    for change in reversed(changes):
+        if isinstance(change, Fuse):
+            now[change.inner], now[change.outer] = _unfused(
+                now[change.fused],
+                ends[change.inner],
+                ends[change.outer],
+                change.inner in constant,
+            )
+            if change.fused in points:
+                points |= {change.inner, change.outer}
+            continue
+        split, factor = change.split, change.factor
+        if split.outer in points and split.inner in points:
+            points.add(split.old)
+        outer, inner, old = now[split.outer], now[split.inner], ends[split.old]
+        base = [Interval(part.lo * factor, part.hi * factor) for part in outer]
+        base = [_plus(part, old.low) for part in base]
+        if "shift" in split.tail:
+            latest = Interval(old.high.lo + 1.0 - factor, old.high.hi + 1.0 - factor)
+            base = [_where(change.even, part, _capped(part, latest)) for part in base]
+        whole = Ends(_plus(base[0], inner.low), _plus(base[1], inner.high))
+        now[split.old] = whole
+        if split.tail in GUARDED:
+            high = _where(change.even, whole.high, _capped(whole.high, old.high))
+            low = whole.low
+            if split.old in points:
+                low = _where(change.even, whole.low, _capped(whole.low, old.high))
+            guarded = Ends(low, high)
+            if split.tail != "predicate_loads":
+                now[split.old] = guarded
+            loads[split.old] = whole if split.tail == "predicate_stores" else guarded
+    return now, {**now, **loads}
+
+
+def _where(condition: object, yes: Interval, no: Interval) -> Interval:
+    return Interval(where(condition, yes.lo, no.lo), where(condition, yes.hi, no.hi))
+
+
+class Hull:
+    """What is loaded and stored inside a point, each end of each loop on its own."""
+
+    def __init__(self, nest: ScheduledNest, here: Context) -> None:
+        self.nest = nest
+        self.found: dict[str, Box] = {}
+        if here.stage is not None:
+            own = {name: _fixed(*part) for name, part in here.ranges.items()}
+            standing = {name: _fixed(value, value) for name, value in here.fixed.items()}
+            self._stage(here.stage, own, standing, Twin(here.boxes, here.boxes), here.depth)
+        for production in here.body.productions if here.body else ():
+            self._production(production, Twin(here.boxes, here.boxes))
+
+    def _note(self, name: str, box: Box) -> None:
+        self.found[name] = union_boxes(self.found.get(name), box)
+
+    def _production(self, production: Production, boxes: Twin) -> None:
+        for stage in production.stages:
+            key = stage.key
+            if stage.func.extern is not None:
+                self._note(stage.func.name, boxes.outer[key].box)
+                for name, box in self.nest.required_by(key, boxes.outer[key]).items():
+                    self._note(name, box)
+                continue
+            own = {}
+            for canonical, variable in stage.variables.items():
+                pair = [_range(part[key], canonical, variable) for part in boxes]
+                own[canonical] = _ends(*pair)
+            self._stage(stage, ends_after(self.nest.changes(stage), own), {}, boxes, -1)
+
+    def _stage(
+        self,
+        stage: StageNest,
+        ends: Mapping[str, Ends],
+        standing: Mapping[str, Ends],
+        boxes: Twin,
+        depth: int,
+    ) -> None:
+        changes = self.nest.changes(stage)
+        stores, loads = values_of(changes, ends, standing, _constant(stage))
+        outer = {name: part.outer for name, part in stores.items()}
+        self._note(stage.func.name, self.nest.stored(stage, ends_outer(ends), outer).box)
+        reads = {name: loads[canonical].outer for canonical, name in stage.variables.items()}
+        for name, box in self.nest.reads(stage.key, reads).items():
+            self._note(name, box)
+        deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
+        now = dict(standing)
+        for at in range(depth + 1, len(stage.loops)):
+            name = stage.loops[at][0]
+            anywhere = ends[name].outer
+            now[name] = Ends(anywhere, anywhere)
+            if at in deeper:
+                body = stage.bodies[at]
+                here, _ = values_of(changes, _provided(ends, stage), now, _constant(stage))
+                inside = []
+                for part, around in zip(("outer", "inner"), boxes, strict=True):
+                    values = {n: getattr(v, part) for n, v in here.items()}
+                    limits = {n: getattr(v, part) for n, v in ends.items()}
+                    made = self.nest.stored(stage, limits, values)
+                    inside.append(self.nest.define(body, {**around, stage.key: made}, stage.key))
+                for production in body.productions:
+                    self._production(production, Twin(*inside))
+
+
+def _constant(stage: StageNest) -> set[str]:
+    return stage.known.keys() | {c.inner for c in stage.splits if isinstance(c, Split)}
+
+
+def _provided(ends: Mapping[str, Ends], stage: StageNest) -> dict[str, Ends]:
+    """The ends as they count for what a stage provides to the Funcs computed in its loops.
+
+    Halide takes the last iteration of a loop to be ``min + extent - 1`` there, with an extent
+    independent of `min` (``BoundsInference.cpp``, ``box_provided``).
+    """
+    found = dict(ends)
+    for name, _ in stage.loops:
+        low, extent = ends[name].low, ends[name].extent
+        found[name] = Ends(low, Interval(low.lo + extent.lo - 1.0, low.hi + extent.hi - 1.0))
+    return found
+
+
+def ends_outer(ends: Mapping[str, Ends]) -> dict[str, Interval]:
+    """Every range at its widest."""
+    return {name: part.outer for name, part in ends.items()}
+
+
+def _range(required: Required, canonical: str, variable: str) -> Interval:
+    if canonical[0] == "v":
+        return required.box[int(canonical[1:])]
+    return required.rvars[variable]
