@@ -368,3 +368,21 @@ def test_schedules_of_one_structure_are_aligned():
         funcs = (*one.funcs[: place - 1], moved, *one.funcs[place:])
         assert aligned(replace(one, funcs=funcs), one) is None
     assert isinstance(planned("stencils").schedule.variants[0], SizeVariant)
+
+
+@pytest.mark.parametrize("name", ["product", "stencils"])
+def test_kernels_of_every_size_lower(name, tmp_path):
+    gpu, schedule = task(name, "cuda"), planned(name, "cuda").schedule
+
+    def kernels(one):
+        text = lowered(
+            lambda: to_pipeline(PIPELINES[name]()),
+            lambda p: apply(one, gpu.algorithm, p),
+            tmp_path / "lowered.stmt",
+            gpu.target,
+        )
+        return text.count("halide_cuda_run(")
+
+    variants = [plain for _, plain in variant_schedules(schedule)]
+    assert len(variants) > 1
+    assert kernels(schedule) == sum(kernels(plain) for plain in variants)
