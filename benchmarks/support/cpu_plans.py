@@ -1,12 +1,13 @@
 """Schedules of the CPU's model as data small enough to keep, and their costs under any numbers.
 
-A plan says what is inlined, which Funcs form groups, how each group's output is tiled and which
-block of registers each stage has: all that the model's cost of a schedule depends on, apart from
-its constants. Funcs are named by their place in the algorithm.
+A plan says which reductions are wrapped, what is inlined, which Funcs form groups, how each
+group's output is tiled and which block of registers each stage has: all that the model's cost of
+a schedule depends on, apart from its constants. Funcs are named by their place in the algorithm.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,8 @@ import numpy as np
 from tilewright.halide.analysis.inlining import TooLarge, View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.clones import clones_of, with_clones
+from tilewright.halide.ir.schedule import Clone, Schedule
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
@@ -30,6 +32,7 @@ from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     assembled,
     schedule_with,
 )
+from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions
 from tilewright.halide.schedulers.analytic.cpu.tiling import (
     CpuPlan,
     Planner,
@@ -51,6 +54,14 @@ def analysed(algorithm: Algorithm) -> Analysis:
     return Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
 
 
+def wrapped(
+    algorithm: Algorithm, base: Analysis, machine: CpuMachine
+) -> tuple[Algorithm, Analysis]:
+    """The algorithm as the scheduler searches it: with wrappers of reductions."""
+    extended = with_clones(algorithm, staged_reductions(base, model_of(machine)))
+    return extended, base if extended is algorithm else analysed(extended)
+
+
 def plan_data(algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> Data:
     """A grouping as JSON data."""
     place = algorithm.order
@@ -67,6 +78,7 @@ def plan_data(algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan]
                 shape = [b.vector, b.lanes, b.vectors, b.row, b.rows]
                 blocks.append([place[name], stage.index, *shape])
     return {
+        "clones": [[c.func, list(c.readers), c.wrapper] for c in clones_of(algorithm)],
         "inlined": sorted(place[name] for name in view.inlined),
         "transposed": int(costs.transposed),
         "groups": groups,
@@ -81,7 +93,10 @@ def recosted(
     constants: CpuConstants,
     data: Data,
 ) -> float:
-    """Cycles of a plan under other numbers."""
+    """Cycles of a plan under other numbers; `base` is the analysis of the bare algorithm."""
+    clones = tuple(Clone(func, tuple(readers), kind) for func, readers, kind in data["clones"])
+    if clones:
+        algorithm, base = _extended(algorithm, clones)
     names = [func.name for func in algorithm.funcs]
     analysis = base.with_inlined(frozenset(names[i] for i in data["inlined"]))
     costs = CpuCosts(
@@ -105,11 +120,18 @@ def recosted(
     return search.total(costs, Grouping(tuple(groups), tuple(plans)))
 
 
+@functools.lru_cache(maxsize=8)
+def _extended(algorithm: Algorithm, clones: tuple[Clone, ...]) -> tuple[Algorithm, Analysis]:
+    extended = with_clones(algorithm, clones)
+    return extended, analysed(extended)
+
+
 def various(
     algorithm: Algorithm, machine: CpuMachine, count: int, seed: int
 ) -> Iterator[tuple[Schedule, Data]]:
     """Up to `count` distinct legal schedules: the policies' choices, then tilings by chance."""
-    base = analysed(algorithm)
+    given = algorithm
+    algorithm, base = wrapped(given, analysed(given), machine)
     boxes = base.output_boxes
     found: dict[Schedule, Data] = {}
     starts: list[tuple[CpuCosts, Grouping[CpuPlan]]] = []
@@ -117,7 +139,7 @@ def various(
         schedule, grouping, costs = schedule_with(
             algorithm, machine, boxes, algorithm.symbols, policy, base=base
         )
-        if schedule not in found and not check(schedule, algorithm):
+        if schedule not in found and not check(schedule, given):
             found[schedule] = plan_data(algorithm, costs, grouping)
             starts.append((costs, grouping))
         if len(found) > count // 2:
@@ -138,7 +160,7 @@ def various(
             schedule = assembled(algorithm, costs, drawn, machine.cores)
         except TooLarge:
             continue
-        if schedule not in found and not check(schedule, algorithm):
+        if schedule not in found and not check(schedule, given):
             found[schedule] = plan_data(algorithm, costs, drawn)
     yield from list(found.items())[:count]
 

@@ -169,12 +169,12 @@ class CpuCosts:
 
     def _best_block(self, name: str, index: int) -> Block:
         summary = self.analysis.summaries(name)[index]
-        whole = self.nested[name].whole if name in self.nested else None
-        key = (summary, self.block_rank, whole)
+        nest = self.nested.get(name)
+        key = (summary, self.block_rank, nest)
         known = self._known.blocks.get(key)
         if known is None:
             extents = {d: _finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
-            alike = (self._form(name, index), tuple(extents.values()), self.block_rank, whole)
+            alike = (self._form(name, index), tuple(extents.values()), *key[1:])
             known = self._known.blocks.get(alike)
             if known is None:
                 known = best_block(
@@ -184,7 +184,8 @@ class CpuCosts:
                     self.model,
                     self.innermost,
                     self.block_rank,
-                    whole,
+                    None if nest is None else nest.whole,
+                    nest is not None,
                 )
                 self._known.blocks[alike] = known
             self._known.blocks[key] = known
@@ -194,16 +195,16 @@ class CpuCosts:
         """Cycles of a stage's block per iteration of its reduction loops."""
         summary = self.analysis.summaries(name)[index]
         block = self.block(name, index)
-        known = self._known.cycles.get((summary, block))
+        key = (summary, block, name in self.nested)
+        known = self._known.cycles.get(key)
         if known is None:
-            alike = (self._form(name, index), block)
+            alike = (self._form(name, index), *key[1:])
             known = self._known.cycles.get(alike)
             if known is None:
-                known = block_cycles(
-                    summary, self.pure_loops(name, index), block, self.model, self.innermost
-                )
+                loops = self.pure_loops(name, index)
+                known = block_cycles(summary, loops, block, self.model, self.innermost, key[2])
                 self._known.cycles[alike] = known
-            self._known.cycles[summary, block] = known
+            self._known.cycles[key] = known
         return known
 
     @property

@@ -24,6 +24,7 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
+from tilewright.halide.schedulers.analytic.cpu.staging import wrappers_of
 from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 
 
@@ -49,8 +50,9 @@ def inline_trivial(
         return cycles[key]
 
     current = CpuCosts(base, model, {}, known=known)
+    wrappers = wrappers_of(algorithm)
     for func in algorithm.funcs:
-        if func.name not in regions or not may_inline(algorithm, func):
+        if func.name not in regions or not may_inline(algorithm, func) or func.name in wrappers:
             continue
         readers = current.analysis.view.consumers[func.name]
         if not readers:

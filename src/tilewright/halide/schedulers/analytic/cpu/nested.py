@@ -42,14 +42,23 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
 
 def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
     """Whether `func` only reduces, over loops of its own, and `host` has one stage to take it."""
-    stages = analysis.summaries(func.name)
     return (
-        len(stages) > 1
-        and all(accumulates(s) for s in stages[1:])
+        only_reduces(analysis, func)
         and len(host.stages) == 1
         and bool(host.args)
         and not host.fixed
         and not host.scheduled
+    )
+
+
+def only_reduces(analysis: Analysis, func: Func) -> bool:
+    """Whether every update of a Func folds values into each of its points."""
+    stages = analysis.summaries(func.name)
+    return (
+        len(stages) > 1
+        and not func.fixed
+        and not func.scheduled
+        and all(accumulates(s) for s in stages[1:])
         and all(_covers(s.args, func.args) for s in stages)
     )
 

@@ -201,10 +201,12 @@ def block_cycles(
     block: Block,
     model: CpuModel,
     innermost: Innermost,
+    nested: bool = False,
 ) -> float:
     """Cycles of one block of a stage, per iteration of its reduction loops.
 
-    `loops` names the stage's pure loop of each dimension of the Func that has one.
+    `loops` names the stage's pure loop of each dimension of the Func that has one. A `nested`
+    reduction is stored in the block itself.
     """
     c = model.constants
     kernel = _Kernel(
@@ -215,12 +217,17 @@ def block_cycles(
         None if block.row is None else loops.get(block.row),
     )
     accumulating = accumulates(summary)
+    # Rows that lie a stride apart which is known at run time may share an address for all that a
+    # compiler knows: their accumulators go through memory.
+    registers = accumulating and (nested or block.rows == 1)
     cycles = _operations(kernel, model)
     for load in summary.loads:
-        cycles += _load(kernel, load, accumulating, model, innermost)
+        hoisted = registers if load.callee == summary.func else accumulating
+        cycles += _load(kernel, load, hoisted, model, innermost)
     held, stores = _results(kernel, model, innermost)
-    if accumulating:
+    if registers:
         stores *= c.hoisted_share
+    if accumulating:
         needed = held + c.operand_registers * block.vectors
         spilled = max(0.0, needed - (model.registers - c.reserved_registers))
         # One dependent operation per step: short blocks wait for the one before.
@@ -345,11 +352,13 @@ def best_block(
     innermost: Innermost,
     rank: int = 0,
     whole: int | None = None,
+    nested: bool = False,
 ) -> Block:
     """The block of least cost per point; `extents` gives each dimension's extent.
 
-    Dimension `whole`, if given, is unrolled whole. With a `rank`, reductions take the next best
-    block in line, as far as it is close to the best.
+    A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is unrolled
+    whole. With a `rank`, reductions take the next best block in line, as far as it is close to
+    the best.
     """
     blocks = list(_candidates(summary, loops, extents, model, innermost))
     if whole is not None:
@@ -368,7 +377,8 @@ def best_block(
         if block.row is not None:
             n = extents[block.row]
             waste *= math.ceil(n / block.rows) * block.rows / n
-        return block_cycles(summary, loops, block, model, innermost) / block.points * waste
+        cycles = block_cycles(summary, loops, block, model, innermost, nested)
+        return cycles / block.points * waste
 
     if rank == 0 or not accumulates(summary):
         return min(blocks, key=per_point)

@@ -14,7 +14,7 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
     just before, while the other readers go on computing the Func where they need it.
     """
     view = costs.analysis.view
-    base = view.algorithm
+    base = view.algorithm.original or view.algorithm
     clones: list[Clone] = []
     for func in base.funcs:
         name = func.name

@@ -25,6 +25,7 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
+from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
@@ -167,13 +168,14 @@ class Search:
     def _revisions(self, grouping: Grouping[CpuPlan], inlined: frozenset[str]) -> list[str]:
         """Funcs whose inlining may be worth revising, the most promising first."""
         algorithm = self.algorithm
+        wrappers = wrappers_of(algorithm)
         worth: dict[str, float] = {}
         for group, plan in zip(grouping.groups, grouping.plans, strict=True):
             if plan.cost < SEARCH.least_share * grouping.cost:
                 continue
             for name in group.members:
                 func = algorithm.by_name[name]
-                if may_inline(algorithm, func):
+                if may_inline(algorithm, func) and name not in wrappers:
                     worth[name] = plan.cost / (1 if name == group.output else SEARCH.member_worth)
                 for producer in algorithm.producers[name]:
                     if producer in inlined:
@@ -276,12 +278,14 @@ def schedule_cpu(
     bases: dict[tuple[Clone, ...], Analysis] = {}
     known: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = {}
 
-    def search(policy: Policy) -> CpuCosts:
+    def base_of(extended: Algorithm) -> Analysis:
         # What a stage computes and touches does not depend on the policy.
-        base = bases.get(clones_of(chosen))
-        if base is None:
-            base = Analysis(View(chosen), boxes, scalars, specialize=True)
-            bases[clones_of(chosen)] = base
+        key = clones_of(extended)
+        if key not in bases:
+            bases[key] = Analysis(View(extended), boxes, scalars, specialize=True)
+        return bases[key]
+
+    def search(policy: Policy) -> CpuCosts:
         effort = SEARCH.transposed_effort if policy.transposed else SEARCH.effort
         schedule, grouping, costs = schedule_with(
             chosen,
@@ -290,7 +294,7 @@ def schedule_cpu(
             scalars,
             policy,
             effort,
-            base,
+            base_of(chosen),
             known.setdefault((clones_of(chosen), policy.memory_weight), KnownBlocks()),
             constants,
         )
@@ -300,11 +304,14 @@ def schedule_cpu(
         found.offer(reported(schedule, grouping, costs))
         return costs
 
+    model = model_of(machine, constants)
+    chosen = with_clones(algorithm, staged_reductions(base_of(algorithm), model))
     first = search(POLICIES[0])
     if gathers(first):
         search(Policy(transposed=True))
-    chosen = with_clones(algorithm, worth_cloning(first))
-    if chosen is not algorithm:
+    staged = chosen
+    chosen = with_clones(algorithm, (*worth_cloning(first), *clones_of(staged)))
+    if chosen is not staged:
         search(POLICIES[0])
     best = min(found.accepted, key=lambda planned: planned.cost)
     chosen = with_clones(algorithm, best.schedule.clones)

@@ -1,0 +1,63 @@
+"""Reductions that are wrapped, so that they accumulate in registers.
+
+An update that runs its reduction loops around a block of points adds to each point once per
+iteration. LLVM keeps those points in registers only if it can tell that no two of them share an
+address, and it cannot where rows of a stride known at run time lie between them: then each
+iteration loads and stores every accumulator. Computed in the innermost block of a wrapper, the
+reduction is a small array of constant size, which does become registers, and the wrapper stores
+each finished value once::
+
+    for y, x0:  for r:  f[x0..x0+3, y] += g(r)         # four loads and stores per iteration
+    for y, x0:  t[0..3] = 0;  for r:  t[0..3] += g(r)  # none
+                f[x0..x0+3, y] = t[0..3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import clone_problems
+from tilewright.halide.ir.schedule import Clone
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Nest
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions, only_reduces
+
+
+def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
+    """Wrappers of the reductions that are cheaper in registers than where their readers find them.
+
+    Left out are outputs, which cannot be wrapped, and what a reader takes into its own innermost
+    block. `base` is the analysis of an algorithm without clones and with nothing inlined.
+    """
+    algorithm = base.view.algorithm
+    taken = nest_reductions(base)
+    wrappers: list[Clone] = []
+    for func in base.view.funcs:
+        if func.name in taken or func.name in algorithm.outputs or func.name not in base.regions:
+            continue
+        if not only_reduces(base, func) or not _gains(base, model, func.name):
+            continue
+        readers = tuple(algorithm.order[name] for name in algorithm.consumers[func.name])
+        wrapper = Clone(algorithm.order[func.name], readers, wrapper=True)
+        if readers and not list(clone_problems(algorithm, (*wrappers, wrapper))):
+            wrappers.append(wrapper)
+    return tuple(wrappers)
+
+
+def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
+    """Whether the last update takes fewer cycles per point in the block of a wrapper."""
+
+    def per_point(nested: Mapping[str, Nest]) -> float:
+        costs = CpuCosts(base, model, nested)
+        last = len(base.view.stages(name)) - 1
+        return costs.block_cycles(name, last) / costs.block(name, last).points
+
+    return per_point({name: Nest(host="")}) < SEARCH.least_gain * per_point({})
+
+
+def wrappers_of(algorithm: Algorithm) -> frozenset[str]:
+    """The names of the wrappers in an algorithm, which are not inlined."""
+    return frozenset(copy.name for copy in algorithm.copies if copy.wrapper)

@@ -1,0 +1,76 @@
+"""Reductions that are computed in the registers of a wrapper."""
+
+import halide as hl
+import pytest
+
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.any_size import any_size
+from tilewright.machines import CpuMachine
+from tilewright.measure import Timing
+
+MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, ())
+ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
+
+
+def filtered(width=200, height=90, readers="stencil"):
+    """Eight 5 x 5 filters of an image, read in one way or another."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    filters = hl.ImageParam(hl.Float(32), 3, "filters")
+    x, y, k = hl.vars("x y k")
+    taps = hl.RDom([(0, 5), (0, 5)], "taps")
+    responses, out = hl.Func("responses"), hl.Func("out")
+    responses[x, y, k] = 0.0
+    responses[x, y, k] += image[x + taps.x, y + taps.y] * filters[taps.x, taps.y, k]
+    output = out
+    if readers == "stencil":
+        out[x, y, k] = responses[x, y, k] + responses[x + 1, y, k] + responses[x, y + 1, k]
+    elif readers == "point":
+        out[x, y, k] = hl.max(responses[x, y, k], 0.0)
+    else:
+        output = responses
+    for arg, extent in zip(output.args(), (width, height, 8), strict=True):
+        output.set_estimate(arg, 0, extent)
+    for image_of, extents in ((image, (width + 5, height + 5)), (filters, (5, 5, 8))):
+        for d, extent in enumerate(extents):
+            image_of.dim(d).set_estimate(0, extent)
+    return hl.Pipeline(output)
+
+
+def scheduled(pipeline):
+    algorithm = load(pipeline)
+    return algorithm, schedule_cpu(algorithm, MACHINE)[0].schedule
+
+
+def test_a_reduction_read_by_a_stencil_accumulates_in_a_wrapper():
+    algorithm, schedule = scheduled(filtered())
+    place = algorithm.order
+    (wrapper,) = schedule.clones
+    assert wrapper.wrapper
+    assert (wrapper.func, wrapper.readers) == (place["responses"], (place["out"],))
+    # The wrapper comes right after the Func it wraps, which is computed in its innermost block.
+    entries = {entry.func: entry for entry in schedule.funcs}
+    level = entries[place["responses"]].compute
+    assert (level.kind, level.func) == ("at", place["responses"] + 1)
+    assert entries[place["responses"] + 1].compute.kind != "inline"
+
+
+@pytest.mark.parametrize("readers", ["point", "none"])
+def test_what_a_reader_takes_or_is_the_output_is_not_wrapped(readers):
+    _, schedule = scheduled(filtered(readers=readers))
+    assert schedule.clones == ()
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_wrapped_reduction_gives_the_right_answer(guarded):
+    # Neither extent is a multiple of a block.
+    algorithm, schedule = scheduled(filtered(width=75, height=13))
+    assert schedule.clones
+    if guarded:
+        schedule = any_size(schedule, algorithm)
+    assert check(schedule, algorithm) == []
+    with Session(algorithm, timing=ONCE) as session:
+        (done,) = session.measure([Variant(schedule)])
+    assert done.measurement.status == "ok", done.measurement.message
