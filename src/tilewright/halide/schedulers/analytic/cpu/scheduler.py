@@ -304,14 +304,13 @@ def schedule_cpu(
         found.offer(reported(schedule, grouping, costs))
         return costs
 
-    model = model_of(machine, constants)
-    chosen = with_clones(algorithm, staged_reductions(base_of(algorithm), model))
+    wrappers = staged_reductions(base_of(algorithm), model_of(machine, constants))
+    chosen = with_clones(algorithm, wrappers)
     first = search(POLICIES[0])
     if gathers(first):
         search(Policy(transposed=True))
-    staged = chosen
-    chosen = with_clones(algorithm, (*worth_cloning(first), *clones_of(staged)))
-    if chosen is not staged:
+    if clones := worth_cloning(first):
+        chosen = with_clones(algorithm, (*clones, *wrappers))
         search(POLICIES[0])
     best = min(found.accepted, key=lambda planned: planned.cost)
     chosen = with_clones(algorithm, best.schedule.clones)
@@ -320,14 +319,21 @@ def schedule_cpu(
             break
         search(policy)
     if len(found.accepted) < k:
-        policy, costs, grouping = searched[best.schedule]
-        for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
-            if len(found.accepted) >= k:
-                break
-            found.offer(reported(assembled(chosen, costs, other, machine.cores), other, costs))
+        _offer_tilings(found, k, *searched[best.schedule], machine.cores)
     rest = [planned for planned in found.accepted if planned is not best]
     ranked = sorted(rest, key=lambda planned: planned.cost)
     return [best, *ranked, *found.reserve][:k]
+
+
+def _offer_tilings(
+    found: Chosen, k: int, policy: Policy, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
+) -> None:
+    """Offer the groups of a search with other tilings, until `k` schedules are accepted."""
+    algorithm = costs.analysis.view.algorithm
+    for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
+        if len(found.accepted) >= k:
+            return
+        found.offer(reported(assembled(algorithm, costs, other, cores), other, costs))
 
 
 def unweighted(
