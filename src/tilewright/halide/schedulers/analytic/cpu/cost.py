@@ -170,7 +170,8 @@ class CpuCosts:
     def _best_block(self, name: str, index: int) -> Block:
         summary = self.analysis.summaries(name)[index]
         nest = self.nested.get(name)
-        key = (summary, self.block_rank, nest)
+        whole = None if nest is None else nest.whole
+        key = (summary, self.block_rank, whole, nest is not None)
         known = self._known.blocks.get(key)
         if known is None:
             extents = {d: _finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
@@ -184,7 +185,7 @@ class CpuCosts:
                     self.model,
                     self.innermost,
                     self.block_rank,
-                    None if nest is None else nest.whole,
+                    whole,
                     nest is not None,
                 )
                 self._known.blocks[alike] = known
