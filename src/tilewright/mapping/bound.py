@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,67 +71,136 @@ class _Rows:
         return coo_array((values, (rows, cols)), shape=(len(self.right), columns)).tocsr()
 
 
-def _relaxed(
-    problem: Instance,
-    heads: list[list[float]],
-    tails: list[list[float]],
-    longest: float,
-) -> float:
-    count, devices = problem.count, len(problem.devices)
-    # In units of the longest way, so that the solver sees numbers near one.
-    unit = longest or 1.0
-    cost = [[c / unit if math.isfinite(c) else 0.0 for c in row] for row in problem.cost]
-    edges = [(p, t, moves) for t in range(count) for p, moves in problem.before[t]]
-    # The variables: shares, starts, differences of shares over edges, the makespan.
-    start = count * devices
-    first = start + count
-    whole = first + len(edges) * devices
-    rows = _Rows()
+@dataclass(frozen=True)
+class _Relaxation:
+    """The linear programme's inequalities, row by row.
 
-    def x(t: int, d: int) -> int:
-        return t * devices + d
+    Variables, in this order: share x of each task on each device; start of each task;
+    difference y of the shares of both ends of each edge on each device; the makespan. Times are
+    in units of the longest way, so that the solver sees numbers near one.
 
-    for t in range(count):
-        after = [(x(t, d), cost[t][d] + tails[t][d] / unit) for d in range(devices)]
-        rows.add(0.0, [(start + t, 1.0), *after, (whole, -1.0)])
-        rows.add(0.0, [(start + t, -1.0), *((x(t, d), heads[t][d] / unit) for d in range(devices))])
-    for i, (p, t, moves) in enumerate(edges):
-        run = [(x(p, d), cost[p][d]) for d in range(devices)]
-        least = min((c for a, r in enumerate(moves) for b, c in enumerate(r) if a != b), default=0)
-        moved = [(first + i * devices + d, 0.5 * least / unit) for d in range(devices)]
-        rows.add(0.0, [(start + p, 1.0), *run, *moved, (start + t, -1.0)])
-        for d in range(devices):
-            y = first + i * devices + d
-            rows.add(0.0, [(x(p, d), 1.0), (x(t, d), -1.0), (y, -1.0)])
-            rows.add(0.0, [(x(t, d), 1.0), (x(p, d), -1.0), (y, -1.0)])
-    for d in range(devices):
-        for head in _levels([row[d] for row in heads]):
-            for tail in _levels([row[d] for row in tails]):
+    Args:
+        problem: the tasks and devices.
+        heads: earliest start of each task on each device, seconds.
+        tails: seconds that must follow each task on each device.
+        longest: seconds of the longest way through the graph.
+    """
+
+    problem: Instance
+    heads: list[list[float]]
+    tails: list[list[float]]
+    longest: float
+
+    @property
+    def unit(self) -> float:
+        """Seconds in which times are counted."""
+        return self.longest or 1.0
+
+    @property
+    def devices(self) -> range:
+        """The devices' numbers."""
+        return range(len(self.problem.devices))
+
+    @cached_property
+    def cost(self) -> list[list[float]]:
+        """Time of each task on each device; 0 where it cannot run, as its share is 0 there."""
+        return [[c / self.unit if math.isfinite(c) else 0.0 for c in r] for r in self.problem.cost]
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int, Any]]:
+        """Producer, consumer, and seconds to move the result between each two devices."""
+        count = self.problem.count
+        return [(p, t, moves) for t in range(count) for p, moves in self.problem.before[t]]
+
+    @property
+    def starts(self) -> int:
+        """The column of the first task's start."""
+        return self.problem.count * len(self.devices)
+
+    @property
+    def makespan(self) -> int:
+        """The column of the makespan, which is the last one."""
+        return self.starts + self.problem.count + len(self.edges) * len(self.devices)
+
+    def share(self, t: int, d: int) -> int:
+        """The column of a task's share on a device."""
+        return t * len(self.devices) + d
+
+    def time_tasks(self, rows: _Rows) -> None:
+        """A task starts after its head, and its tail ends before the makespan."""
+        for t in range(self.problem.count):
+            start = self.starts + t
+            after = [
+                (self.share(t, d), self.cost[t][d] + self.tails[t][d] / self.unit)
+                for d in self.devices
+            ]
+            before = [(self.share(t, d), self.heads[t][d] / self.unit) for d in self.devices]
+            rows.add(0.0, [(start, 1.0), *after, (self.makespan, -1.0)])
+            rows.add(0.0, [(start, -1.0), *before])
+
+    def order_tasks(self, rows: _Rows) -> None:
+        """A task starts after those it needs, half of the shares' difference being moved."""
+        first = self.starts + self.problem.count
+        for i, (p, t, moves) in enumerate(self.edges):
+            run = [(self.share(p, d), self.cost[p][d]) for d in self.devices]
+            apart = (c for a, row in enumerate(moves) for b, c in enumerate(row) if a != b)
+            least = min(apart, default=0)
+            differences = [first + i * len(self.devices) + d for d in self.devices]
+            moved = [(y, 0.5 * least / self.unit) for y in differences]
+            ends = [(self.starts + p, 1.0), *run, *moved, (self.starts + t, -1.0)]
+            rows.add(0.0, ends)
+            for d, y in zip(self.devices, differences, strict=True):
+                mine, theirs = self.share(p, d), self.share(t, d)
+                rows.add(0.0, [(mine, 1.0), (theirs, -1.0), (y, -1.0)])
+                rows.add(0.0, [(theirs, 1.0), (mine, -1.0), (y, -1.0)])
+
+    def fill_devices(self, rows: _Rows) -> None:
+        """A device's work fits between the heads and the tails of the tasks given to it."""
+        for d in self.devices:
+            heads, tails = [row[d] for row in self.heads], [row[d] for row in self.tails]
+            for head, tail in product(_levels(heads), _levels(tails)):
                 # Beyond the longest way a device without any of these tasks could be idle.
-                if head + tail > longest:
+                if head + tail > self.longest:
                     continue
-                inside = [t for t in range(count) if heads[t][d] >= head and tails[t][d] >= tail]
+                inside = [
+                    t for t in range(self.problem.count) if heads[t] >= head and tails[t] >= tail
+                ]
                 if inside:
-                    work = [(x(t, d), cost[t][d]) for t in inside]
-                    rows.add(-(head + tail) / unit, [*work, (whole, -1.0)])
-    shares = np.arange(count * devices)
-    sums = coo_array((np.ones(len(shares)), (shares // devices, shares)), shape=(count, whole + 1))
+                    work = [(self.share(t, d), self.cost[t][d]) for t in inside]
+                    rows.add(-(head + tail) / self.unit, [*work, (self.makespan, -1.0)])
+
+
+def _relaxed(
+    problem: Instance, heads: list[list[float]], tails: list[list[float]], longest: float
+) -> float:
+    """The least makespan of the linear programme in seconds; 0 if the solver finds none."""
+    relaxation = _Relaxation(problem, heads, tails, longest)
+    rows = _Rows()
+    relaxation.time_tasks(rows)
+    relaxation.order_tasks(rows)
+    relaxation.fill_devices(rows)
+    columns = relaxation.makespan + 1
+    shares = np.arange(relaxation.starts)
+    sums = coo_array(
+        (np.ones(len(shares)), (shares // len(relaxation.devices), shares)),
+        shape=(problem.count, columns),
+    )
     able = [math.isfinite(c) for row in problem.cost for c in row]
     bounds: list[tuple[float, float | None]] = [(0.0, 1.0 if a else 0.0) for a in able]
-    bounds += [(0.0, None)] * (whole + 1 - start)
-    target = np.zeros(whole + 1)
-    target[whole] = 1.0
+    bounds += [(0.0, None)] * (columns - relaxation.starts)
+    target = np.zeros(columns)
+    target[relaxation.makespan] = 1.0
     found = linprog(
         target,
-        A_ub=rows.matrix(whole + 1),
+        A_ub=rows.matrix(columns),
         b_ub=rows.right,
         A_eq=sums.tocsr(),
-        b_eq=np.ones(count),
+        b_eq=np.ones(problem.count),
         bounds=bounds,
         method="highs",
     )
     # The solver's tolerance, on the safe side; without a solution the longest way stands.
-    return float(found.fun) * unit * (1 - 1e-7) if found.success else 0.0
+    return float(found.fun) * relaxation.unit * (1 - 1e-7) if found.success else 0.0
 
 
 def _levels(values: Sequence[float]) -> list[float]:

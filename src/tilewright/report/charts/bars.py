@@ -65,58 +65,46 @@ def _row(bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: 
         font_weight=weight,
     )
     if not bar.ok or bar.value is None:
-        words = bar.status.replace("_", " ")
-        if bar.message:
-            words = f"{words}: {bar.message}"
-        room = int((scale.stop + 96 - scale.start) / 6.7)
-        return join(
-            name,
-            tag(
-                "text",
-                tag("title", words),
-                shorten(words, max(12, room)),
-                class_="failed",
-                x=scale.start + 8,
-                y=middle + 4,
-            ),
-        )
+        return join(name, _failure(bar, scale, middle))
     end = scale(bar.value)
-    parts = [
-        name,
-        tag(
-            "rect",
-            tag("title", f"{bar.label}: {text(bar.value)}"),
-            class_="accent" if bar.ours else "muted",
-            x=scale.start,
-            y=y + 2,
-            width=max(1.0, end - scale.start),
-            height=_ROW - 12,
-            rx=2,
-        ),
-    ]
+    body = tag(
+        "rect",
+        tag("title", f"{bar.label}: {text(bar.value)}"),
+        class_="accent" if bar.ours else "muted",
+        x=scale.start,
+        y=y + 2,
+        width=max(1.0, end - scale.start),
+        height=_ROW - 12,
+        rx=2,
+    )
+    parts = [name, body]
     if bar.value > longest:
         parts.append(_cut(end - 26, y))
     elif bar.low is not None and bar.high is not None:
         low, high = scale(bar.low), scale(bar.high)
-        parts.append(
-            tag(
-                "path",
-                class_="whisker",
-                d=f"M{low:.1f} {middle - 4:.1f}v8M{low:.1f} {middle:.1f}H{high:.1f}m0 -4v8",
-            )
-        )
+        whisker = f"M{low:.1f} {middle - 4:.1f}v8M{low:.1f} {middle:.1f}H{high:.1f}m0 -4v8"
+        parts.append(tag("path", class_="whisker", d=whisker))
         end = max(end, high)
-    parts.append(
-        tag(
-            "text",
-            text(bar.value),
-            class_="value",
-            x=end + 8,
-            y=middle + 4,
-            font_weight=weight,
-        )
+    value = tag(
+        "text", text(bar.value), class_="value", x=end + 8, y=middle + 4, font_weight=weight
     )
-    return join(*parts)
+    return join(*parts, value)
+
+
+def _failure(bar: Bar, scale: Scale, middle: float) -> Html:
+    """The status and the message in place of a bar."""
+    words = bar.status.replace("_", " ")
+    if bar.message:
+        words = f"{words}: {bar.message}"
+    room = int((scale.stop + 96 - scale.start) / 6.7)
+    return tag(
+        "text",
+        tag("title", words),
+        shorten(words, max(12, room)),
+        class_="failed",
+        x=scale.start + 8,
+        y=middle + 4,
+    )
 
 
 def _cut(x: float, y: float) -> Html:

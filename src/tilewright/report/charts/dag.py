@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -32,55 +33,100 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     Edges that enter or leave a box do so at ports, which are nodes of the box's own layout, so
     that they pass its other members instead of crossing them.
     """
-    by_name = {node.name: node for node in dag.nodes}
-    edges = [(a, b) for a, b in dag.edges if a in by_name and b in by_name]
+    boxes = _boxes(dag, group_names)
+    drawn: list[Html] = []
+    for group, nodes in boxes.members.items():
+        drawn += _group_box(
+            _title(group, nodes, group_names),
+            group,
+            boxes.outer.centres[("group", group)],
+            boxes.sizes[("group", group)],
+            boxes.inner[group],
+        )
+    places = {node.name: boxes.place(node) for node in dag.nodes}
+    drawn += [_edge(places[a], places[b], boxes.way(a, b), f"{a} → {b}") for a, b in boxes.edges]
+    drawn += [_node(node, places[node.name]) for node in dag.nodes]
+    width, height = boxes.outer.width + 2 * _MARGIN, boxes.outer.height + 2 * _MARGIN
+    body = tag("g", *drawn, transform=f"translate({_MARGIN:g} {_MARGIN:g})")
+    return picture(width, height, label, tag("defs", _arrow()), body)
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Where everything is: boxes in the picture, and members in the box of their group.
+
+    Args:
+        nodes: the nodes by name.
+        edges: those both ends of which are there.
+        members: the nodes of each group.
+        inner: the layout of each group's members and ports.
+        sizes: width and height of each box of the outer layout, pixels.
+        outer: the layout of groups and of nodes outside all groups.
+    """
+
+    nodes: dict[str, GraphNode]
+    edges: list[tuple[str, str]]
+    members: dict[int, list[GraphNode]]
+    inner: dict[int, Layout]
+    sizes: dict[_Box, tuple[float, float]]
+    outer: Layout
+
+    def place(self, node: GraphNode) -> tuple[float, float]:
+        """The centre of a node in the picture."""
+        centre = self.outer.centres[_box_of(node)]
+        if node.group is None:
+            return centre
+        x, y = _origin(centre, self.inner[node.group], len(self.members[node.group]) == 1)
+        dx, dy = self.inner[node.group].centres[node.name]
+        return (x + dx, y + dy)
+
+    def way(self, a: str, b: str) -> list[tuple[float, float]]:
+        """The points between two nodes that an edge passes."""
+        own, other = self.nodes[a].group, self.nodes[b].group
+        if own is not None and own == other:
+            origin = _origin(self.outer.centres[("group", own)], self.inner[own], lone=False)
+            return _moved(self.inner[own].routes.get((a, b), ()), origin)
+        out = self._port_way(own, a, ("out", a))
+        between = self.outer.routes.get((_box_of(self.nodes[a]), _box_of(self.nodes[b])), ())
+        return [*out, *between, *self._port_way(other, ("in", b), b)]
+
+    def _port_way(self, group: int | None, start: Any, end: Any) -> list[tuple[float, float]]:
+        """The way between a member and its port, the port included; a lone member has none."""
+        if group is None or len(self.members[group]) == 1:
+            return []
+        inner = self.inner[group]
+        way = list(inner.routes.get((start, end), ()))
+        way = [*way, inner.centres[end]] if isinstance(end, tuple) else [inner.centres[start], *way]
+        return _moved(way, _origin(self.outer.centres[("group", group)], inner, lone=False))
+
+
+def _boxes(dag: Dag, group_names: Sequence[str]) -> _Boxes:
+    """The layout of the groups, each with the layout of its members."""
+    nodes = {node.name: node for node in dag.nodes}
+    edges = [(a, b) for a, b in dag.edges if a in nodes and b in nodes]
     members: dict[int, list[GraphNode]] = {}
     for node in dag.nodes:
         if node.group is not None:
             members.setdefault(node.group, []).append(node)
-    inner = {group: _inner(nodes, edges) for group, nodes in members.items()}
-
-    def box_of(node: GraphNode) -> _Box:
-        return ("node", node.name) if node.group is None else ("group", node.group)
-
-    sizes: dict[_Box, tuple[float, float]] = {}
-    for node in dag.nodes:
-        box = box_of(node)
-        if node.group is None:
-            sizes[box] = _size(node)
-        else:
-            sizes[box] = _box_size(inner[node.group], members[node.group], group_names)
-    outer_edges = [(box_of(by_name[a]), box_of(by_name[b])) for a, b in edges]
-    outer = layered(sizes, outer_edges, gap_x=22, gap_y=34)
-
-    place = {
-        node.name: _place(node, outer.centres[box_of(node)], inner, members) for node in dag.nodes
+    inner = {group: _inner(own, edges) for group, own in members.items()}
+    sizes = {
+        _box_of(node): _size(node)
+        if node.group is None
+        else _box_size(inner[node.group], members[node.group], group_names)
+        for node in dag.nodes
     }
-    drawn: list[Html] = []
-    for group, nodes in members.items():
-        drawn += _group_box(
-            _title(group, nodes, group_names),
-            group,
-            outer.centres[("group", group)],
-            sizes[("group", group)],
-            inner[group],
-        )
-    for a, b in edges:
-        own, other = by_name[a].group, by_name[b].group
-        way: list[tuple[float, float]] = []
-        if own is not None and own == other:
-            origin = _origin(outer.centres[("group", own)], inner[own], lone=False)
-            way += _moved(inner[own].routes.get((a, b), ()), origin)
-        else:
-            if own is not None and len(members[own]) > 1:
-                way += _port_way(inner[own], outer.centres[("group", own)], a, ("out", a))
-            way += outer.routes.get((box_of(by_name[a]), box_of(by_name[b])), ())
-            if other is not None and len(members[other]) > 1:
-                way += _port_way(inner[other], outer.centres[("group", other)], ("in", b), b)
-        drawn.append(_edge(place[a], place[b], way, f"{a} → {b}"))
-    drawn += [_node(node, place[node.name]) for node in dag.nodes]
-    width, height = outer.width + 2 * _MARGIN, outer.height + 2 * _MARGIN
-    marker = tag(
+    between = [(_box_of(nodes[a]), _box_of(nodes[b])) for a, b in edges]
+    outer = layered(sizes, between, gap_x=22, gap_y=34)
+    return _Boxes(nodes, edges, members, inner, sizes, outer)
+
+
+def _box_of(node: GraphNode) -> _Box:
+    return ("node", node.name) if node.group is None else ("group", node.group)
+
+
+def _arrow() -> Html:
+    """The head of an edge."""
+    return tag(
         "marker",
         tag("path", class_="arrow", d="M0 0L7 3.5L0 7z"),
         id="arrow",
@@ -91,8 +137,6 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
         markerHeight="6",
         orient="auto",
     )
-    body = tag("g", *drawn, transform=f"translate({_MARGIN:g} {_MARGIN:g})")
-    return picture(width, height, label, tag("defs", marker), body)
 
 
 def _size(node: GraphNode) -> tuple[float, float]:
@@ -120,15 +164,6 @@ def _inner(nodes: Sequence[GraphNode], edges: Sequence[tuple[str, str]]) -> Layo
         inside.append((nodes[-1].name, exits[0]))
     sizes.update(dict.fromkeys([*entries, *exits], _PORT))
     return layered(sizes, inside, gap_x=12, gap_y=22, first=entries, last=exits)
-
-
-def _port_way(
-    inner: Layout, centre: tuple[float, float], start: Any, end: Any
-) -> list[tuple[float, float]]:
-    """The way from a member to its port or from a port to its member, the port included."""
-    way = list(inner.routes.get((start, end), ()))
-    way = [*way, inner.centres[end]] if isinstance(end, tuple) else [inner.centres[start], *way]
-    return _moved(way, _origin(centre, inner, lone=False))
 
 
 def _moved(
@@ -159,19 +194,6 @@ def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[flo
     """Where a group's inner layout begins: below its name, or right of a lone member's number."""
     x, y = centre[0] - inner.width / 2, centre[1] - inner.height / 2
     return (x + 7, y) if lone else (x, y + _TITLE / 2)
-
-
-def _place(
-    node: GraphNode,
-    centre: tuple[float, float],
-    inner: dict[int, Layout],
-    members: dict[int, list[GraphNode]],
-) -> tuple[float, float]:
-    if node.group is None:
-        return centre
-    x, y = _origin(centre, inner[node.group], len(members[node.group]) == 1)
-    dx, dy = inner[node.group].centres[node.name]
-    return (x + dx, y + dy)
 
 
 def _group_box(

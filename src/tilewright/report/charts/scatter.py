@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.report import units
-from tilewright.report.charts.scale import bottom_axis, left_axis, scale
+from tilewright.report.charts.scale import Scale, bottom_axis, left_axis, scale
 from tilewright.report.charts.svg import WIDTH, colour, legend, picture
 from tilewright.report.pages.html import Html, tag
 
@@ -54,27 +54,6 @@ def scatter_plot(
         all_x = all_y = all_x + all_y
     xs = scale(all_x, left, right, log=log_x)
     ys = scale(all_y, bottom, top, log=log_y)
-    guides = []
-    if diagonal:
-        guides.append(
-            tag(
-                "line", class_="guide", x1=xs(xs.low), y1=ys(ys.low), x2=xs(xs.high), y2=ys(ys.high)
-            )
-        )
-    if level is not None:
-        guides.append(tag("line", class_="guide", x1=left, x2=right, y1=ys(level), y2=ys(level)))
-    dots = [
-        tag(
-            "g",
-            *(
-                tag("circle", tag("title", text) if text else None, cx=xs(x), cy=ys(y), r=3)
-                for x, y, text in kind
-            ),
-            class_=f"{colour(i)} fill",
-            fill_opacity=0.65,
-        )
-        for i, kind in enumerate(kept)
-    ]
     return picture(
         width,
         height,
@@ -82,9 +61,28 @@ def scatter_plot(
         marks,
         bottom_axis(xs, top, bottom, x_label, [x_text(v) for v in xs.ticks()]),
         left_axis(ys, left, right, y_label, [y_text(v) for v in ys.ticks()]),
-        *guides,
-        *dots,
+        *_guides(xs, ys, diagonal, level),
+        *(_dots(kind, xs, ys, i) for i, kind in enumerate(kept)),
     )
+
+
+def _guides(xs: Scale, ys: Scale, diagonal: bool, level: float | None) -> list[Html]:
+    """The line on which both axes are equal, and the horizontal line at `level`."""
+    lines = []
+    if diagonal:
+        lines.append((xs(xs.low), xs(xs.high), ys(ys.low), ys(ys.high)))
+    if level is not None:
+        lines.append((xs.start, xs.stop, ys(level), ys(level)))
+    return [tag("line", class_="guide", x1=a, x2=b, y1=c, y2=d) for a, b, c, d in lines]
+
+
+def _dots(kind: Sequence[tuple[float, float, str]], xs: Scale, ys: Scale, number: int) -> Html:
+    """The points of one kind, in the colour of its number."""
+    circles = (
+        tag("circle", tag("title", text) if text else None, cx=xs(x), cy=ys(y), r=3)
+        for x, y, text in kind
+    )
+    return tag("g", *circles, class_=f"{colour(number)} fill", fill_opacity=0.65)
 
 
 def _drawable(kind: Points, log_x: bool, log_y: bool) -> list[tuple[float, float, str]]:
