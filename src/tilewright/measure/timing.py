@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import resource
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,16 +59,7 @@ def time_runs(
     limits = [c for c in (cutoff, timing.cutoff) if c is not None]
     limit = min(limits, default=math.inf)
 
-    def sample(count: int) -> tuple[float, float]:
-        if beat is not None:
-            beat()
-        cpu, wall = cpu_seconds(), time.perf_counter()
-        for _ in range(count):
-            run()
-        if sync is not None:
-            sync()
-        return (time.perf_counter() - wall) / count, (cpu_seconds() - cpu) / count
-
+    sample = _sampler(run, sync, beat)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -107,13 +97,28 @@ def time_runs(
             gc.enable()
 
 
+def _sampler(
+    run: Callable[[], object],
+    sync: Callable[[], object] | None,
+    beat: Callable[[], object] | None,
+) -> Callable[[int], tuple[float, float]]:
+    """A function that takes a sample of a number of runs: wall and CPU seconds per run."""
+
+    def sample(count: int) -> tuple[float, float]:
+        if beat is not None:
+            beat()
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        for _ in range(count):
+            run()
+        if sync is not None:
+            sync()
+        return (time.perf_counter() - wall) / count, (cpu_seconds() - cpu) / count
+
+    return sample
+
+
 def _inner(seconds: float, timing: Timing) -> int:
     """Number of runs of the given length (seconds) that fill a sample."""
     if seconds <= 0:
         return _MAX_INNER
     return min(max(math.ceil(timing.sample_seconds / seconds), 1), _MAX_INNER)
-
-
-def median_of(samples: Samples) -> float:
-    """The median time of a run in seconds."""
-    return statistics.median(samples.times)

@@ -110,41 +110,8 @@ def run_worker(
         candidate = load_builder(builder)(pickle.loads(payload))
         reports.send("built", seconds=time.perf_counter() - began)
         phase = "run_failed"
-        if verify and hasattr(candidate, "verify"):
-            result = candidate.verify()
-            if not result.ok and hasattr(candidate, "recheck"):
-                reports.send("rechecking")
-                result = candidate.recheck()
-            if not result.ok:
-                reports.send(
-                    "failed",
-                    status="wrong_answer",
-                    message=result.message or "the answer differs from the reference's",
-                    max_error=_number(result.max_error),
-                    details=_details(candidate),
-                )
-                os._exit(0)
-            reports.send("ready", verified=True, max_error=_number(result.max_error))
-        else:
-            reports.send("ready", verified=False)
-        for order in orders:
-            if order["do"] == "end":
-                reports.send("done", details=_details(candidate))
-                os._exit(0)
-            samples = time_runs(
-                candidate.run,
-                Timing(**order["timing"]),
-                sync=getattr(candidate, "sync", None),
-                beat=reports.beat,
-                cutoff=order.get("cutoff"),
-            )
-            reports.send(
-                "timed",
-                times=samples.times,
-                cpu_times=samples.cpu_times,
-                runs=samples.runs,
-                lower_bound=samples.lower_bound,
-            )
+        _verify(candidate, verify, reports)
+        _obey(candidate, orders, reports)
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: whatever a candidate raises is its outcome.
         traceback.print_exc()
@@ -160,6 +127,49 @@ def run_worker(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _verify(candidate: Any, wanted: bool, reports: Reports) -> None:
+    """Report whether the answer is right; a wrong one ends the process."""
+    if not wanted or not hasattr(candidate, "verify"):
+        reports.send("ready", verified=False)
+        return
+    result = candidate.verify()
+    if not result.ok and hasattr(candidate, "recheck"):
+        reports.send("rechecking")
+        result = candidate.recheck()
+    if not result.ok:
+        reports.send(
+            "failed",
+            status="wrong_answer",
+            message=result.message or "the answer differs from the reference's",
+            max_error=_number(result.max_error),
+            details=_details(candidate),
+        )
+        os._exit(0)
+    reports.send("ready", verified=True, max_error=_number(result.max_error))
+
+
+def _obey(candidate: Any, orders: Iterator[dict[str, Any]], reports: Reports) -> None:
+    """Time the candidate as often as ordered; the order to end ends the process."""
+    for order in orders:
+        if order["do"] == "end":
+            reports.send("done", details=_details(candidate))
+            os._exit(0)
+        samples = time_runs(
+            candidate.run,
+            Timing(**order["timing"]),
+            sync=getattr(candidate, "sync", None),
+            beat=reports.beat,
+            cutoff=order.get("cutoff"),
+        )
+        reports.send(
+            "timed",
+            times=samples.times,
+            cpu_times=samples.cpu_times,
+            runs=samples.runs,
+            lower_bound=samples.lower_bound,
+        )
 
 
 def _orders(fd: int) -> Iterator[dict[str, Any]]:

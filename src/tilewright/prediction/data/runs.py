@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -111,77 +111,44 @@ def read_csv(
         PredictionError: no such file, no such column, a column of both numbers and words, a
             time that is not positive, an unknown unit of time, or no complete row.
     """
-    source = Path(path)
-    headings, rows = _cells(source)
-    known = {**{name: i for i, name in enumerate(headings)}}
-    parsed = [_heading(text) for text in headings]
-    for i, (name, _) in enumerate(parsed):
-        known.setdefault(name, i)
-
-    def column(name: str, what: str) -> int:
-        if name not in known:
-            raise PredictionError(
-                f"{source}: there is no column {name!r} for {what}; there are "
-                f"{', '.join(headings)}{_meant(name, known)}"
-            )
-        return known[name]
-
+    sheet = _Sheet.read(Path(path))
+    source = sheet.source
     if target is None:
-        lower = {name.lower(): name for name in reversed(known)}
-        target = next((lower[name] for name in _TIMES if name in lower), TIME)
-    time_at = column(target, "the run time (choose it with --target)")
-    again_at = known.get(retime) if retime is not None and retime != target else None
+        target = sheet.time_name()
+    time_at = sheet.column(target, "the run time (choose it with --target)")
+    again_at = sheet.known.get(retime) if retime is not None and retime != target else None
     sidecar = sidecar_of(source)
-    if features is None and isinstance(sidecar.get("features"), dict):
-        features = [name for name in sidecar["features"] if name in known]
+    units = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
+    if features is None and units is not None:
+        features = [name for name in units if name in sheet.known]
     if features is None:
-        used = [
-            i
-            for i in range(len(headings))
-            if i not in (time_at, again_at) and any(not _absent(row[i]) for _, row in rows)
-        ]
+        used = [i for i in sheet.filled() if i not in (time_at, again_at)]
     else:
-        used = [column(name, "a feature") for name in features]
-        if time_at in used:
-            raise PredictionError(f"{source}: {target!r} is the run time and cannot be a feature")
+        used = [sheet.column(name, "a feature") for name in features]
+    if features is not None and time_at in used:
+        raise PredictionError(f"{source}: {target!r} is the run time and cannot be a feature")
     if not used:
         raise PredictionError(f"{source}: there is no column besides the run time to predict it by")
-    scale = _seconds(source, headings[time_at])
-    again_scale = None if again_at is None else _seconds(source, headings[again_at])
-    coded = {i: _codes(source, parsed[i][0], [row[i] for _, row in rows], levels) for i in used}
-
-    kept: list[list[float]] = []
-    times: list[float] = []
-    retimes: list[float] = []
-    dropped = []
-    for position, (line, row) in enumerate(rows):
-        empty = [parsed[i][0] for i in (time_at, *used) if _absent(row[i])]
-        if empty:
-            dropped.append(f"line {line}: no {', '.join(empty)}")
-            continue
-        times.append(_time(source, line, headings[time_at], row[time_at]) * scale)
-        if again_at is not None and again_scale is not None:
-            cell = row[again_at]
-            again = math.nan
-            if not _absent(cell):
-                again = _time(source, line, headings[again_at], cell) * again_scale
-            retimes.append(again)
-        kept.append([coded[i][0][position] for i in used])
+    seconds = sheet.times(time_at)
+    again = None if again_at is None else sheet.times(again_at)
+    coded = {i: _codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
+    kept, dropped = sheet.complete((time_at, *used))
     if not kept:
         raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
-    units = sidecar.get("features") if isinstance(sidecar.get("features"), dict) else {}
-    named = {parsed[i][0]: parsed[i][1] or str((units or {}).get(parsed[i][0], "1")) for i in used}
+    named = {
+        sheet.name(i): sheet.unit(i) or str((units or {}).get(sheet.name(i), "1")) for i in used
+    }
     if len(named) < len(used):
         raise PredictionError(f"{source}: two feature columns have the same name; rename one")
     facts = {**sidecar, "source": source.name}
-    words = {parsed[i][0]: coded[i][1] for i in used if coded[i][1]}
+    words = {sheet.name(i): coded[i][1] for i in used if coded[i][1]}
     if words:
         facts["levels"] = words
     return Runs(
         named,
-        np.array(kept, dtype=float),
-        np.array(times),
-        np.array(retimes) if again_at is not None else None,
+        np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
+        np.array([seconds(row) for row in kept]),
+        None if again is None else np.array([again(row) for row in kept]),
         facts,
         tuple(dropped),
     )
@@ -208,47 +175,39 @@ def read_columns(
     Raises:
         PredictionError: a column or a value is missing, or is not what it should be.
     """
-    source = Path(path)
-    headings, rows = _cells(source)
-    known: dict[str, int] = {name: i for i, name in enumerate(headings)}
-    for i, heading in enumerate(headings):
-        known.setdefault(_heading(heading)[0], i)
+    sheet = _Sheet.read(Path(path))
     columns, units = {}, {}
     for name in features:
-        if name not in known:
-            raise PredictionError(
-                f"{source}: there is no column {name!r} for a feature; there are "
-                f"{', '.join(headings)}{_meant(name, known)}"
-            )
-        at = known[name]
-        if _heading(headings[at])[1]:
-            units[name] = _heading(headings[at])[1]
-        empty = next((line for line, row in rows if _absent(row[at])), None)
-        if empty is not None:
-            raise PredictionError(
-                f"{source}, line {empty}: no {name}; fill it in or leave the line out"
-            )
-        columns[name], words = _codes(source, name, [row[at] for _, row in rows], levels)
-        if words and name not in (levels or {}):
-            raise PredictionError(
-                f"{source}: the column {name!r} has words ({words[0]}), where the model was "
-                "fitted to numbers"
-            )
+        at = sheet.column(name, "a feature")
+        if sheet.unit(at):
+            units[name] = sheet.unit(at)
+        columns[name] = _feature(sheet, name, at, levels)
     found = {}
     for label, forms in times.items():
-        places = (known[form] for form in forms if form in known and form not in features)
+        places = (sheet.known[f] for f in forms if f in sheet.known and f not in features)
         at_time = next(places, None)
         if at_time is not None:
-            scale = _seconds(source, headings[at_time])
-            found[label] = np.array(
-                [
-                    math.nan
-                    if _absent(row[at_time])
-                    else scale * _time(source, line, headings[at_time], row[at_time])
-                    for line, row in rows
-                ]
-            )
+            seconds = sheet.times(at_time)
+            found[label] = np.array([seconds(row) for row in range(len(sheet.rows))])
     return columns, units, found
+
+
+def _feature(
+    sheet: _Sheet, name: str, at: int, levels: Mapping[str, Sequence[str]] | None
+) -> list[float]:
+    """A column of queries, which has a value in every row."""
+    empty = next((line for line, row in sheet.rows if _absent(row[at])), None)
+    if empty is not None:
+        raise PredictionError(
+            f"{sheet.source}, line {empty}: no {name}; fill it in or leave the line out"
+        )
+    values, words = _codes(sheet.source, name, sheet.cells(at), levels)
+    if words and name not in (levels or {}):
+        raise PredictionError(
+            f"{sheet.source}: the column {name!r} has words ({words[0]}), where the model was "
+            "fitted to numbers"
+        )
+    return values
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
@@ -270,6 +229,92 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
     facts = {**runs.facts, "features": dict(runs.features)}
     target.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     return target
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """The cells of a CSV file.
+
+    Args:
+        source: the file.
+        headings: its first line.
+        rows: line number and cells of every further line that is not blank.
+        known: the number of a column by its heading, with and without the unit.
+    """
+
+    source: Path
+    headings: list[str]
+    rows: list[tuple[int, list[str]]]
+    known: dict[str, int]
+
+    @classmethod
+    def read(cls, source: Path) -> _Sheet:
+        """The cells of a file; PredictionError if it is not such a file."""
+        headings, rows = _cells(source)
+        known = {heading: i for i, heading in enumerate(headings)}
+        for i, heading in enumerate(headings):
+            known.setdefault(_heading(heading)[0], i)
+        return cls(source, headings, rows, known)
+
+    def column(self, name: str, what: str) -> int:
+        """A column's number; PredictionError if there is none for `what`."""
+        if name not in self.known:
+            raise PredictionError(
+                f"{self.source}: there is no column {name!r} for {what}; there are "
+                f"{', '.join(self.headings)}{_meant(name, self.known)}"
+            )
+        return self.known[name]
+
+    def time_name(self) -> str:
+        """The column that is called as run times usually are."""
+        lower = {name.lower(): name for name in reversed(self.known)}
+        return next((lower[name] for name in _TIMES if name in lower), TIME)
+
+    def name(self, at: int) -> str:
+        """A column's heading without the unit."""
+        return _heading(self.headings[at])[0]
+
+    def unit(self, at: int) -> str:
+        """A column's unit; empty where the heading gives none."""
+        return _heading(self.headings[at])[1]
+
+    def cells(self, at: int) -> list[str]:
+        """A column's cells."""
+        return [row[at] for _, row in self.rows]
+
+    def filled(self) -> list[int]:
+        """The columns that are not empty."""
+        return [
+            i for i in range(len(self.headings)) if any(not _absent(cell) for cell in self.cells(i))
+        ]
+
+    def complete(self, columns: Sequence[int]) -> tuple[list[int], list[str]]:
+        """The rows with a value in each of these columns, and why the others are left out."""
+        kept, dropped = [], []
+        for position, (line, row) in enumerate(self.rows):
+            empty = [self.name(i) for i in columns if _absent(row[i])]
+            if empty:
+                dropped.append(f"line {line}: no {', '.join(empty)}")
+            else:
+                kept.append(position)
+        return kept, dropped
+
+    def times(self, at: int) -> Callable[[int], float]:
+        """Seconds of a row in a column of times; NaN where the cell is empty.
+
+        Raises:
+            PredictionError: the column's unit is not one of time (at once), or a cell is not a
+                positive number (when its row is asked for).
+        """
+        scale = _seconds(self.source, self.headings[at])
+
+        def seconds(row: int) -> float:
+            line, cells = self.rows[row]
+            if _absent(cells[at]):
+                return math.nan
+            return scale * _time(self.source, line, self.headings[at], cells[at])
+
+        return seconds
 
 
 def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -385,36 +430,14 @@ def _codes(
 ) -> tuple[list[float], list[str]]:
     """A column as numbers, and its words where it is a column of words."""
     truth = {"true": 1.0, "false": 0.0}
-    given = list((levels or {}).get(name, ()))
+    words = list((levels or {}).get(name, ()))
     present = [cell for cell in cells if not _absent(cell)]
-    if not given and all(_number(cell) is not None for cell in present):
-        values = [math.nan if _absent(cell) else float(cell) for cell in cells]
-        endless = next((v for v in values if math.isinf(v)), None)
-        if endless is not None:
-            raise PredictionError(f"{source}: the column {name!r} has infinite values")
-        return values, []
-    if not given and all(cell.lower() in truth for cell in present):
-        return [truth.get(cell.lower(), math.nan) for cell in cells], []
-    if not given:
-        number = next((cell for cell in present if _number(cell) is not None), None)
-        if number is not None:
-            word = next(cell for cell in present if _number(cell) is None)
-            raise PredictionError(
-                f"{source}: the column {name!r} has both numbers ({number}) and words ({word}); "
-                "mend the cell, or leave the column out with --features"
-            )
-        if all(_COMMA.fullmatch(cell) for cell in present):
-            raise PredictionError(
-                f"{source}: the column {name!r} has commas in its numbers ({present[0]}); "
-                "write 1.5 and 1000"
-            )
-    words = given or list(dict.fromkeys(present))
-    if not given and len(words) > max(_MOST_WORDS, len(present) // 2):
-        raise PredictionError(
-            f"{source}: the column {name!r} has {len(words)} different words ({words[0]}, "
-            f"{words[1]}, ...), from which nothing can be learnt; leave it out with --features, "
-            "or write numbers"
-        )
+    if not words:
+        if all(_number(cell) is not None for cell in present):
+            return _finite(source, name, cells), []
+        if all(cell.lower() in truth for cell in present):
+            return [truth.get(cell.lower(), math.nan) for cell in cells], []
+        words = _words(source, name, present)
     place = {word: float(i) for i, word in enumerate(words)}
     unknown = next((cell for cell in present if cell not in place), None)
     if unknown is not None:
@@ -422,3 +445,35 @@ def _codes(
             f"{source}: the column {name!r} has {unknown!r}, which is none of {', '.join(words)}"
         )
     return [place.get(cell, math.nan) for cell in cells], words
+
+
+def _finite(source: Path, name: str, cells: Sequence[str]) -> list[float]:
+    """A column of numbers, NaN where a cell is empty."""
+    values = [math.nan if _absent(cell) else float(cell) for cell in cells]
+    if any(math.isinf(v) for v in values):
+        raise PredictionError(f"{source}: the column {name!r} has infinite values")
+    return values
+
+
+def _words(source: Path, name: str, present: Sequence[str]) -> list[str]:
+    """The different words of a column in the order of their first appearance."""
+    number = next((cell for cell in present if _number(cell) is not None), None)
+    if number is not None:
+        word = next(cell for cell in present if _number(cell) is None)
+        raise PredictionError(
+            f"{source}: the column {name!r} has both numbers ({number}) and words ({word}); "
+            "mend the cell, or leave the column out with --features"
+        )
+    if all(_COMMA.fullmatch(cell) for cell in present):
+        raise PredictionError(
+            f"{source}: the column {name!r} has commas in its numbers ({present[0]}); "
+            "write 1.5 and 1000"
+        )
+    words = list(dict.fromkeys(present))
+    if len(words) > max(_MOST_WORDS, len(present) // 2):
+        raise PredictionError(
+            f"{source}: the column {name!r} has {len(words)} different words ({words[0]}, "
+            f"{words[1]}, ...), from which nothing can be learnt; leave it out with --features, "
+            "or write numbers"
+        )
+    return words
