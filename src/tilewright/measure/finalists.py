@@ -107,15 +107,72 @@ def finalists(
     rounds. Raises WorkersError when no server can be started, ValueError for a command that
     runs only once (`command` with ``repeated=True`` is timed like any other).
     """
-    mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    runners = [_Finalist(candidate) for candidate in candidates]
-    by_number: dict[int, _Finalist] = {}
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
+        runners = [_Finalist(candidate) for candidate in candidates]
+        match = _Match(workers, runners, on_event, deadline)
+        try:
+            match.begin(limits or RunLimits(), replace(visit, verify=verify))
+            match.play(rounds, math.inf if seconds is None else seconds, visit, brief)
+            match.end()
+        except queue.Empty:
+            for runner in runners:
+                runner.final = runner.final or _cut_short(runner, verify)
+        finally:
+            match.cancel()
+    return Finals(tuple(candidates), tuple(_conclude(runner) for runner in runners))
 
-    def listen(until: Callable[[], bool]) -> None:
+
+@dataclass
+class _Match:
+    """The finalists with their workers; its methods raise queue.Empty at the deadline."""
+
+    workers: Workers
+    runners: list[_Finalist]
+    on_event: Callable[[Event], object] | None
+    deadline: float | None
+    mailbox: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
+
+    def begin(self, limits: RunLimits, timing: Timing) -> None:
+        """Start all workers, and wait until each is built and verified, or has failed."""
+        for runner in self.runners:
+            runner.number = self.workers.submit(
+                runner.candidate, limits, timing, self.mailbox, hold=True
+            )
+        self._listen(lambda: all(r.ready or r.final for r in self.runners))
+
+    def play(self, rounds: int, seconds: float, visit: Timing, brief: Collection[str]) -> None:
+        """Time all in turn; after `seconds` no further round begins."""
+        began = time.monotonic()
+        for turn in range(rounds):
+            if turn >= _FIRST_ROUNDS and time.monotonic() - began > seconds:
+                break
+            for runner in self.runners if turn % 2 == 0 else reversed(self.runners):
+                if _plays(runner, turn, brief):
+                    self.workers.sample(runner.number, visit)
+                    done = len(runner.times)
+                    self._listen(lambda r=runner, n=done: r.final or len(r.times) > n)  # type: ignore[misc]
+
+    def end(self) -> None:
+        """Ask all workers for their last words."""
+        for runner in self.runners:
+            if runner.final is None:
+                self.workers.end(runner.number)
+        self._listen(lambda: all(r.final for r in self.runners))
+
+    def cancel(self) -> None:
+        """Stop the workers that are left."""
+        for runner in self.runners:
+            if runner.number >= 0:
+                self.workers.cancel(runner.number)
+
+    def _listen(self, until: Callable[[], bool]) -> None:
+        by_number = {runner.number: runner for runner in self.runners}
         while not until():
-            event = mailbox.get(timeout=remaining(deadline))
-            if on_event is not None:
-                on_event(event)
+            event = self.mailbox.get(timeout=remaining(self.deadline))
+            if self.on_event is not None:
+                self.on_event(event)
             runner = by_number[event.data["number"]]
             if event.name == "ready":
                 runner.ready = True
@@ -124,37 +181,6 @@ def finalists(
                 runner.cpu_times.append(statistics.median(event.data["cpu_times"]))
             elif event.measurement is not None:
                 runner.final = event.measurement
-
-    with ExitStack() as stack:
-        if workers is None:
-            workers = stack.enter_context(Workers(jobs=jobs, preload=preload))
-        timing, limits = replace(visit, verify=verify), limits or RunLimits()
-        try:
-            for runner in runners:
-                runner.number = workers.submit(runner.candidate, limits, timing, mailbox, hold=True)
-                by_number[runner.number] = runner
-            listen(lambda: all(r.ready or r.final for r in runners))
-            began, most = time.monotonic(), math.inf if seconds is None else seconds
-            for turn in range(rounds):
-                if turn >= _FIRST_ROUNDS and time.monotonic() - began > most:
-                    break
-                for runner in runners if turn % 2 == 0 else reversed(runners):
-                    if _plays(runner, turn, brief):
-                        workers.sample(runner.number, visit)
-                        done = len(runner.times)
-                        listen(lambda r=runner, n=done: r.final or len(r.times) > n)  # type: ignore[misc]
-            for runner in runners:
-                if runner.final is None:
-                    workers.end(runner.number)
-            listen(lambda: all(r.final for r in runners))
-        except queue.Empty:
-            for runner in runners:
-                runner.final = runner.final or _cut_short(runner, verify)
-        finally:
-            for runner in runners:
-                if runner.number >= 0:
-                    workers.cancel(runner.number)
-    return Finals(tuple(candidates), tuple(_conclude(runner) for runner in runners))
 
 
 def _plays(runner: _Finalist, turn: int, brief: Collection[str]) -> bool:

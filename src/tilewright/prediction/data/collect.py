@@ -1,4 +1,13 @@
-"""Instances of a kernel measured on this machine: timed, verified, recorded, resumed."""
+"""Instances of a kernel measured on this machine: timed, verified, recorded, resumed.
+
+Every instance is drawn from the seed and its index, and is timed after a warm-up, alone on the
+machine as far as other Tilewright processes are concerned. All instances are timed in a first
+round and in a second, and those whose quickest samples differ by more than `AGREE` in further
+rounds, with operands made again. The quickest sample of all counts: it is the time of the
+undisturbed kernel. Where the wall time is far above the CPU time, or other processes used the
+CPUs meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
+once more in the next collection that meets it. What fails is not tried again.
+"""
 
 from __future__ import annotations
 
@@ -75,16 +84,9 @@ def collect(
 ) -> Runs:
     """Draw instances and measure them; what the records know is not measured again.
 
-    Every instance is drawn from the seed and its index, its answer is compared with the
-    kernel's reference, and it is timed after a warm-up, alone on the machine as far as other
-    Tilewright processes are concerned. All instances are timed in a first round, in a second,
-    and those whose quickest samples differ by more than a hundredth in further rounds, with
-    operands made again; the quickest sample of all counts, which is the time of the undisturbed
-    kernel. Where the wall time is far above the CPU time, or other processes used the CPUs
-    meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
-    once more in the next collection that meets it. What fails is not tried again. Each
-    measurement is in the records before the next begins, so an interrupted collection goes on
-    where it was.
+    Instances are verified against the kernel's reference and timed in rounds, as the text at
+    the top of this file says. Each measurement is in the records before the next begins, so an
+    interrupted collection goes on where it was.
 
     Args:
         kernel: what is measured.
@@ -116,19 +118,43 @@ def collect(
     if rounds < 1:
         raise PredictionError(f"{rounds} rounds measure nothing; at least 1 is needed")
     chosen = kernel.variant(variant) if isinstance(variant, str) else variant
-    usable, why = chosen.available()
-    if not usable:
-        raise PredictionError(f"{kernel.name} by {chosen.name} cannot be measured here: {why}")
-    repeats = rounds * (REPEATS if retime else 1)
-    made_from = origin(kernel, chosen) if isolate or (isolate is None and chosen.isolate) else None
-    if isolate and made_from is None:
-        raise PredictionError(
-            f"{kernel.name} by {chosen.name} cannot be measured in another process: its functions "
-            "have to be at the top level of a module"
-        )
+    made_from = _measurable(kernel, chosen, isolate)
     work = _Collection(
         kernel, chosen, seed, records, verify, timing, made_from, limits or LIMITS, retime
     )
+    _measure_all(work, seed, count, rounds * (REPEATS if retime else 1), deadline, on_progress)
+    return work.runs(count)
+
+
+def _measurable(kernel: Kernel, variant: Variant, isolate: bool | None) -> dict[str, Any] | None:
+    """How a worker process makes the kernel again; None if this process measures.
+
+    Raises:
+        PredictionError: the variant cannot be used here, or cannot be isolated and has to be.
+    """
+    usable, why = variant.available()
+    if not usable:
+        raise PredictionError(f"{kernel.name} by {variant.name} cannot be measured here: {why}")
+    if not (variant.isolate if isolate is None else isolate):
+        return None
+    made_from = origin(kernel, variant)
+    if isolate and made_from is None:
+        raise PredictionError(
+            f"{kernel.name} by {variant.name} cannot be measured in another process: its functions "
+            "have to be at the top level of a module"
+        )
+    return made_from
+
+
+def _measure_all(
+    work: _Collection,
+    seed: int,
+    count: int,
+    repeats: int,
+    deadline: float | None,
+    on_progress: Callable[[CollectionProgress], object] | None,
+) -> None:
+    """Measure every instance `repeats` times, unless it is settled or the deadline comes."""
     settled = 0
     with _token() as token, quiet_blas():
         for repeat in range(repeats):
@@ -140,11 +166,10 @@ def collect(
                 on_progress(work.progress(settled, count * repeats))
             for place in range(len(queue)):
                 if deadline is not None and time.monotonic() >= deadline:
-                    return work.runs(count)
+                    return
                 work.measure(queue[place : place + AT_ONCE], repeat, token)
                 if on_progress is not None:
                     on_progress(work.progress(settled, count * repeats))
-    return work.runs(count)
 
 
 def measure_once(

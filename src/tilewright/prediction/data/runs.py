@@ -121,14 +121,7 @@ def read_csv(
     units = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
     if features is None and units is not None:
         features = [name for name in units if name in sheet.known]
-    if features is None:
-        used = [i for i in sheet.filled() if i not in (time_at, again_at)]
-    else:
-        used = [sheet.column(name, "a feature") for name in features]
-    if features is not None and time_at in used:
-        raise PredictionError(f"{source}: {target!r} is the run time and cannot be a feature")
-    if not used:
-        raise PredictionError(f"{source}: there is no column besides the run time to predict it by")
+    used = sheet.features(features, time_at, again_at)
     seconds = sheet.times(time_at)
     again = None if again_at is None else sheet.times(again_at)
     coded = {i: _codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
@@ -287,6 +280,24 @@ class _Sheet:
         return [
             i for i in range(len(self.headings)) if any(not _absent(cell) for cell in self.cells(i))
         ]
+
+    def features(
+        self, names: Sequence[str] | None, time_at: int, again_at: int | None
+    ) -> list[int]:
+        """The columns of features: these, or all with values that are not times."""
+        if names is None:
+            used = [i for i in self.filled() if i not in (time_at, again_at)]
+        else:
+            used = [self.column(name, "a feature") for name in names]
+        if time_at in used:
+            raise PredictionError(
+                f"{self.source}: {self.headings[time_at]!r} is the run time and cannot be a feature"
+            )
+        if not used:
+            raise PredictionError(
+                f"{self.source}: there is no column besides the run time to predict it by"
+            )
+        return used
 
     def complete(self, columns: Sequence[int]) -> tuple[list[int], list[str]]:
         """The rows with a value in each of these columns, and why the others are left out."""

@@ -7,7 +7,7 @@ import inspect
 import math
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,13 @@ def from_callable(
         PredictionError: a range that is empty or not of numbers, no range at all, or a
             complexity that is not an expression of the features.
     """
+    spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
+    if not spaces:
+        raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
+    Complexity(complexity, tuple(spaces))
+    called = getattr(function, "__name__", "function").strip("<>")
+    implementations = {called: function, **(variants or {})}
+    made = _UserKernel(name or called, spaces, make, reference)
     arguments = {
         "function": function,
         "ranges": ranges,
@@ -64,35 +71,14 @@ def from_callable(
         "reference": reference,
         "variants": variants,
     }
-    spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
-    if not spaces:
-        raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
-    Complexity(complexity, tuple(spaces))
-    called = getattr(function, "__name__", "function").strip("<>")
-
-    def draw(rng: np.random.Generator) -> Instance:
-        return {feature: space(rng) for feature, space in spaces.items()}
-
-    def operands(instance: Instance, rng: np.random.Generator) -> Operands:
-        return dict(instance) if make is None else dict(make(**instance, rng=rng))
-
-    def answer(made: Operands) -> Array:
-        assert reference is not None
-        return np.asarray(reference(**made))
-
-    def describe(made: Operands) -> Instance:
-        if make is not None:
-            raise PredictionError(f"the features of {name or called} are not known from operands")
-        return {feature: made[feature] for feature in spaces}
-
     return Kernel(
-        name or called,
+        made.name,
         {feature: (units or {}).get(feature, "1") for feature in spaces},
         complexity,
-        draw,
-        operands,
-        answer if reference is not None else None,
-        describe,
+        made.draw,
+        made.operands,
+        made.answer if reference is not None else None,
+        made.describe,
         {
             label: Variant(
                 label,
@@ -100,10 +86,35 @@ def from_callable(
                 isolate=True,
                 versions=partial(_identity, (implementation, make), ranges),
             )
-            for label, implementation in {called: function, **(variants or {})}.items()
+            for label, implementation in implementations.items()
         },
         origin=("tilewright.prediction.data.user_kernels:callable_kernel", arguments),
     )
+
+
+@dataclass(frozen=True)
+class _UserKernel:
+    """The functions that a `Kernel` needs, of what the user gave."""
+
+    name: str
+    spaces: Mapping[str, Callable[[np.random.Generator], Any]]
+    make: Callable[..., Mapping[str, Any]] | None
+    reference: Callable[..., Array] | None
+
+    def draw(self, rng: np.random.Generator) -> Instance:
+        return {feature: space(rng) for feature, space in self.spaces.items()}
+
+    def operands(self, instance: Instance, rng: np.random.Generator) -> Operands:
+        return dict(instance) if self.make is None else dict(self.make(**instance, rng=rng))
+
+    def answer(self, made: Operands) -> Array:
+        assert self.reference is not None
+        return np.asarray(self.reference(**made))
+
+    def describe(self, made: Operands) -> Instance:
+        if self.make is not None:
+            raise PredictionError(f"the features of {self.name} are not known from operands")
+        return {feature: made[feature] for feature in self.spaces}
 
 
 def from_command(
@@ -140,26 +151,7 @@ def from_command(
     filled(dict.fromkeys(ranges, 1))
 
     def run(**values: Any) -> None:
-        command = filled(values)
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise PredictionError(f"{' '.join(command)!r} took over {seconds:g} s") from None
-        except OSError as error:
-            raise PredictionError(f"{command[0]}: {error.strerror or error}") from None
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise PredictionError(
-                f"{' '.join(command)!r} ended with exit code {done.returncode}"
-                + (f": {said[-1]}" if said else "")
-            )
+        _run_command(filled(values), seconds)
 
     run.__name__ = "command"
     made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
@@ -177,6 +169,29 @@ def from_command(
     return replace(
         made, origin=("tilewright.prediction.data.user_kernels:command_kernel", arguments)
     )
+
+
+def _run_command(command: list[str], seconds: float) -> None:
+    """Run a command to its end; PredictionError if it fails or takes longer than `seconds`."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise PredictionError(f"{' '.join(command)!r} took over {seconds:g} s") from None
+    except OSError as error:
+        raise PredictionError(f"{command[0]}: {error.strerror or error}") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise PredictionError(
+            f"{' '.join(command)!r} ended with exit code {done.returncode}"
+            + (f": {said[-1]}" if said else "")
+        )
 
 
 def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:

@@ -11,6 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -329,19 +330,20 @@ def train_selector(
     chosen = names if variants is None else variants
     if not chosen:
         raise PredictionError(f"kernel {found.name} has no variant that can be used here")
-    how: dict[str, Any] = {
-        "count": count,
-        "seed": seed,
-        "records": records,
-        "retime": False,
-        "timing": timing or TIMING,
-        "deadline": deadline,
-        "on_progress": on_progress,
-    }
+    measure = partial(
+        collect,
+        count=count,
+        seed=seed,
+        records=records,
+        retime=False,
+        timing=timing or TIMING,
+        deadline=deadline,
+        on_progress=on_progress,
+    )
 
     def fitted(of: Kernel, name: str) -> Modelled:
         variant = of.variant(name)
-        runs = collect(of, whole_call(variant) if calls else variant, **how)
+        runs = measure(of, whole_call(variant) if calls else variant)
         made = _fresh(model, of.complexity_of(variant), runs.features)
         made.fit(runs.table, runs.times)
         return Modelled(made, {k: tuple(map(float, v)) for k, v in variant.settings.items()})

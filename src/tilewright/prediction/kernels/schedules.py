@@ -165,11 +165,7 @@ def collect_schedules(
         on_progress: called with the number of measurements done and their total.
         how: `timing` and `limits` of `measure_candidates`.
     """
-    wanted = {}
-    for size in sizes:
-        given = [dict(factors) for factors in also(size)]
-        drawn = [f for f in family.candidates(size, count, seed) if f not in given]
-        wanted[size] = [*given, *drawn][: max(count, len(given))]
+    wanted = {size: _wanted(family, size, count, seed, also(size)) for size in sizes}
     stride = REPEATS if retime else 1  # rounds of the first and of the second take turns
     total = sum(map(len, wanted.values())) * rounds * stride
     found: dict[str, dict[int, Measurement]] = {
@@ -180,13 +176,7 @@ def collect_schedules(
         for size, candidates in wanted.items():
             if deadline is not None and time.monotonic() >= deadline:
                 return _runs(family, wanted, found, stride, seed), False
-            times = [_typical(found[_label(factors)].values()) for factors in candidates]
-            close = CLOSE * min(times, default=math.inf)
-            queue = [
-                factors
-                for factors, typical in zip(candidates, times, strict=True)
-                if repeat < stride or typical <= close < math.inf
-            ]
+            queue = candidates if repeat < stride else _close(candidates, found)
             settled += len(candidates) - len(queue)
             verify = repeat == 0 and (verify_up_to is None or size <= verify_up_to)
             for tried in measure_candidates(
@@ -204,6 +194,24 @@ def collect_schedules(
                     on_progress(settled + sum(map(len, found.values())), total)
             complete = complete and all(repeat in found[_label(factors)] for factors in queue)
     return _runs(family, wanted, found, stride, seed), complete
+
+
+def _wanted(
+    family: ScheduleFamily, size: int, count: int, seed: int, also: Sequence[Factors]
+) -> Sequence[Factors]:
+    """The candidates of a size: those given, and others drawn until there are `count`."""
+    given = [dict(factors) for factors in also]
+    drawn = [f for f in family.candidates(size, count, seed) if f not in given]
+    return [*given, *drawn][: max(count, len(given))]
+
+
+def _close(
+    candidates: Sequence[Factors], found: Mapping[str, Mapping[int, Measurement]]
+) -> list[Factors]:
+    """The candidates that take at most `CLOSE` times as long as the quickest."""
+    times = [_typical(found[_label(factors)].values()) for factors in candidates]
+    limit = CLOSE * min(times, default=math.inf)
+    return [f for f, typical in zip(candidates, times, strict=True) if typical <= limit < math.inf]
 
 
 def _typical(made: Iterable[Measurement]) -> float:

@@ -8,6 +8,7 @@ configurations by cross-validation, from which the intervals come as well.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -100,29 +101,8 @@ class Augmented(Estimator):
             until=np.inf if self.max_seconds is None else began + 0.55 * self.max_seconds,
         )
         choices = choose(problem)
-        probes = self._probes(data)
-        fits: list[tuple[float, ScoredConfiguration, Array]] = []
-        for choice in choices[:4]:
-            if choice.error > _AS_GOOD * choices[0].error:
-                break
-            theta, far = train(
-                choice,
-                columns[rows],
-                logs[rows] - self.centre_,
-                problem.threads,
-                self.seed,
-                probes,
-            )
-            fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
-            # A fit to all that is much worse than those to the folds has diverged.
-            before = score(choice.held_out, problem.targets)
-            if score(fitted, logs - self.centre_) > 1.5 * before + 1e-3:
-                continue
-            fits.append((far, choice, theta))
-            if far <= _UNSTEADY:
-                break
-        _, choice, theta = min(
-            fits, key=lambda fit: fit[0], default=(1.0, choices[0], choices[0].models[0])
+        choice, theta = self._steadiest(
+            choices, problem, columns, logs - self.centre_, rows, self._probes(data)
         )
         self._keep(choice, theta)
         if self.folds > 1:
@@ -135,6 +115,35 @@ class Augmented(Estimator):
             **choice.report(problem.names),
             "tried": [other.report(problem.names) for other in choices],
         }
+
+    def _steadiest(
+        self,
+        choices: Sequence[ScoredConfiguration],
+        problem: SelectionProblem,
+        columns: Array,
+        targets: Array,
+        rows: Array,
+        probes: Array,
+    ) -> tuple[ScoredConfiguration, Array]:
+        """Of the best configurations fitted to `rows`, the one steadiest at the probes."""
+        fits: list[tuple[float, ScoredConfiguration, Array]] = []
+        for choice in choices[:4]:
+            if choice.error > _AS_GOOD * choices[0].error:
+                break
+            theta, far = train(
+                choice, columns[rows], targets[rows], problem.threads, self.seed, probes
+            )
+            fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
+            # A fit to all that is much worse than those to the folds has diverged.
+            before = score(choice.held_out, problem.targets)
+            if score(fitted, targets) > 1.5 * before + 1e-3:
+                continue
+            fits.append((far, choice, theta))
+            if far <= _UNSTEADY:
+                break
+        first = (1.0, choices[0], choices[0].models[0])
+        _, choice, theta = min(fits, key=lambda fit: fit[0], default=first)
+        return choice, theta
 
     def _probes(self, data: Array) -> Array:
         """Columns of made-up queries, each of which mixes the features of two instances."""

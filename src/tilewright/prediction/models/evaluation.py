@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -189,12 +189,6 @@ def cross_validate(
     def whole(values: list[Any]) -> Any:
         return None if any(v is None for v in values) else np.concatenate(values)[order]
 
-    coverages = None
-    if all(part.coverages is not None for part in parts):
-        coverages = {
-            nominal: sum(len(p) * (p.coverages or {})[nominal] for p in parts) / len(data)
-            for nominal in parts[0].coverages or {}
-        }
     return Evaluation(
         measured,
         whole([p.predicted for p in parts]),
@@ -202,9 +196,20 @@ def cross_validate(
         coverage,
         whole([p.low for p in parts]),
         whole([p.high for p in parts]),
-        coverages,
+        _coverages(parts),
         _floor(y, retimes),
     )
+
+
+def _coverages(parts: Sequence[Evaluation]) -> dict[float, float] | None:
+    """The coverages of all parts together; None where a part has none."""
+    if any(part.coverages is None for part in parts):
+        return None
+    total = sum(map(len, parts))
+    return {
+        nominal: sum(len(p) * (p.coverages or {})[nominal] for p in parts) / total
+        for nominal in parts[0].coverages or {}
+    }
 
 
 def _floor(y: Any, retimes: Any) -> float | None:
