@@ -371,14 +371,9 @@ def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
     """Quotient and rest where the terms do not part cleanly: common factors, nested atoms."""
     k = d.value
     if isinstance(k, int):
-        for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
-            if not isinstance(g, int) or g < 2 or k % g:
-                continue
-            coarse = Poly.make({m: c for m, c in x.terms if isinstance(c, int) and c % g == 0})
-            fine = x - coarse
-            if below(fine, Poly.constant(g)):
-                tiles, left = divide_with_rest(coarse / g, Poly.constant(k // g))
-                return tiles, left * g + fine
+        found = _common_factor(x, k)
+        if found is not None:
+            return found
     common = _common(x, d)
     if common != ONE:
         tiles, left = divide_with_rest(x / common, d / common)
@@ -392,6 +387,19 @@ def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
             if isinstance(inner, int) and inner % k == 0:
                 return Poly.of(Div(x, d)), modulo(atom.x, d)
     return Poly.of(Div(x, d)), Poly.of(Mod(x, d))
+
+
+def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
+    """Quotient and rest by `k` where all terms but a small rest have a factor of `k`."""
+    for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
+        if g < 2 or k % g:
+            continue
+        coarse = Poly.make({m: c for m, c in x.terms if isinstance(c, int) and c % g == 0})
+        fine = x - coarse
+        if below(fine, Poly.constant(g)):
+            tiles, left = divide_with_rest(coarse / g, Poly.constant(k // g))
+            return tiles, left * g + fine
+    return None
 
 
 def _common(x: Poly, d: Poly) -> Poly:

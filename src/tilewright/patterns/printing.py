@@ -46,6 +46,26 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
     """How many of the first stages an abbreviation stands for, and their text."""
     first, *rest = stages
     second = rest[0] if rest else None
+    found = _of_two_dimensions(first, second, stages)
+    if found is not None:
+        return found
+    if isinstance(first, n.Fork) and second == _ZIP:
+        twice = stages[2:3] == (_MAP_ZIP,)
+        arguments = ", ".join(text(item) for item in first.items)
+        return (3, f"zip2({arguments})") if twice else (2, f"zip({arguments})")
+    if isinstance(first, n.At):
+        count = next((i for i, s in enumerate(stages) if not isinstance(s, n.At)), len(stages))
+        indices = ", ".join(str(s.index) for s in stages[:count] if isinstance(s, n.At))
+        return count, f"at({indices})"
+    if isinstance(first, n.Indices) and isinstance(second, n.Map) and second.level is None:
+        return 2, f"generate({first.length}, {text(second.f)})"
+    return 1, _one(first)
+
+
+def _of_two_dimensions(
+    first: n.Pattern, second: n.Pattern | None, stages: tuple[n.Pattern, ...]
+) -> tuple[int, str] | None:
+    """As `_window`, for patterns on rows and columns; None if no such one begins here."""
     if isinstance(first, n.Pad | n.PadValue) and second == n.Map(first):
         return 2, _one(first).replace("pad(", "pad2(", 1)
     if isinstance(first, n.Map) and isinstance(first.f, n.Slide) and first.level is None:
@@ -54,23 +74,12 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
             return 3, f"slide2({one.size}, {one.step})"
     if stages[:3] == (_MAP_TRANSPOSE, _JOIN, _MAP_JOIN):
         return 3, "untile2"
-    if isinstance(first, n.Fork) and second == _ZIP:
-        twice = stages[2:3] == (_MAP_ZIP,)
-        arguments = ", ".join(text(item) for item in first.items)
-        return (3, f"zip2({arguments})") if twice else (2, f"zip({arguments})")
     if stages[:2] == (_ZIP, _MAP_ZIP):
         return 2, "zip2"
-    if isinstance(first, n.Crop):
-        inner = second.f if isinstance(second, n.Map) and second.level is None else None
-        if isinstance(inner, n.Crop):
-            return 2, f"crop2({first.length}, {inner.length})"
-    if isinstance(first, n.At):
-        count = next((i for i, s in enumerate(stages) if not isinstance(s, n.At)), len(stages))
-        indices = ", ".join(str(s.index) for s in stages[:count] if isinstance(s, n.At))
-        return count, f"at({indices})"
-    if isinstance(first, n.Indices) and isinstance(second, n.Map) and second.level is None:
-        return 2, f"generate({first.length}, {text(second.f)})"
-    return 1, _one(first)
+    inner = second.f if isinstance(second, n.Map) and second.level is None else None
+    if isinstance(first, n.Crop) and isinstance(inner, n.Crop):
+        return 2, f"crop2({first.length}, {inner.length})"
+    return None
 
 
 def _map(p: n.Map) -> str:

@@ -144,12 +144,7 @@ def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterat
     """The rules of a family with the parameters that may fit at a site."""
     first = site.stages[0]
     if family == "tiling":
-        if isinstance(first, n.Slide) and not _in_slide2(site):
-            yield from (slide_tiling(v) for v in _fitting(site.given, settings, first))
-        elif isinstance(first, n.Map | n.Fork) and not site.around:
-            for y, x in product(settings.tiles, repeat=2):
-                if y * x <= settings.most_local:
-                    yield tiling2(y, x) if isinstance(first, n.Map) else zipped_tiling2(y, x)
+        yield from _tilings(first, site, settings)
     elif family == "split" and isinstance(first, n.Map):
         if not site.around:
             yield from (split_join(k) for k in _fitting(site.given, settings, None))
@@ -163,6 +158,16 @@ def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterat
             yield strided_reduce(k)
     elif family == "interchange":
         yield interchange
+
+
+def _tilings(first: n.Pattern, site: Site, settings: ExplorationSettings) -> Iterator[Rule]:
+    """The tilings of a window's input, and of the rows and columns of a whole program."""
+    if isinstance(first, n.Slide) and not _in_slide2(site):
+        yield from (slide_tiling(v) for v in _fitting(site.given, settings, first))
+    elif isinstance(first, n.Map | n.Fork) and not site.around:
+        for y, x in product(settings.tiles, repeat=2):
+            if y * x <= settings.most_local:
+                yield tiling2(y, x) if isinstance(first, n.Map) else zipped_tiling2(y, x)
 
 
 def _in_slide2(site: Site) -> bool:

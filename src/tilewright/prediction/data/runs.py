@@ -128,17 +128,12 @@ def read_csv(
     kept, dropped = sheet.complete((time_at, *used))
     if not kept:
         raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
-    named = {
-        sheet.name(i): sheet.unit(i) or str((units or {}).get(sheet.name(i), "1")) for i in used
-    }
-    if len(named) < len(used):
-        raise PredictionError(f"{source}: two feature columns have the same name; rename one")
     facts = {**sidecar, "source": source.name}
     words = {sheet.name(i): coded[i][1] for i in used if coded[i][1]}
     if words:
         facts["levels"] = words
     return Runs(
-        named,
+        sheet.units(used, units or {}),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
         np.array([seconds(row) for row in kept]),
         None if again is None else np.array([again(row) for row in kept]),
@@ -270,6 +265,15 @@ class _Sheet:
     def unit(self, at: int) -> str:
         """A column's unit; empty where the heading gives none."""
         return _heading(self.headings[at])[1]
+
+    def units(self, columns: Sequence[int], known: Mapping[str, Any]) -> dict[str, str]:
+        """Units of columns by name: the heading's, or the known one, or 1."""
+        named = {self.name(i): self.unit(i) or str(known.get(self.name(i), "1")) for i in columns}
+        if len(named) < len(columns):
+            raise PredictionError(
+                f"{self.source}: two feature columns have the same name; rename one"
+            )
+        return named
 
     def cells(self, at: int) -> list[str]:
         """A column's cells."""

@@ -48,7 +48,12 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
     found += [f"1 + {s} * {d} * {e}" for d, e in combinations(shares, 2) for s in sizes]
     found += [f"min({t}, 2)" for t in threads]
     found += [f"min({s}, {r})" for s, r in combinations(sizes, 2)]
-    found += [" + ".join(f"max(1 - {s} % {q}, 0)" for q in (2, 4, 8)) for s in sizes]
+    return [*found, *_blocked(sizes, threads)][:_MOST]
+
+
+def _blocked(sizes: Sequence[str], threads: Sequence[str]) -> list[str]:
+    """How much of the blocks is used into which libraries divide sizes."""
+    found = [" + ".join(f"max(1 - {s} % {q}, 0)" for q in (2, 4, 8)) for s in sizes]
     # At least one, so that they have a value for any query.
     for t in (f"max({name}, 1)" for name in threads):
         found += [
@@ -56,7 +61,7 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
         ]
     found += [f"ceil({s} / {q}) * {q} / max({s}, 1)" for q in _PADDED for s in sizes]
     found += [f"max(1 - {s} % {q}, 0)" for q in _STRIDES for s in sizes]
-    return found[:_MOST]
+    return found
 
 
 def _is_size(column: Array) -> bool:

@@ -105,44 +105,54 @@ def _short(text: str) -> str:
 
 
 def _check(tree: ast.expr, whole: Complexity) -> None:
-    def fail(what: str, cure: str) -> PredictionError:
-        return PredictionError(f"complexity {_short(whole.text)}: {what}; {cure}")
-
+    """Raise PredictionError unless the tree is arithmetic on the features."""
+    problem: tuple[str, str] | None = None
     if sum(1 for _ in ast.walk(tree)) > _LIMIT:
-        raise fail("the expression is too long", f"use at most {_LIMIT} operations")
-    for node in _expressions(tree):
-        if isinstance(node, ast.Constant):
-            if type(node.value) not in (int, float) or not abs(node.value) <= 1e300:  # type: ignore[arg-type]
-                raise fail(f"the constant {node.value!r} is not allowed", "use a finite number")
-        elif isinstance(node, ast.Name):
-            if node.id not in whole.features:
-                near = difflib.get_close_matches(node.id, whole.features, 1)
-                raise fail(
-                    f"the name {node.id!r} is unknown",
-                    f"the features are {', '.join(whole.features)}"
-                    + (f"; did you mean {near[0]!r}?" if near else ""),
-                )
-        elif isinstance(node, ast.BinOp):
-            if type(node.op) not in _BINARY:
-                raise fail(
-                    f"the operator in {ast.unparse(node)!r} is not allowed", "use + - * / // % **"
-                )
-        elif isinstance(node, ast.UnaryOp):
-            if not isinstance(node.op, ast.USub | ast.UAdd):
-                raise fail(f"{ast.unparse(node)!r} is not allowed", "use + or -")
-        elif isinstance(node, ast.Call):
-            name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
-            if name not in _UNARY and name not in _MANY:
-                known = ", ".join([*_UNARY, *_MANY])
-                raise fail(f"the function {name!r} is unknown", f"use {known}")
-            count = len(node.args)
-            if node.keywords or (count < 2 if name in _MANY else count != 1):
-                raise fail(
-                    f"{ast.unparse(node)!r} has the wrong number of arguments",
-                    "min and max take two or more, the others one",
-                )
-        else:
-            raise fail(f"{ast.unparse(node)!r} is not allowed", "use arithmetic on the features")
+        problem = "the expression is too long", f"use at most {_LIMIT} operations"
+    else:
+        problems = (_problem(node, whole.features) for node in _expressions(tree))
+        problem = next((p for p in problems if p is not None), None)
+    if problem is not None:
+        what, cure = problem
+        raise PredictionError(f"complexity {_short(whole.text)}: {what}; {cure}")
+
+
+def _problem(node: ast.expr, features: Sequence[str]) -> tuple[str, str] | None:
+    """What is wrong with a part of an expression and what to do about it; None if it is right."""
+    if isinstance(node, ast.Constant):
+        if type(node.value) in (int, float) and abs(node.value) <= 1e300:  # type: ignore[arg-type]
+            return None
+        return f"the constant {node.value!r} is not allowed", "use a finite number"
+    if isinstance(node, ast.Name):
+        if node.id in features:
+            return None
+        near = difflib.get_close_matches(node.id, features, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"the name {node.id!r} is unknown", f"the features are {', '.join(features)}{meant}"
+    if isinstance(node, ast.BinOp):
+        if type(node.op) in _BINARY:
+            return None
+        return f"the operator in {ast.unparse(node)!r} is not allowed", "use + - * / // % **"
+    if isinstance(node, ast.UnaryOp):
+        if isinstance(node.op, ast.USub | ast.UAdd):
+            return None
+        return f"{ast.unparse(node)!r} is not allowed", "use + or -"
+    if isinstance(node, ast.Call):
+        return _problem_of_call(node)
+    return f"{ast.unparse(node)!r} is not allowed", "use arithmetic on the features"
+
+
+def _problem_of_call(node: ast.Call) -> tuple[str, str] | None:
+    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    if name not in _UNARY and name not in _MANY:
+        return f"the function {name!r} is unknown", f"use {', '.join([*_UNARY, *_MANY])}"
+    count = len(node.args)
+    if node.keywords or (count < 2 if name in _MANY else count != 1):
+        return (
+            f"{ast.unparse(node)!r} has the wrong number of arguments",
+            "min and max take two or more, the others one",
+        )
+    return None
 
 
 def _expressions(tree: ast.expr) -> list[ast.expr]:

@@ -74,22 +74,7 @@ def table(
 
 
 def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Array:
-    if isinstance(data, Mapping):  # by name: columns, or one row of numbers
-        columns = [np.atleast_1d(np.asarray(_of(data, name), dtype=object)) for name in names]
-        if len({len(column) for column in columns}) > 1:
-            raise PredictionError("the columns have different lengths; give each instance a value")
-        rows: Any = np.stack(columns, axis=1)
-    elif isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
-        rows = [[_of(row, name) for name in names] for row in data]
-    elif hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        absent = [name for name in names if name not in list(map(str, data.columns))]
-        if absent:
-            raise PredictionError(f"the data have no column {', '.join(absent)}")
-        by_name = dict(zip(map(str, data.columns), data.columns, strict=True))
-        kind = object if levels else None
-        rows = np.stack([np.asarray(data[by_name[name]], dtype=kind) for name in names], axis=1)
-    else:
-        rows = data
+    rows = _rows(data, names, object if levels else None)
     if levels:
         rows = _coded(rows, names, levels)
     if isinstance(rows, np.ma.MaskedArray):
@@ -102,6 +87,31 @@ def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]
         raise PredictionError(
             f"X holds something that is not a number ({error}); encode settings as numbers"
         ) from None
+
+
+def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
+    """The values of these features row by row, of the forms in which data come.
+
+    Args:
+        data: a mapping from names to columns or to one row's numbers, a list of such rows, a
+            data frame, or rows already.
+        names: the features.
+        kind: the type of a data frame's values; None leaves them as they are.
+    """
+    if isinstance(data, Mapping):
+        columns = [np.atleast_1d(np.asarray(_of(data, name), dtype=object)) for name in names]
+        if len({len(column) for column in columns}) > 1:
+            raise PredictionError("the columns have different lengths; give each instance a value")
+        return np.stack(columns, axis=1)
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        return [[_of(row, name) for name in names] for row in data]
+    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
+        absent = [name for name in names if name not in list(map(str, data.columns))]
+        if absent:
+            raise PredictionError(f"the data have no column {', '.join(absent)}")
+        by_name = dict(zip(map(str, data.columns), data.columns, strict=True))
+        return np.stack([np.asarray(data[by_name[name]], dtype=kind) for name in names], axis=1)
+    return data
 
 
 def _coded(rows: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Any:

@@ -120,11 +120,12 @@ def propose(
     fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta)
     surrogate = fitted.surrogate
     bounded = seen.bounded[valid]
-    if bounded.any() and isinstance(surrogate, Posterior):
-        surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
-    if len(pending) and isinstance(surrogate, Posterior):
-        waiting = encoder(pending)
-        surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
+    if isinstance(surrogate, Posterior):
+        if bounded.any():
+            surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
+        if len(pending):
+            waiting = encoder(pending)
+            surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
     if shift is not None:
         surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))

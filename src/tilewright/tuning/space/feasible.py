@@ -290,17 +290,7 @@ def _forward(
     allowed: Mapping[int, Array],
 ) -> list[tuple[Array, int]]:
     """For each level the table of children, -1 for none, and the number of nodes below."""
-    place = {i: k for k, i in enumerate(order)}
-    due = [max(place[i] for i in scope) for _, scope in constraints]
-    last_use = {
-        i: max([due[c] for c, (_, scope) in enumerate(constraints) if i in scope], default=-1)
-        for i in order
-    }
-    last_of = {variables[i].distinct: place[i] for i in order if variables[i].distinct}
-    for i in order:
-        name = variables[i].distinct
-        if name:
-            last_of[name] = max(last_of[name], place[i])
+    due, last_use, last_of = _last_levels(variables, order, constraints)
     live: dict[int, Array] = {}
     used: dict[str, Array] = {}
     nodes = 1
@@ -343,6 +333,32 @@ def _forward(
         tables.append((child, below))
         nodes = below
     return tables
+
+
+def _last_levels(
+    variables: Sequence[FiniteVariable],
+    order: Sequence[int],
+    constraints: Sequence[tuple[Constraint, tuple[int, ...]]],
+) -> tuple[list[int], dict[int, int], dict[str, int]]:
+    """The levels, counted from 0, at which things are needed for the last time.
+
+    Returns:
+        The level at which each constraint's variables are all chosen, the last level at which
+        each variable is in a constraint (-1: in none), and that at which each group of
+        variables with distinct values ends.
+    """
+    place = {i: k for k, i in enumerate(order)}
+    due = [max(place[i] for i in scope) for _, scope in constraints]
+    last_use = {
+        i: max([due[c] for c, (_, scope) in enumerate(constraints) if i in scope], default=-1)
+        for i in order
+    }
+    last_of: dict[str, int] = {}
+    for k, i in enumerate(order):
+        name = variables[i].distinct
+        if name:
+            last_of[name] = k
+    return due, last_use, last_of
 
 
 def _merge(

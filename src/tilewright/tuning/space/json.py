@@ -48,25 +48,7 @@ def parameter_from_dict(entry: Any) -> Parameter:
     """
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise SpaceError(f"the parameter {entry!r} needs a 'name'")
-    name = entry["name"]
-    kind = entry.get("type")
-    if not isinstance(kind, str) or kind not in _KEYS:
-        what = "needs a 'type'" if kind is None else f"type {kind!r} is unknown"
-        raise SpaceError(f"parameter {name}: {what}{nearest(kind, _KEYS)}; use {', '.join(_KEYS)}")
-    for key in entry:
-        if key not in {"name", "type", "default", "when"} | _KEYS[kind]:
-            raise SpaceError(
-                f"parameter {name}: {key!r} is not an entry of a parameter of type {kind}"
-                f"{nearest(key, _KEYS[kind])}; use {', '.join(sorted(_KEYS[kind]))}, default, when"
-            )
-    if not isinstance(entry.get("when", ""), str):
-        raise SpaceError(f"parameter {name}: 'when' must be an expression in quotes")
-    if not isinstance(entry.get("values", []), list):
-        raise SpaceError(f"parameter {name}: 'values' must be a list, such as [1, 2, 4]")
-    for key in ("low", "high"):
-        number = entry.get(key, 0)
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise SpaceError(f"parameter {name}: {key!r} is {number!r}, which is not a number")
+    name, kind = entry["name"], _checked_kind(entry)
     common: dict[str, Any] = {"when": entry.get("when"), "default": entry.get("default")}
     if isinstance(common["default"], list):
         common["default"] = tuple(common["default"])
@@ -89,6 +71,29 @@ def parameter_from_dict(entry: Any) -> Parameter:
         raise SpaceError(f"parameter {name}: a parameter of type {kind} needs {missing}") from None
     except (TypeError, ValueError) as error:
         raise SpaceError(f"parameter {name}: {error}") from None
+
+
+def _checked_kind(entry: Mapping[str, Any]) -> str:
+    """The type that a parameter's entry gives, once its keys and values are of the right kinds."""
+    name, kind = entry["name"], entry.get("type")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        what = "needs a 'type'" if kind is None else f"type {kind!r} is unknown"
+        raise SpaceError(f"parameter {name}: {what}{nearest(kind, _KEYS)}; use {', '.join(_KEYS)}")
+    for key in entry:
+        if key not in {"name", "type", "default", "when"} | _KEYS[kind]:
+            raise SpaceError(
+                f"parameter {name}: {key!r} is not an entry of a parameter of type {kind}"
+                f"{nearest(key, _KEYS[kind])}; use {', '.join(sorted(_KEYS[kind]))}, default, when"
+            )
+    if not isinstance(entry.get("when", ""), str):
+        raise SpaceError(f"parameter {name}: 'when' must be an expression in quotes")
+    if not isinstance(entry.get("values", []), list):
+        raise SpaceError(f"parameter {name}: 'values' must be a list, such as [1, 2, 4]")
+    for key in ("low", "high"):
+        number = entry.get(key, 0)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise SpaceError(f"parameter {name}: {key!r} is {number!r}, which is not a number")
+    return kind
 
 
 def space_to_dict(space: Space) -> dict[str, Any]:
