@@ -9,23 +9,11 @@ FUNCTION_LINES = 60
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {
-    "stage_nest": 112,
     "schedule": 102,
-    "group_schedules": 101,
-    "read_csv": 82,
     "add_parser": 76,
-    "schedule_cpu": 65,
     "_nest": 72,
-    "run_worker": 70,
-    "compare": 68,
-    "_row": 66,
-    "_choose": 65,
-    "finalists": 63,
-    "dag_picture": 62,
-    "heat_map": 62,
-    "_relaxed": 61,
-    "from_callable": 61,
-    "from_command": 61,
+    "schedule_cpu": 65,
+    "compare": 64,
 }
 
 

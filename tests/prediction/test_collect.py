@@ -90,8 +90,9 @@ def test_a_second_measurement_gives_a_noise_floor():
 
 
 def scripted(monkeypatch, seconds):
-    """Have the next timings take these seconds."""
+    """Have the next timings take these seconds, on a machine that does nothing else."""
     left = iter(seconds)
+    monkeypatch.setattr("tilewright.prediction.data.work.other_seconds", lambda: 0.0)
     monkeypatch.setattr(
         "tilewright.prediction.data.work.time_runs",
         lambda run, timing: Samples(tuple(next(left)), (9.0, 9.0), 2, False),

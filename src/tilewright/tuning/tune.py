@@ -69,9 +69,6 @@ class TuningResult:
 Result = TuningResult  # its name in earlier versions
 
 
-TuningResult = TuningResult  # its name in earlier versions
-
-
 class Journal:
     """Where trials are kept: `add` returns when a trial is safe, `load` gives earlier ones."""
 

@@ -7,7 +7,6 @@ real parameter's position in its range, from 0 to 1.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,6 +14,19 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError, nearest
+from tilewright.tuning.space.codes import (
+    LISTED_ITEMS,
+    as_column,
+    from_unit,
+    from_units,
+    ladder,
+    listed_values,
+    rank,
+    reorderings,
+    stacked,
+    to_unit,
+    unrank,
+)
 from tilewright.tuning.space.expressions import Constraint, Rows, from_callable, parse
 from tilewright.tuning.space.feasible import FeasibleSet, FiniteVariable
 from tilewright.tuning.space.parameters import (
@@ -30,9 +42,7 @@ from tilewright.tuning.space.parameters import (
 Array: TypeAlias = np.ndarray[Any, Any]
 Configuration: TypeAlias = dict[str, Value]
 ConstraintSource: TypeAlias = str | tuple[Callable[..., Any], Sequence[str]] | Constraint
-_LISTED_ITEMS = 6
 _MOST_ITEMS = 16
-_LISTED_INTEGERS = 1 << 20
 
 
 class Space:
@@ -73,7 +83,7 @@ class Space:
         self._known = {
             p.name: p.item_names if isinstance(p, Permutation) else None for p in self.parameters
         }
-        self._choices = {p.name: _choices(p) for p in self.parameters}
+        self._choices = {p.name: listed_values(p) for p in self.parameters}
         self.conditions = self._conditions()
         discrete, self.continuous = self._constraints(constraints)
         self._discrete_constraints = tuple(discrete)
@@ -187,9 +197,9 @@ class Space:
         """The rule that ``name`` is present just where its condition holds."""
         names = tuple({n for part in parts for n in part.names})
         elements = frozenset().union(*(part.elements for part in parts))
-        if isinstance(self[name], Permutation) and len(self[name]) > _LISTED_ITEMS:  # type: ignore[arg-type]
+        if isinstance(self[name], Permutation) and len(self[name]) > LISTED_ITEMS:  # type: ignore[arg-type]
             raise SpaceError(
-                f"parameter {name}: a permutation of more than {_LISTED_ITEMS} items cannot be "
+                f"parameter {name}: a permutation of more than {LISTED_ITEMS} items cannot be "
                 "conditional"
             )
 
@@ -209,13 +219,13 @@ class Space:
         if isinstance(p, Real):
             present = np.array([True, False])
             return [FiniteVariable(p.name, 2, {f"?{p.name}": present})]
-        if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
+        if isinstance(p, Permutation) and len(p) > LISTED_ITEMS:
             if len(p) > _MOST_ITEMS:
                 raise SpaceError(
                     f"parameter {p.name}: a permutation of {len(p)} items is too long (at most "
                     f"{_MOST_ITEMS}): split it into several"
                 )
-            items = _objects(p.item_names)
+            items = as_column(p.item_names)
             return [
                 FiniteVariable(f"{p.name}#{i}", len(p), {f"{p.name}#{i}": items}, p.name)
                 for i in range(len(p))
@@ -253,7 +263,7 @@ class Space:
                 code[self.columns[p.name]] = 1 if isinstance(p, Real) else self._size(p)
                 continue
             if isinstance(p, Real):
-                code[self.reals[p.name]] = _unit(p, value)
+                code[self.reals[p.name]] = to_unit(p, value)
             else:
                 code[self.columns[p.name]] = self._indices(p, value)
         return code
@@ -272,7 +282,7 @@ class Space:
             elif isinstance(p, Permutation):
                 items = [p.item_names.index(item) for item in value]
                 if sorted(items) == list(range(len(p))):
-                    return items if len(p) > _LISTED_ITEMS else [_rank(items)]
+                    return items if len(p) > LISTED_ITEMS else [rank(items)]
         except (ValueError, TypeError):
             pass
         raise ConfigurationError(f"parameter {p.name}: {value!r} is not one of its values")
@@ -283,16 +293,16 @@ class Space:
         for p in self.parameters:
             if isinstance(p, Real):
                 if p.when is None or code[self.columns[p.name].start] == 0:
-                    result[p.name] = _position(p, float(code[self.reals[p.name]]))
+                    result[p.name] = from_unit(p, float(code[self.reals[p.name]]))
                 continue
             index = int(code[self.columns[p.name].start])
             if isinstance(p, Permutation):
-                if len(p) > _LISTED_ITEMS:
+                if len(p) > LISTED_ITEMS:
                     chosen = [int(i) for i in code[self.columns[p.name]]]
                 elif index >= math.factorial(len(p)):
                     continue
                 else:
-                    chosen = _unrank(index, len(p))
+                    chosen = unrank(index, len(p))
                 result[p.name] = tuple(p.item_names[i] for i in chosen)
             elif isinstance(p, Integer):
                 if index < len(p):
@@ -343,7 +353,7 @@ class Space:
         for part in self.conditions[name]:
             if any(values.get(parent) is None for parent in part.names):
                 return False
-            columns = {n: _column([values[n]]) for n in part.names}
+            columns = {n: stacked([values[n]]) for n in part.names}
             if not part(columns, 1)[0]:
                 return False
         return True
@@ -386,14 +396,14 @@ class Space:
         for p in self.parameters:
             if isinstance(p, Real):
                 unit = codes[:, self.reals[p.name]]
-                columns[p.name] = _position_array(p, unit)
+                columns[p.name] = from_units(p, unit)
                 if p.when is not None:
                     columns[f"?{p.name}"] = codes[:, self.columns[p.name].start] == 0
                 continue
             index = codes[:, self.columns[p.name]].astype(np.int64)
             values = self._choices[p.name]
-            if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
-                columns[p.name] = _objects(p.item_names)[index]
+            if isinstance(p, Permutation) and len(p) > LISTED_ITEMS:
+                columns[p.name] = as_column(p.item_names)[index]
             elif values is None:
                 assert isinstance(p, Integer)
                 columns[p.name] = index[:, 0] + p.low
@@ -457,15 +467,15 @@ class Space:
             changed[:, self.reals[p.name]] = places
             return changed
         column = self.columns[p.name]
-        if isinstance(p, Permutation) and len(p) > _LISTED_ITEMS:
-            orders = _reorderings(code[column].astype(int).tolist())
+        if isinstance(p, Permutation) and len(p) > LISTED_ITEMS:
+            orders = reorderings(code[column].astype(int).tolist())
             changed = np.repeat(code[None], len(orders), axis=0)
             changed[:, column] = orders
             return changed
         size = self.feasible.variables[column.start].size
         now = int(code[column.start])
         if most is not None and size > most and not isinstance(p, Categorical | Permutation):
-            values = _ladder(now, size, most)
+            values = ladder(now, size, most)
         else:
             values = np.delete(np.arange(size), now)
         changed = np.repeat(code[None], len(values), axis=0)
@@ -480,107 +490,3 @@ def _present(rows: Rows, names: Sequence[str]) -> Array:
         if mark is not None:
             present &= mark
     return present
-
-
-def _choices(p: Parameter) -> Array | None:
-    """A column of a discrete parameter's values, or None where it is not listed."""
-    if isinstance(p, Real):
-        return None
-    if isinstance(p, Integer):
-        return np.arange(p.low, p.high + 1) if len(p) <= _LISTED_INTEGERS else None
-    if isinstance(p, Permutation):
-        if len(p) > _LISTED_ITEMS:
-            return None
-        orders = np.array(list(itertools.permutations(range(len(p)))), dtype=np.int64)
-        return _objects(p.item_names)[orders]
-    return _objects(p.values)
-
-
-def _objects(values: Sequence[Any]) -> Array:
-    """Values as a column: numbers as numbers, anything else as objects."""
-    if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        if all(abs(v) < 2**62 for v in values):
-            return np.array(values, dtype=np.int64)
-    elif all(isinstance(v, bool) for v in values):
-        return np.array(values, dtype=bool)
-    elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        return np.array(values, dtype=np.float64)
-    column = np.empty(len(values), dtype=object)
-    column[:] = list(values)
-    return column
-
-
-def _column(values: Sequence[Any]) -> Array:
-    if isinstance(values[0], tuple | list):
-        return np.stack([_objects(v) for v in values])
-    return _objects(values)
-
-
-def _unit(p: Real, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigurationError(f"parameter {p.name}: {value!r} is not a finite number")
-    if not p.low <= value <= p.high:
-        raise ConfigurationError(
-            f"parameter {p.name}: {value!r} is outside its range {p.low} .. {p.high}"
-        )
-    if p.low == p.high:
-        return 0.0
-    if p.scale == "log":
-        return math.log(value / p.low) / math.log(p.high / p.low)
-    return (value - p.low) / (p.high - p.low)
-
-
-def _position(p: Real, unit: float) -> float:
-    return float(_position_array(p, np.array([unit]))[0])
-
-
-def _position_array(p: Real, unit: Array) -> Array:
-    if p.scale == "log":
-        values = p.low * (p.high / p.low) ** unit
-    else:
-        values = p.low + (p.high - p.low) * unit
-    return np.clip(values, p.low, p.high)
-
-
-def _rank(order: Sequence[int]) -> int:
-    """The position of a permutation in lexicographic order, as itertools lists them."""
-    rank, rest = 0, sorted(order)
-    for item in order:
-        place = rest.index(item)
-        rank += place * math.factorial(len(rest) - 1)
-        del rest[place]
-    return rank
-
-
-def _unrank(rank: int, length: int) -> list[int]:
-    rest, order = list(range(length)), []
-    for left in range(length - 1, -1, -1):
-        place, rank = divmod(rank, math.factorial(left))
-        order.append(rest.pop(place))
-    return order
-
-
-def _reorderings(order: list[int]) -> Array:
-    """All orders that swap two items or move one item, each once."""
-    found: set[tuple[int, ...]] = set()
-    for i in range(len(order)):
-        for j in range(len(order)):
-            if i < j:
-                swapped = order.copy()
-                swapped[i], swapped[j] = swapped[j], swapped[i]
-                found.add(tuple(swapped))
-            if i != j:
-                moved = order.copy()
-                moved.insert(j, moved.pop(i))
-                found.add(tuple(moved))
-    found.discard(tuple(order))
-    return np.array(sorted(found), dtype=float).reshape(len(found), len(order))
-
-
-def _ladder(now: int, size: int, most: int) -> Array:
-    """Value indices near ``now`` and, further away, at doubling distances."""
-    near = np.arange(1, most // 4 + 1)
-    far = (2.0 ** np.arange(2, 64)).astype(np.uint64).astype(np.float64)
-    steps = np.unique(np.concatenate([near, far[far < size]]).astype(np.int64))
-    values = np.concatenate([now - steps, now + steps])
-    return values[(values >= 0) & (values < size)]
