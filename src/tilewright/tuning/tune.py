@@ -65,6 +65,11 @@ class TuningResult:
         """The Pareto front, for several objectives."""
         return self.tuner.pareto
 
+    def _repr_html_(self) -> str:
+        from tilewright.tuning.notebook import result_html
+
+        return result_html(self)
+
 
 Result = TuningResult  # its name in earlier versions
 

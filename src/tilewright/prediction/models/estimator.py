@@ -83,6 +83,11 @@ class Estimator:
         logs = np.log(times(y, len(predicted)))
         return float(1 - ((logs - predicted) ** 2).sum() / ((logs - logs.mean()) ** 2).sum())
 
+    def _repr_html_(self) -> str:
+        from tilewright.prediction.models.notebook import model_html
+
+        return model_html(self)
+
     # Fitting and predicting ---------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:

@@ -8,6 +8,7 @@ from .page import (
     html_page as html_page,
     html_table as html_table,
 )
+from .fragment import fragment as fragment
 from .schedule import schedule_page as schedule_page
 from .prediction import (
     PredictionReport as PredictionReport,

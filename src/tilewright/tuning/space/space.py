@@ -123,6 +123,11 @@ class Space:
     def __getitem__(self, name: str) -> Parameter:
         return self.parameters[self.index[name]]
 
+    def _repr_html_(self) -> str:
+        from tilewright.tuning.notebook import space_html
+
+        return space_html(self)
+
     # -- building ------------------------------------------------------------------------
 
     def _conditions(self) -> dict[str, list[Constraint]]:

@@ -1,0 +1,53 @@
+"""Spaces and tuning results as notebooks show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.report.pages import fragment
+from tilewright.report.table import Column
+from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
+
+if TYPE_CHECKING:
+    from tilewright.tuning.space.space import Space
+    from tilewright.tuning.tune import TuningResult
+
+MOST_SHOWN = 8  # values of a parameter
+
+
+def space_html(space: Space) -> str:
+    """A row for each parameter; the constraints below."""
+    rows = [
+        (p.name, type(p).__name__.lower(), _values(p), _text(p.default), p.when or "")
+        for p in space.parameters
+    ]
+    columns = [Column(name) for name in ("parameter", "type", "values", "default", "when")]
+    constraints = [f"constraint: {c}" for c in space.constraint_sources if isinstance(c, str)]
+    return fragment(f"Space of {space.count:,} configurations", columns, rows, constraints)
+
+
+def result_html(result: TuningResult) -> str:
+    """The best configuration, and how many evaluations led to it."""
+    failed = sum(not t.ok for t in result.trials)
+    note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
+    if result.best is None:
+        return fragment("No configuration worked", [], [], [note])
+    rows = [(name, _text(value)) for name, value in result.best.configuration.items()]
+    columns = [Column("parameter"), Column("value", "right")]
+    return fragment(f"Best: {result.best.value:.5g}", columns, rows, [note])
+
+
+def _values(p: Parameter) -> str:
+    """The values of a parameter, shortened."""
+    if isinstance(p, Real | Integer):
+        return f"{p.low:g} to {p.high:g}" + (", logarithmic" if p.scale == "log" else "")
+    values = p.item_names if isinstance(p, Permutation) else p.values
+    shown = ", ".join(map(str, values[:MOST_SHOWN]))
+    return shown + (f", … ({len(values)})" if len(values) > MOST_SHOWN else "")
+
+
+def _text(value: Any) -> str:
+    """A value as it is shown; nothing for None."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)
