@@ -40,14 +40,6 @@ class BlockLimits:
         )
         return least
 
-    @property
-    def limiter(self) -> npt.NDArray[np.str_]:
-        """Which resource binds: ``warps``, ``registers``, ``shared`` or ``slots``."""
-        names = np.array(["warps", "registers", "shared", "slots"])
-        stacked = np.stack([self.warps, self.registers, self.shared, self.slots])
-        chosen: npt.NDArray[np.str_] = names[np.argmin(stacked, axis=0)]
-        return chosen
-
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:

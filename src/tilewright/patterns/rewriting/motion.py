@@ -173,5 +173,3 @@ RULES = (
     reindex_map,
     map_identity,
 )
-
-SIMPLIFYING = (split_then_join, join_then_split, transpose_twice, map_identity)
