@@ -141,12 +141,6 @@ class Workers:
             self._pending.pop(number, None)
         self._send(op="cancel", id=number)
 
-    def set_best(self, seconds: float | None) -> None:
-        """Tell the best time so far, from which ``Timing.cutoff_ratio`` counts."""
-        with self._lock:
-            self._start()
-        self._send(op="best", seconds=seconds)
-
     def close(self) -> None:
         """End the server and all its workers."""
         with self._lock:

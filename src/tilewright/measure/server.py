@@ -89,8 +89,6 @@ class Server:
             self._queue = deque(r for r in self._queue if r.id != message["id"])
             if message["id"] in self._live:
                 self._live[message["id"]].fail("crashed", "cancelled")
-        elif message["op"] == "best":
-            self._best = message["seconds"]
 
     def _tell(self, job: Job, event: str, **data: Any) -> None:
         self._client.send({"id": job.request.id, "event": event, **data})

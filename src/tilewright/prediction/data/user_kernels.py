@@ -59,7 +59,6 @@ def from_callable(
         raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
     Complexity(complexity, tuple(spaces))
     called = getattr(function, "__name__", "function").strip("<>")
-    implementations = {called: function, **(variants or {})}
     made = _UserKernel(name or called, spaces, make, reference)
     arguments = {
         "function": function,
@@ -79,17 +78,26 @@ def from_callable(
         made.operands,
         made.answer if reference is not None else None,
         made.describe,
-        {
-            label: Variant(
-                label,
-                _caller(implementation),
-                isolate=True,
-                versions=partial(_identity, (implementation, make), ranges),
-            )
-            for label, implementation in implementations.items()
-        },
+        _variants({called: function, **(variants or {})}, make, ranges),
         origin=("tilewright.prediction.data.user_kernels:callable_kernel", arguments),
     )
+
+
+def _variants(
+    functions: Mapping[str, Callable[..., Any]],
+    make: Callable[..., Mapping[str, Any]] | None,
+    ranges: Mapping[str, Range],
+) -> dict[str, Variant]:
+    """A variant for each function, measured in a process of its own."""
+    return {
+        label: Variant(
+            label,
+            _caller(function),
+            isolate=True,
+            versions=partial(_identity, (function, make), ranges),
+        )
+        for label, function in functions.items()
+    }
 
 
 @dataclass(frozen=True)

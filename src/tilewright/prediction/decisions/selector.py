@@ -326,10 +326,7 @@ def train_selector(
     from tilewright.prediction.kernels import kernel as registered
 
     found = registered(kernel) if isinstance(kernel, str) else kernel
-    names = [n for n, v in found.variants.items() if v.available()[0]]
-    chosen = names if variants is None else variants
-    if not chosen:
-        raise PredictionError(f"kernel {found.name} has no variant that can be used here")
+    chosen = _chosen(found, variants)
     measure = partial(
         collect,
         count=count,
@@ -356,6 +353,15 @@ def train_selector(
     selector = Selector(models, kernel=found.name, conversions=conversions)
     selector.save(selector_path(found.name) if path is None else path)
     return selector
+
+
+def _chosen(kernel: Kernel, names: list[str] | None) -> list[str]:
+    """The variants of these names, by default all that can be used; PredictionError if none."""
+    available = (name for name, variant in kernel.variants.items() if variant.available()[0])
+    chosen = list(available) if names is None else names
+    if not chosen:
+        raise PredictionError(f"kernel {kernel.name} has no variant that can be used here")
+    return chosen
 
 
 def _fresh(model: Estimator | None, complexity: str, units: Mapping[str, str]) -> Estimator:

@@ -150,17 +150,13 @@ def collect_schedules(
     Args:
         family: whose schedules are measured.
         sizes: of the pipeline.
-        count: candidates a size, drawn from `seed`.
-        seed: of the candidates.
+        count, seed: how many candidates a size has, and what they are drawn from.
         records: where measurements are kept and looked up.
         also: candidates of a size that are measured in any case.
-        verify_up_to: the largest size whose answers are compared with the reference's; by
-            default all are.
+        verify_up_to: the largest size whose answers are verified; by default all are.
         retime: whether everything is measured a second time.
-        rounds: how often a schedule is built and started for one measurement at most: all are
-            in the first round, in further ones those within two times the quickest of their
-            size. Which memory a process is given decides how fast it is, and neighbours on the
-            hardware do, so the median of the starts counts, and of a start's samples.
+        rounds: how often a schedule is built and started for one measurement at most: all in
+            the first round, in further ones those near the quickest of their size (`CLOSE`).
         deadline: when to stop, of ``time.monotonic``.
         on_progress: called with the number of measurements done and their total.
         how: `timing` and `limits` of `measure_candidates`.
@@ -215,7 +211,11 @@ def _close(
 
 
 def _typical(made: Iterable[Measurement]) -> float:
-    """Seconds of a typical start; infinite where one failed or none is known."""
+    """Seconds of a typical start; infinite where one failed or none is known.
+
+    Memory that a process is given and neighbours on the hardware decide how fast a start is, so
+    the median of the starts counts, and of each start its samples' median.
+    """
     medians = [m.median if m.ok else math.inf for m in made]
     return statistics.median(medians) if medians else math.inf
 

@@ -118,14 +118,8 @@ def propose(
     # where a similar problem gives a prior mean, the model learns the difference
     learned = outputs if shift is None else shift.residual(points, outputs)
     fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta)
-    surrogate = fitted.surrogate
     bounded = seen.bounded[valid]
-    if isinstance(surrogate, Posterior):
-        if bounded.any():
-            surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
-        if len(pending):
-            waiting = encoder(pending)
-            surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
+    surrogate = _completed(fitted.surrogate, encoder, points, learned, bounded, pending)
     if shift is not None:
         surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))
@@ -146,6 +140,25 @@ def propose(
             return Proposal(met[i], "model", fitted.theta, expected)
     chosen = random_proposal(space, settings, rng, taken)
     return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
+
+
+def _completed(
+    surrogate: Surrogate,
+    encoder: Encoder,
+    points: Array,
+    learned: Array,
+    bounded: Array,
+    pending: Array,
+) -> Surrogate:
+    """A posterior with runs that were cut short and those under way taken as it expects them."""
+    if not isinstance(surrogate, Posterior):
+        return surrogate
+    if bounded.any():
+        surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
+    if len(pending):
+        waiting = encoder(pending)
+        surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
+    return surrogate
 
 
 @dataclass(frozen=True)
