@@ -16,6 +16,7 @@ import common
 from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
@@ -96,7 +97,7 @@ def timed(
                 "rank": t.rank,
                 "status": t.measurement.status if t.measurement is not None else "not tried",
                 "seconds": t.seconds,
-                "predicted": t.planned.cost,
+                "predicted": with_prediction(t.planned, task).seconds,
                 "note": t.note,
             }
             for t in outcome.tried

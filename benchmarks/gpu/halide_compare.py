@@ -21,6 +21,7 @@ from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, trace
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
 from tilewright.measure import Finals, Measurement
@@ -74,7 +75,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
             )
         finals = session.finals(field, ROUNDS, seconds=setting.rounds_seconds)
         traced = {
-            variant.name: launches(planned_of, *trace(session, variant))
+            variant.name: launches(with_prediction(planned_of, task), *trace(session, variant))
             for variant, planned_of in zip(ours, (planned[0], chosen), strict=False)
         }
     entries: dict[str, Any] = {
@@ -97,7 +98,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
                 "status": t.measurement.status if t.measurement is not None else "not tried",
                 "message": t.note,
                 "seconds": t.seconds,
-                "predicted": t.planned.cost,
+                "predicted": with_prediction(t.planned, task).seconds,
             }
             for t in outcome.tried
         ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement, requirements
+from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
 from tilewright.measure import Measurement
@@ -60,6 +60,11 @@ class Result:
         """Median time of a run, None where it was not measured."""
         measured = self.measurement
         return measured.median if measured is not None and measured.ok and measured.times else None
+
+    @cached_property
+    def predicted(self) -> float | None:
+        """The predicted time of a run in seconds, None where it cannot be said."""
+        return with_prediction(self.planned, self.task).seconds
 
     @property
     def speedup(self) -> float | None:
@@ -152,7 +157,7 @@ class Result:
 
         report = schedule_report(
             self.task.algorithm,
-            self.planned,
+            with_prediction(self.planned, self.task),
             pipeline=self.task.name,
             machine=self.task.machine_text,
             mode=self.mode,
@@ -198,7 +203,7 @@ class Result:
             Attempt(
                 key_of(t),
                 t.measurement.status if t.measurement is not None else "not tried",
-                predicted=t.planned.cost if math.isfinite(t.planned.cost) else None,
+                predicted=with_prediction(t.planned, self.task).seconds,
                 measured=t.seconds,
                 note=t.note,
                 source=t.source,

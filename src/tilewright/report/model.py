@@ -47,7 +47,7 @@ class GroupRow:
     `tile` has (loop, size) pairs, innermost first. `blocks` and `threads` are a GPU launch's;
     `parallel` (tasks) and `vector` (lanes) a CPU's. `shared_bytes` is the shared memory of a
     block, or the storage of the members inside a tile. `predicted` is in the unit that the
-    report names, `measured` in seconds.
+    report names, `limit` what most of a predicted time is; `measured` is in seconds.
     """
 
     name: str
@@ -61,6 +61,7 @@ class GroupRow:
     registers: int | None = None
     occupancy: float | None = None
     predicted: float | None = None
+    limit: str = ""
     measured: float | None = None
     note: str = ""
 
@@ -112,9 +113,9 @@ class Bar:
 class Attempt:
     """One candidate that was tried, and how it did.
 
-    `predicted` is in the unit that the report names; `measured` is its one time in seconds and
-    `source` where that was taken, in words ("final rounds", "alone, recorded"). `chosen` marks
-    the one that the report is about.
+    `predicted` and `measured` are in seconds; `source` says where the
+    latter was taken, in words ("final rounds", "alone, recorded"). `chosen` marks the one that the
+    report is about.
     """
 
     label: str
@@ -144,9 +145,10 @@ class SizeRow:
 class ScheduleReport:
     """A schedule, explained.
 
-    `verified` is None where nothing was run. `predicted_unit` is ``s`` where predictions are
-    seconds; else they are shown as shares of their sum. Where a schedule is for several `sizes`,
-    all else is said of the largest. `comparison` holds the medians of `tilewright compare`.
+    `verified` is None where nothing was run. `predicted` is the predicted time of a run in seconds,
+    None where no model says one. `predicted_unit` is ``s`` where predictions are seconds; else they
+    are shown as shares of their sum. Where a schedule is for several `sizes`, all else is said of
+    the largest. `comparison` holds the medians of `tilewright compare`.
     """
 
     pipeline: str
@@ -156,6 +158,7 @@ class ScheduleReport:
     verified: bool | None = None
     seconds: float | None = None
     naive_seconds: float | None = None
+    predicted: float | None = None
     groups: tuple[GroupRow, ...] = ()
     predicted_unit: str = "s"
     dag: Dag = field(default_factory=Dag)

@@ -57,6 +57,7 @@ def group_table(report: ScheduleReport) -> Table:
         Column("registers", right),
         Column("occupancy", right),
         Column("predicted", right),
+        Column("limited by"),
         Column("measured", right),
         Column("note", wrap=True),
     )
@@ -82,6 +83,7 @@ def group_table(report: ScheduleReport) -> Table:
             units.count(group.registers),
             units.percent(group.occupancy),
             predicted(group),
+            group.limit,
             units.seconds(group.measured),
             group.note,
         )
@@ -110,6 +112,7 @@ def attempt_table(report: ScheduleReport) -> Table:
         (
             Column("candidate"),
             Column("status"),
+            Column("predicted", right),
             Column("time", right),
             Column("taken"),
             Column("note", wrap=True),
@@ -118,6 +121,7 @@ def attempt_table(report: ScheduleReport) -> Table:
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,
                 a.status,
+                units.seconds(a.predicted),
                 units.seconds(a.measured),
                 a.source,
                 a.note,

@@ -14,6 +14,8 @@ def headline(report: ScheduleReport) -> str:
         parts[0] += f" on {report.machine}"
     if report.seconds is not None:
         parts.append(units.seconds(report.seconds))
+    elif report.predicted is not None:
+        parts.append(f"predicted {units.seconds(report.predicted)}")
     if report.speedup is not None:
         naive = units.seconds(report.naive_seconds)
         parts.append(f"{units.ratio(report.speedup)} faster than the naive schedule ({naive})")

@@ -6,6 +6,8 @@ from gpu_pipelines import matmul
 
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.prediction import predicted
+from tilewright.halide.schedulers.task import Task
 from tilewright.machines import gpu
 
 
@@ -29,9 +31,13 @@ def rows(width, height):
     return load(out)
 
 
+def task_of(algorithm, machine):
+    return Task(algorithm, gpu(machine).halide_target, gpu(machine), "test")
+
+
 def total(algorithm, machine):
     (planned,) = schedule_gpu(algorithm, gpu(machine))
-    return sum(group.seconds for group in planned.groups)
+    return predicted(task_of(algorithm, machine), planned.schedule).seconds
 
 
 @pytest.mark.parametrize("machine", ["v100", "a100", "h100"])
@@ -51,8 +57,9 @@ def test_a_newer_gpu_is_expected_to_be_faster():
 
 
 def test_without_rates_there_is_no_time():
-    (planned,) = schedule_gpu(copied(512, 512), gpu("pocl"))
-    assert [group.seconds for group in planned.groups] == [None]
+    algorithm = copied(512, 512)
+    (planned,) = schedule_gpu(algorithm, gpu("pocl"))
+    assert predicted(task_of(algorithm, "pocl"), planned.schedule) is None
 
 
 def update(algorithm, machine="a100"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 
@@ -16,8 +17,9 @@ class GroupReport:
     `loops` their names. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a
     block's shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
     `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply is
-    left at its default. `cost` is the model's estimate in its own unit, `seconds` the same as time
-    where the model speaks of time. `notes` are sentences for a reader.
+    left at its default. `cost` is the search's estimate in its own unit, infinite where there is
+    none; `seconds` is the predicted time, None where it was not asked for or cannot be said, and
+    `limit` names what most of it is. `notes` are sentences for a reader.
     """
 
     funcs: tuple[str, ...]
@@ -33,6 +35,7 @@ class GroupReport:
     vector_width: int = 0
     cost: float = 0.0
     seconds: float | None = None
+    limit: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -52,8 +55,10 @@ class PlannedSize:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """A schedule, the groups it is made of, and what the model expects it to cost.
+    """A schedule, the groups it is made of, and what the search expects it to cost.
 
+    `cost` is in the search's own unit, and infinite where it has none; `seconds` is the predicted
+    time (`tilewright.halide.schedulers.prediction`), None where it was not asked for.
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
     Halide's runtime (64). `name` is empty but for a schedule that the pipeline came with.
 
@@ -68,3 +73,44 @@ class PlannedSchedule:
     max_registers: int | None = None
     name: str = ""
     sizes: tuple[PlannedSize, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartTime:
+    """The predicted time of a part of a schedule, in seconds.
+
+    A part is what Halide computes at the outermost level: on a CPU a Func at root with all that is
+    computed in its loops, `stage` its last stage; on a GPU a kernel, `stage` the one whose loops
+    are launched. `terms` names what the time is made of, each in seconds; as they overlap, they
+    add up to more than `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
+    resident, 0 where there is none.
+    """
+
+    output: str
+    stage: int
+    seconds: float
+    terms: Mapping[str, float] = field(default_factory=dict, hash=False)
+    occupancy: float = 0.0
+
+    @property
+    def limit(self) -> str:
+        """The name of the largest term; empty where there is none."""
+        return max(self.terms, key=self.terms.__getitem__, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of a schedule at the pipeline's estimates, in seconds.
+
+    `parts` are in the order in which they run. `notes` are sentences on what the prediction
+    leaves out.
+    """
+
+    parts: tuple[PartTime, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """The sum over all parts."""
+        return sum(part.seconds for part in self.parts)

@@ -50,7 +50,7 @@ def schedule_report(
     from tilewright.halide.emit.printing import to_cpp, to_python
 
     algorithm = with_clones(algorithm, planned.schedule.clones)
-    timed = bool(planned.groups) and all(g.seconds is not None for g in planned.groups)
+    timed = planned.seconds is not None
     return ScheduleReport(
         pipeline=pipeline,
         target=planned.schedule.target,
@@ -59,6 +59,7 @@ def schedule_report(
         verified=verified,
         seconds=seconds,
         naive_seconds=naive_seconds,
+        predicted=planned.seconds,
         groups=tuple(group_row(group, timed) for group in planned.groups),
         predicted_unit="s" if timed else "cost",
         dag=pipeline_dag(algorithm, planned.schedule, planned.groups),
@@ -97,6 +98,7 @@ def group_row(group: GroupReport, timed: bool) -> GroupRow:
         shared_bytes=group.shared_bytes or None,
         occupancy=group.occupancy or None,
         predicted=group.seconds if timed else _finite(group.cost),
+        limit=group.limit,
         note="; ".join(group.notes),
     )
 

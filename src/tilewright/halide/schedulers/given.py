@@ -1,4 +1,4 @@
-"""The schedule that a pipeline came with, as a candidate among ours."""
+"""The schedule that a pipeline came with, as a candidate among ours; the groups of any schedule."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import math
 import numpy as np
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.analysis.gpu_launches import Launch, launches
 from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.nest_parts import LoopSize
+from tilewright.halide.analysis.nest_structure import StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.schedulers.analytic.cpu.nest_costs import tile_depth
 from tilewright.halide.schedulers.task import Task
 
 GIVEN = "given"
@@ -38,49 +40,75 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
 
 
 def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, ...]:
-    """The groups of any schedule: each Func at root with all that is computed in its loops.
+    """The groups of any schedule, at the estimates; see `groups_of`.
 
-    Extents are those at the estimates. Tiles and costs are left out: no model has made them.
+    None where it cannot be said: too much is inlined, or an extern stage hides what it reads.
     """
     try:
-        found = ScheduledNest(nest_analysis(algorithm, schedule), schedule).loops
+        return groups_of(ScheduledNest(nest_analysis(algorithm, schedule), schedule))
     except (TooLarge, KeyError):
-        # Too much is inlined, or only an extern stage knows what it reads of a Func.
         return ()
-    extended = with_clones(algorithm, schedule.clones)
-    members: dict[int, set[int]] = {}
-    loops: dict[int, dict[int, list[LoopSize]]] = {}
-    for loop in found:
-        func, stage = loop.stage
-        root = loop.path[0][0][0] if loop.path else func
-        members.setdefault(root, set()).update((root, func))
-        if func == root:
-            loops.setdefault(root, {}).setdefault(stage, []).append(loop)
-    return tuple(
-        _group(extended, root, sorted(members[root]), loops[root])
-        for root in sorted(members)
-        if root in loops
-    )
+
+
+def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
+    """The groups of any schedule, as its loop nest has them.
+
+    On a CPU a group is a Func at root with all that is computed in its loops, on a GPU each stage
+    of one, as each is a kernel. Costs are left out: no search has made the schedule.
+    """
+    launched = {(launch.func, launch.stage): launch for launch in launches(nest)}
+    members: dict[tuple[int, int], set[int]] = {}
+    loops: dict[tuple[int, int], list[LoopSize]] = {}
+    for loop in nest.loops:
+        root, stage = loop.path[0][0] if loop.path else loop.stage
+        last = (root, stage if launched else -1)
+        members.setdefault(last, set()).update((root, loop.stage[0]))
+        if loop.stage[0] == root:
+            loops.setdefault(last, []).append(loop)
+    found = []
+    for key in sorted(members):
+        stage = max(loop.stage[1] for loop in loops[key])
+        own = [loop for loop in loops[key] if loop.stage[1] == stage]
+        found.append(_group(nest, sorted(members[key]), own, launched.get((key[0], stage))))
+    return tuple(found)
 
 
 def _group(
-    algorithm: Algorithm, root: int, members: list[int], stages: dict[int, list[LoopSize]]
+    nest: ScheduledNest, members: list[int], loops: list[LoopSize], launch: Launch | None
 ) -> GroupReport:
-    stage = max(stages)
-    # Outermost first, as the nest has them: a launch and a vector are named innermost first.
-    loops = sorted(stages[stage], key=lambda loop: len(loop.path))
+    """The group of the stage at root whose loops are `loops`, outermost first."""
+    root, index = loops[0].stage
+    stage = nest.structure.stages[root, index]
+    names = nest.structure.names
 
     def extents(mapping: str) -> tuple[int, ...]:
+        # Outermost first, as the nest has them; vectors are named innermost first.
         sizes = [np.ravel(loop.extent)[0] for loop in reversed(loops) if loop.mapping == mapping]
         return tuple(int(size) for size in sizes if math.isfinite(size))
 
     return GroupReport(
-        funcs=tuple(algorithm.funcs[i].name for i in members),
-        output=algorithm.funcs[root].name,
-        stage=stage,
-        blocks=extents("gpu_block"),
-        threads=extents("gpu_thread"),
-        parallel_tasks=math.prod(extents("parallel")),
-        vector_width=math.prod(extents("vectorized")[:1]),
+        funcs=tuple(names[i] for i in members),
+        output=names[root],
+        stage=index,
+        tile=_tile(nest, stage, loops),
+        loops=tuple(loop.name for loop in stage.stage.loops),
+        blocks=tuple(int(n) for n in launch.grid) if launch else (),
+        threads=tuple(int(n) for n in launch.block) if launch else (),
+        shared_bytes=int(launch.shared_bytes) if launch else 0,
+        parallel_tasks=math.prod(extents("parallel")) if extents("parallel") else 0,
+        vector_width=math.prod(extents("vectorized")[:1]) if extents("vectorized") else 0,
         cost=math.inf,
     )
+
+
+def _tile(nest: ScheduledNest, stage: StageNest, loops: list[LoopSize]) -> tuple[int, ...]:
+    """What one iteration of the tile loops runs over, by loop of the definition."""
+    blocks = [at for at, loop in enumerate(loops) if loop.mapping == "gpu_block"]
+    depth = max(blocks) + 1 if blocks else tile_depth(stage)
+    if not depth:
+        return ()
+    around = loops[depth - 1].context
+    stores = nest.values(stage, around.ranges, around.fixed).stores
+    names = {name: loop for loop, name in stage.variables.items()}
+    sizes = [float(np.max(stores[names[loop.name]].extent)) for loop in stage.stage.loops]
+    return tuple(int(size) for size in sizes) if all(map(math.isfinite, sizes)) else ()

@@ -24,6 +24,7 @@ from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
 from tilewright.halide.ir.variants import Conditions, aligned, chosen_at, holds, merged
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.registry import Fusion, device_limits, plan, sized, suited
 from tilewright.halide.schedulers.task import Task
 
@@ -123,7 +124,7 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
             PlannedSize(
                 extents_of(algorithm),
                 chosen_at(schedule, algorithm)[0],
-                None if each is None else _seconds(each),
+                None if each is None else _seconds(each, algorithm, task),
             )
             for algorithm, each in zip(task.sizes, row, strict=True)
         ),
@@ -239,8 +240,7 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
     }
 
 
-def _seconds(planned: PlannedSchedule) -> float | None:
-    """The predicted time of all groups, None where one has none."""
-    seconds = [group.seconds for group in planned.groups]
-    known = [each for each in seconds if each is not None]
-    return sum(known) if known and len(known) == len(seconds) else None
+def _seconds(planned: PlannedSchedule, algorithm: Algorithm, task: Task) -> float | None:
+    """The predicted time at the sizes of `algorithm`, None where none can be said."""
+    found = predicted(replace(task, algorithm=algorithm, smaller=()), planned.schedule)
+    return None if found is None else found.seconds

@@ -354,7 +354,7 @@ def _changed(
     return PlannedSchedule(schedule, tuple(groups), math.inf, planned.notes)
 
 
-NOT_COSTED = "varied, not costed"
+NOT_COSTED = "varied, not costed by the search"
 
 
 def _uncosted(group: GroupReport, funcs: tuple[str, ...]) -> GroupReport:

@@ -22,6 +22,7 @@ from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.factors import (
@@ -271,7 +272,7 @@ def _search(
                 made = replanned(one.plans[0], schedule, task.algorithm)
                 made = replace(made, notes=tuple(dict.fromkeys((*made.notes, *doubts))))
                 registers = values.get(_REGISTERS, HALIDE_JIT_MAX_REGISTERS)
-                batch.append((asked, capped(made, registers)))
+                batch.append((asked, with_prediction(capped(made, registers), task)))
         if not batch:
             structures.remove(one)
             continue

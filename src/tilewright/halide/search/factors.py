@@ -122,7 +122,7 @@ def replanned(
 ) -> PlannedSchedule:
     """The plan with a schedule that was tuned from it, with the new tiles and launches of groups.
 
-    The model's cost does not hold any more and is left out.
+    The search's cost and the predicted time do not hold any more and are left out.
     """
     nest = sized_nest(algorithm, schedule)
     made_of = launches(nest) if nest else ()
@@ -149,7 +149,7 @@ def replanned(
             )
         tasks = _tasks(nest, func, group.stage) if nest else 0
         groups.append(replace(made, parallel_tasks=tasks))
-    return replace(planned, schedule=schedule, groups=tuple(groups), name="")
+    return replace(planned, schedule=schedule, groups=tuple(groups), name="", seconds=None)
 
 
 def _tasks(nest: ScheduledNest, func: int, stage: int) -> int:

@@ -72,6 +72,8 @@ def _figures(report: ScheduleReport) -> list[Figure]:
     figures = []
     if report.seconds is not None:
         figures.append(Figure(units.seconds(report.seconds), "a run"))
+    elif report.predicted is not None:
+        figures.append(Figure(units.seconds(report.predicted), "predicted"))
     if report.speedup is not None:
         tone = "good" if report.speedup >= 1 else "bad"
         figures.append(Figure(units.ratio(report.speedup), "as fast as the naive schedule", tone))

@@ -89,9 +89,11 @@ class CpuCosts:
         block_rank: int = 0,
         transposed: bool = False,
         known: KnownBlocks | None = None,
+        stored: Mapping[str, int] | None = None,
     ) -> None:
         # Which dimension of a Func is contiguous may depend on what is nested.
         self._known = KnownBlocks() if known is None or transposed else known
+        self._stored = stored or {}
         self.block_rank = block_rank
         self.transposed = transposed
         self.analysis = analysis
@@ -107,6 +109,8 @@ class CpuCosts:
         """The dimension of a Func or input that is contiguous in memory."""
         if name in self.analysis.contiguous:
             return self.analysis.contiguous[name]
+        if name in self._stored:
+            return self._stored[name]
         if not self.transposed:
             return 0
         func = self.analysis.view.by_name.get(name)
@@ -480,15 +484,15 @@ class CpuCosts:
         repeats = counts.prod(axis=1)
         nothing = np.zeros(len(counts))
         sweeps = [
-            self._sweep(repeats * count, outside, nothing) for count, outside in regions.strips
+            self.sweep(repeats * count, outside, nothing) for count, outside in regions.strips
         ]
-        sweeps.append(self._sweep(repeats, regions.outside[0], held))
+        sweeps.append(self.sweep(repeats, regions.outside[0], held))
         for d, outside in zip(regions.swept, regions.outside[1:], strict=True):
             repeats = repeats / counts[:, d]
-            sweeps.append(self._sweep(repeats, outside, nothing))
+            sweeps.append(self.sweep(repeats, outside, nothing))
         return traffic.fetched(sweeps, self.model)
 
-    def _sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
+    def sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
         """What a sweep touches of each buffer, at most the whole of it."""
         touched, cold = np.zeros(len(times)), np.zeros(len(times))
         for name, part in outside.items():

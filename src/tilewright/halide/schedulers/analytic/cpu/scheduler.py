@@ -386,7 +386,7 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
         if func.fixed or func.scheduled:
             why = "an extern stage" if func.extern is not None else "memoised"
             note = f"{why}, left as it is" if func.fixed else "kept as it was scheduled"
-            reports.append(GroupReport(group.members, group.output, notes=(note,), seconds=0.0))
+            reports.append(GroupReport(group.members, group.output, notes=(note,)))
             continue
         if unplanned(func, plan):
             note = "not understood by the cost model: computed at root, its loops as they are"
@@ -403,7 +403,6 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
                 parallel_tasks=plan.tasks,
                 vector_width=block.lanes if block is not None else 0,
                 cost=plan.cost,
-                seconds=costs.model.seconds(plan.cost),
                 notes=(f"members slide along dimension {plan.tiling.sliding.dimension}",)
                 if plan.tiling.sliding is not None
                 else (),

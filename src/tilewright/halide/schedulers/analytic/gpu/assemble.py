@@ -20,7 +20,6 @@ from tilewright.halide.schedulers.analytic.gpu.loops import (
 )
 from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
-from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 
 
 def assemble(
@@ -49,7 +48,7 @@ def assemble(
                         )
                     )
             if stage.kind != "nothing":
-                reports.append(_report(stage, model, options.any_size))
+                reports.append(_report(stage, options.any_size))
     target = model.machine.halide_target
     complete = completed(entries, view, extern_in_words=True)
     schedule = Schedule(algorithm.digest, target, complete)
@@ -87,7 +86,7 @@ def _specialized(
     return replace(entry, stages=tuple(stages))
 
 
-def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
+def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
     kernel = plan.kernel
     notes = []
     if plan.kind == "host":
@@ -115,6 +114,5 @@ def _report(plan: KernelPlan, model: CostModel, any_size: bool) -> GroupReport:
         shared_bytes=launch.shared_bytes if launch else 0,
         occupancy=plan.occupancy,
         cost=plan.cost,
-        seconds=predicted_seconds(model, plan),
         notes=tuple(notes),
     )

@@ -18,14 +18,89 @@ too few others hide it. Good to a factor of about two or three; measuring says m
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
-from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Step, Tally
+from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Tally
 from tilewright.halide.schedulers.analytic.gpu.kernel import iterations
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup
+from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+
+# Where a value lies that is loaded: in the thread, in the block's shared memory, in memory, or in
+# memory where the same thread has just stored it.
+Place = Literal["registers", "shared", "memory", "stored"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """One stage in one block: `points` iterations by `threads` threads.
+
+    Each iteration does `arithmetic` operations, takes `moved` bytes from the first cache or shared
+    memory and waits `waiting` cycles for its loads.
+    """
+
+    points: float
+    threads: float
+    arithmetic: float
+    moved: float
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWork:
+    """A launch of `blocks` blocks of `threads` threads with `shared` bytes each, and its work.
+
+    `memory` is in bytes, `atomics` counts atomic additions, both of the whole launch.
+    """
+
+    blocks: float
+    threads: float
+    shared: float
+    steps: tuple[StageWork, ...]
+    memory: float
+    atomics: float = 0.0
+
+
+def kernel_terms(
+    kernel: LaunchWork, resident: Residency, c: GpuConstants
+) -> dict[str, float] | None:
+    """What a kernel is limited by, each in seconds; None where the GPU's rates are not known.
+
+    It takes the longest of them and the time of a launch: `kernel_seconds`.
+    """
+    machine = resident.machine
+    if machine.clock_hz is None or machine.memory_bandwidth is None:
+        return None
+    by_shared = resident.blocks_by_shared(np.array([kernel.shared]))
+    most = float(resident.blocks(np.array([kernel.threads]), by_shared)[0])
+    blocks = kernel.blocks
+    waves = math.ceil(blocks / max(most * machine.sms, 1.0))
+    busy = min(blocks, machine.sms)
+    operations = cache = latency = 0.0
+    for step in kernel.steps:
+        each = step.points / max(step.threads, 1.0)
+        operations += step.points * step.arithmetic
+        cache += step.points * step.moved
+        latency += each * (step.arithmetic * c.arithmetic_latency + step.waiting)
+    lanes = busy * machine.fp32_lanes_per_sm * machine.clock_hz
+    wide = busy * c.cache_bytes_per_cycle * machine.clock_hz
+    return {
+        "arithmetic": blocks * operations / lanes,
+        "cache": blocks * cache / wide,
+        "memory": kernel.memory / machine.memory_bandwidth,
+        "latency": waves * latency / machine.clock_hz,
+        "atomics": kernel.atomics / c.atomics_per_cycle / machine.clock_hz,
+    }
+
+
+def kernel_seconds(terms: Mapping[str, float], c: GpuConstants) -> float:
+    """Seconds of a kernel: the longest of its terms, and a launch."""
+    return c.launch_seconds + max(terms.values())
 
 
 def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
@@ -36,48 +111,65 @@ def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
     if plan.kind == "nothing":
         return 0.0
     if plan.kind != "parallel":
-        return c.launch_seconds + _alone(plan, machine.clock_hz, c)
+        steps = float(math.prod(plan.kernel.extents))
+        steps *= math.prod(map(iterations, plan.kernel.serial_env.values()))
+        summary = plan.kernel.summary
+        alone = alone_seconds(steps, summary.arithmetic, len(summary.loads), machine.clock_hz, c)
+        return c.launch_seconds + (
+            host_seconds(steps, summary.arithmetic, len(summary.loads), c)
+            if plan.kind == "host"
+            else alone
+        )
+    terms = kernel_terms(_planned(model, plan), model.resident, c)
+    return None if terms is None else kernel_seconds(terms, c)
+
+
+def _planned(model: CostModel, plan: KernelPlan) -> LaunchWork:
+    """The work of a planned kernel."""
+    kernel, c = plan.kernel, model.constants
     tiles = np.array([plan.tile], dtype=np.float64)
     registers = np.array([plan.registers], dtype=np.float64)
-    tally = model.tally(plan.kernel, tiles, registers, plan.nested)
-    threads = max(float(np.prod([float(t[0]) for t in tally.block_threads])), 1.0)
-    resident = float(model.resident.blocks(np.array([threads]), tally.by_shared)[0])
-    blocks = float(tally.blocks[0])
-    waves = math.ceil(blocks / max(resident * machine.sms, 1.0))
-    busy = min(blocks, machine.sms)
-    operations = cache = latency = 0.0
+    tally = model.tally(kernel, tiles, registers, plan.nested)
+    places: dict[str, Place] = dict.fromkeys(kernel.members, "shared")
+    places |= dict.fromkeys(plan.nested, "registers")
+    places[kernel.output] = "stored" if kernel.summary.scatter else "memory"
+    steps = []
     for step in tally.steps:
-        points = float(step.points[0])
-        each = points / max(float(step.threads[0]), 1.0)
-        operations += points * step.work.arithmetic
-        moved, waiting = _loads(step, plan, machine.warp_size, c)
-        cache += points * moved
-        latency += each * (step.work.arithmetic * c.arithmetic_latency + waiting)
-    lanes = busy * machine.fp32_lanes_per_sm * machine.clock_hz
-    wide = busy * c.cache_bytes_per_cycle * machine.clock_hz
-    return c.launch_seconds + max(
-        blocks * operations / lanes,
-        blocks * cache / wide,
-        memory_bytes(tally, blocks) / machine.memory_bandwidth,
-        waves * latency / machine.clock_hz,
-        _atomics(plan) / c.atomics_per_cycle / machine.clock_hz,
-    )
+        extents = {loop: float(extent[0]) for loop, extent in step.extents.items()}
+        moved, waiting = loads_of(step.work.loads, extents, places, model.machine.warp_size, c)
+        points, threads = float(step.points[0]), float(step.threads[0])
+        steps.append(StageWork(points, threads, step.work.arithmetic, moved, waiting))
+    blocks = float(tally.blocks[0])
+    threads = max(float(np.prod([float(t[0]) for t in tally.block_threads])), 1.0)
+    shared = float(tally.shared[0])
+    memory = _memory(tally, blocks)
+    return LaunchWork(blocks, threads, shared, tuple(steps), memory, _atomics(plan))
 
 
-def _loads(step: Step, plan: KernelPlan, warp: int, c: GpuConstants) -> tuple[float, float]:
-    """Bytes from the first cache and cycles of waiting of one iteration's loads."""
-    kernel = plan.kernel
+def loads_of(
+    loads: Iterable[LoadGroup],
+    extents: Mapping[str, float],
+    places: Mapping[str, Place],
+    warp: int,
+    c: GpuConstants,
+) -> tuple[float, float]:
+    """Bytes from the first cache and cycles of waiting of one iteration's loads.
+
+    `extents` gives the iterations of the stage's loops, `places` where Funcs are that are not
+    simply in memory.
+    """
     moved = waiting = 0.0
-    for load in step.work.loads:
-        if load.callee in plan.nested:
+    for load in loads:
+        place = places.get(load.callee, "memory")
+        if place == "registers":
             continue
         count = float(load.count)
         for loop in load.hoisted:
-            count = count / float(step.extents[loop][0])
+            count = count / extents[loop]
         moved += count * access_bytes(load, warp, c)
-        if load.callee in kernel.members:
+        if place == "shared":
             waiting += count * c.shared_latency / c.loads_in_flight
-        elif load.callee == kernel.output and kernel.summary.scatter:
+        elif place == "stored":
             waiting += count * c.memory_latency  # what was just stored is read back
         else:
             waiting += count * c.memory_latency / c.loads_in_flight
@@ -96,34 +188,56 @@ def _atomics(plan: KernelPlan) -> float:
     return float(math.prod(plan.kernel.extents)) if plan.kernel.atomic else 0.0
 
 
-def _alone(plan: KernelPlan, clock: float, c: GpuConstants) -> float:
-    """Seconds of a stage of one thread, or on the host."""
-    kernel = plan.kernel
-    steps = math.prod(kernel.extents) * math.prod(map(iterations, kernel.serial_env.values()))
-    loads = len(kernel.summary.loads)
-    if plan.kind == "host":
-        return steps * (kernel.summary.arithmetic + loads) / c.host_rate
-    each = kernel.summary.arithmetic * c.arithmetic_latency
-    return steps * (each + loads * c.memory_latency / c.loads_in_flight) / clock
+def host_seconds(points: float, arithmetic: float, loads: int, c: GpuConstants) -> float:
+    """Seconds of `points` iterations of a stage on the host."""
+    return points * (arithmetic + loads) / c.host_rate
 
 
-def memory_bytes(tally: Tally, blocks: float) -> float:
-    """Bytes through memory: what all blocks read and write, once where the caches keep it."""
-    kernel, c = tally.kernel, tally.model.constants
+def alone_seconds(
+    points: float, arithmetic: float, loads: int, clock: float, c: GpuConstants
+) -> float:
+    """Seconds of `points` iterations of a stage by a single thread."""
+    each = arithmetic * c.arithmetic_latency
+    return points * (each + loads * c.memory_latency / c.loads_in_flight) / clock
+
+
+def _memory(tally: Tally, blocks: float) -> float:
+    """Bytes through memory of a planned kernel."""
+    kernel = tally.kernel
     elements: dict[str, float] = {}
     for step in tally.steps:
         for load in step.work.loads:
             if load.callee not in kernel.members and load.callee != kernel.output:
                 elements[load.callee] = max(elements.get(load.callee, 0.0), float(load.bytes))
-    total = 0.0
-    for callee, element in elements.items():
-        whole = math.prod(kernel.whole(callee)) * element
-        touched = float(tally.footprint(callee, int(element))[0]) * blocks
-        total += min(touched, whole) + max(touched - whole, 0.0) / c.l2_factor
-    # A stage that adds to values reads what it writes.
+    read = {
+        callee: (
+            float(tally.footprint(callee, int(element))[0]),
+            math.prod(kernel.whole(callee)) * element,
+        )
+        for callee, element in elements.items()
+    }
     written = kernel.func.bytes * math.prod(
         extent
         for extent, loop in zip(kernel.extents, kernel.loops, strict=True)
         if loop.loop.name in kernel.stored_over
     )
-    return total + (written if kernel.stage.index == 0 else written + written)
+    return memory_bytes(read, blocks, written, kernel.stage.index > 0, tally.model.constants)
+
+
+def memory_bytes(
+    read: Mapping[str, tuple[float, float]],
+    blocks: float,
+    written: float,
+    update: bool,
+    c: GpuConstants,
+) -> float:
+    """Bytes through memory: what all blocks read and write, once where the caches keep it.
+
+    `read` gives the bytes that one block touches of each Func and input, and those of all of it.
+    """
+    total = 0.0
+    for footprint, whole in read.values():
+        touched = footprint * blocks
+        total += min(touched, whole) + max(touched - whole, 0.0) / c.l2_factor
+    # A stage that adds to values reads what it writes.
+    return total + (written + written if update else written)

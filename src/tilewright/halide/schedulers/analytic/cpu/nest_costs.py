@@ -1,0 +1,455 @@
+"""What any schedule takes on a CPU: the cost model's terms, evaluated on the loop nest.
+
+The formulas are those that the search chooses by (`cost`, `register_block`, `traffic`); what goes
+into them is read off a `ScheduledNest` instead of a tiling. A part is a Func at root with all that
+is computed in its loops, stage by stage.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `tile` | one iteration of the tile loops: the outermost loops of a stage that cut it into tiles \
+or run in parallel | |
+| `tiles` | iterations of all tile loops | count |
+| `tasks` | iterations of the parallel loops | count |
+| `runs` | how often a member is computed, over all tiles | count |
+| `repeats` | what is computed of a member over what is needed of it, at least 1 | 1 |
+
+Where the search has made the nest, the figure differs from its own in three things: tasks are those
+of the loops that are parallel, not all tiles; stages of an output follow one another; and a stage
+that reduces is looked at block by block where its tile outgrows a cache. Vectors along a reduction
+are costed as scalar code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.analysis.nest_parts import LoopSize
+from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+from tilewright.halide.analysis.summaries import nothing_to_do
+from tilewright.halide.ir.loops import origin
+from tilewright.halide.ir.plan import PartTime
+from tilewright.halide.ir.schedule import Fuse, Split
+from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
+from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
+
+Path = tuple[tuple[StageKey, str], ...]
+Boxes = Mapping[str, Box]
+TERMS = ("compute", "second cache", "third cache", "memory", "overhead")
+_IN_REGISTERS = ("vectorized", "unrolled")
+
+
+def part_times(nest: ScheduledNest, model: CpuModel) -> tuple[PartTime, ...]:
+    """The predicted time of every Func at root with all that is computed in its loops.
+
+    What an extern stage does, and Funcs whose loops are the user's own, are left out.
+    """
+    costs = _NestCosts(nest, model)
+    found = []
+    for production in nest.structure.root.productions:
+        stages = [s for s in production.stages if s.entry >= 0 and not nothing_to_do(s.stage)]
+        if not stages:
+            continue
+        cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
+        fresh = costs.fresh_pages(stages[-1])
+        cycles += (fresh, 0.0, 0.0, 0.0, 0.0, fresh)
+        total, *terms = (model.seconds(float(part)) for part in cycles)
+        named = dict(zip(TERMS, terms, strict=True))
+        found.append(PartTime(stages[-1].func.name, stages[-1].key[1], total, named))
+    return tuple(found)
+
+
+class _Cycles(NamedTuple):
+    """What a stage takes in all, and its terms before they overlap; cycles."""
+
+    total: float
+    compute: float
+    l2: float
+    l3: float
+    memory: float
+    overhead: float
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A Func computed inside the loops of a stage at root.
+
+    `runs` is how often, `box` what each time. `within` is what one iteration of the loop around
+    all of that needs, of `times` iterations: a tile, or a loop further out. `slides` says that it
+    is stored outside the loop that computes it, `blockwise` that this loop is the innermost.
+    """
+
+    name: str
+    stages: int
+    runs: float
+    box: Box
+    within: Box
+    times: float
+    slides: bool
+    blockwise: bool
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether it is computed for one block of its reader at a time, and not kept."""
+        return self.blockwise and not self.slides
+
+    @property
+    def raw(self) -> float:
+        """What is computed over what is needed, if nothing were kept from run to run."""
+        return self.runs * _volume(self.box) / (self.times * _volume(self.within))
+
+    @property
+    def repeats(self) -> float:
+        """What is computed over what is needed."""
+        return 1.0 if self.slides else max(1.0, self.raw)
+
+
+class _Stage:
+    """A stage at root with its loops, and what is touched at each of them."""
+
+    def __init__(self, nest: ScheduledNest, stage: StageNest, loops: Sequence[LoopSize]) -> None:
+        self.nest = nest
+        self.stage = stage
+        self.name = stage.func.name
+        self.loops = loops
+        self.depth = tile_depth(stage)
+        self.counts = [_count(loop.extent) for loop in loops]
+        self._touched: dict[int, Boxes] = {}
+
+    @property
+    def tiles(self) -> float:
+        """Iterations of all tile loops."""
+        return math.prod(self.counts[: self.depth])
+
+    @property
+    def tasks(self) -> float:
+        """Iterations of the parallel loops."""
+        pairs = zip(self.loops, self.counts, strict=True)
+        return math.prod(count for loop, count in pairs if loop.mapping == "parallel")
+
+    @property
+    def parallel(self) -> bool:
+        """Whether any loop is run in parallel."""
+        return any(loop.mapping == "parallel" for loop in self.loops)
+
+    def touched(self, at: int) -> Boxes:
+        """What one iteration of loop `at` loads and stores; all iterations of all for -1."""
+        found = self._touched.get(at)
+        if found is None:
+            loop = self.loops[max(at, 0)]
+            if at < 0:
+                around = replace(loop.context, depth=-1, fixed={}, body=None)
+                loop = replace(loop, context=around)
+            regions = self.nest.analysis.regions
+            found = {
+                name: _finite_box(box, regions.get(name, box))
+                for name, box in self.nest.touched_in(loop).items()
+            }
+            self._touched[at] = found
+        return found
+
+    def extents(self, at: int) -> dict[str, float]:
+        """Iterations of each loop of the definition within one iteration of loop `at`."""
+        around = self.loops[max(at, 0)].context
+        fixed = around.fixed if at >= 0 else {}
+        stores = self.nest.values(self.stage, around.ranges, fixed).stores
+        return {
+            variable: _count(stores[loop].extent, pure=loop[0] == "v")
+            for loop, variable in self.stage.variables.items()
+        }
+
+
+class _NestCosts:
+    """The cost model's terms for one nest."""
+
+    def __init__(self, nest: ScheduledNest, model: CpuModel) -> None:
+        self.nest = nest
+        self.model = model
+        self.structure = nest.structure
+        entries = nest.structure.entries
+        names = nest.structure.names
+        stored = {names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order}
+        self.costs = CpuCosts(nest.analysis, model, {}, stored=stored)
+        self.loops = {(loop.path, loop.stage, loop.name): loop for loop in nest.loops}
+        sizes = {(loop.stage, loop.name): _count(loop.extent) for loop in nest.loops}
+        for key, stage in nest.structure.stages.items():
+            self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
+
+    def fresh_pages(self, stage: StageNest) -> float:
+        """Cycles until the pages of a large buffer of a Func at root are there."""
+        name = stage.func.name
+        size = self.costs.buffer_bytes(name)
+        output = name in self.nest.analysis.view.algorithm.outputs
+        if output or size <= self.model.constants.fault_threshold:
+            return 0.0
+        return self.costs.fault_cycles(size)
+
+    def stage(self, nest: StageNest) -> _Cycles:
+        """Cycles of one stage at root with all that is computed in its loops."""
+        costs, model = self.costs, self.model
+        loops: list[LoopSize] = []
+        path: Path = ()
+        for name, _ in nest.loops:
+            loops.append(self.loops[path, nest.key, name])
+            path = (*path, (nest.key, name))
+        if not loops:
+            cycles = float(costs.stage_cycles(nest.func.name, nest.key[1], {}))
+            return _Cycles(cycles, cycles, 0.0, 0.0, 0.0, 0.0)
+        stage = _Stage(self.nest, nest, loops)
+        members = tuple(self._members(stage, nest, (), 1.0))
+        names = {member.name for member in members}
+        tiles, tasks = stage.tiles, np.full(1, stage.tasks)
+        split = traffic.imbalance(tasks, model) / model.cores
+        own = costs.stage_cycles(stage.name, nest.key[1], stage.extents(stage.depth - 1), names)
+        compute = tiles * np.asarray(own)
+        for member in members:
+            each = costs.func_cycles(member.name, member.within, names)
+            compute = compute + member.times * member.repeats * np.asarray(each)
+        moved = self._traffic(stage, members)
+        parts = (
+            compute * split,
+            moved.l2 / model.l2_rate * split,
+            moved.l3 / model.l3_rate * split,
+            traffic.memory_cycles(moved.memory, tasks, model),
+        )
+        extra = self._overhead(stage, members) * split
+        if stage.parallel:
+            extra = extra + model.constants.region_cycles + traffic.parallel_cycles(tasks, model)
+        total = traffic.combined(parts, model) + extra
+        return _Cycles(*(float(part[0]) for part in (total, *parts, extra)))
+
+    # --- members --------------------------------------------------------------------------
+
+    def _members(
+        self, stage: _Stage, host: StageNest, path: Path, runs: float, level: int | None = None
+    ) -> Iterator[_Member]:
+        """All that is computed inside the loops of `host`, which runs `runs` times.
+
+        `level` is the loop of the stage at root that it is in, None for that stage itself.
+        """
+        innermost = _outside_registers(host) - 1
+        for at, (name, _) in enumerate(host.loops):
+            loop = self.loops[path, host.key, name]
+            runs *= _count(loop.extent)
+            path = (*path, (host.key, name))
+            body = host.bodies.get(at)
+            around = min(at if level is None else level, stage.depth - 1)
+            for production in body.productions if body is not None else ():
+                member = self._member(stage, production, loop, runs, around, at >= innermost)
+                if member is None:
+                    continue
+                yield member
+                # What slides is computed less often than its loops say, and what is in them too.
+                share = 1.0 / max(1.0, member.raw) if member.slides else 1.0
+                top = at if level is None else level
+                for inner in production.stages:
+                    yield from self._members(stage, inner, path, runs * share, top)
+
+    def _member(
+        self,
+        stage: _Stage,
+        production: Production,
+        loop: LoopSize,
+        runs: float,
+        around: int,
+        blockwise: bool,
+    ) -> _Member | None:
+        i = production.func
+        name = self.structure.names[i]
+        needed = loop.context.boxes.get((i, 0))
+        within = stage.touched(around).get(name)
+        if needed is None or within is None:
+            return None
+        box = _finite_box(needed.box, within)
+        entry = self.structure.entries[i]
+        times = math.prod(stage.counts[: around + 1])
+        slides = entry.store != entry.compute
+        return _Member(name, len(production.stages), runs, box, within, times, slides, blockwise)
+
+    # --- traffic and overheads --------------------------------------------------------------
+
+    def _bytes(self, name: str, box: Box) -> float:
+        return _volume(box) * value_bytes(self.nest.analysis.view.by_name[name].types)
+
+    def _traffic(self, stage: _Stage, members: Sequence[_Member]) -> traffic.Traffic:
+        """Bytes of a stage's whole computation into each cache and from memory."""
+        model = self.model
+        trips = model.constants.round_trips
+        held = self._held(members)
+        moved = sum(
+            trips * self._bytes(m.name, m.within) * m.times * m.repeats * m.stages
+            for m in members
+            if not m.in_registers
+        )
+        found = traffic.spilled(np.full(1, held), np.full(1, moved), model)
+        found = found.plus(traffic.fetched(list(self._sweeps(stage, members)), model))
+        whole = self._bytes(stage.name, stage.touched(-1)[stage.name])
+        return found.plus(traffic.written(whole, 1, model))
+
+    def _held(self, members: Sequence[_Member]) -> float:
+        """Bytes of members that are there at a time."""
+        return sum(self._bytes(m.name, m.box) for m in members if not m.in_registers)
+
+    def _sweeps(self, stage: _Stage, members: Sequence[_Member]) -> Iterator[Sweep]:
+        """What runs of the loops touch of other Funcs and inputs, the shortest first."""
+        inside = {stage.name, *(member.name for member in members)}
+        tile, held = stage.depth - 1, self._held(members)
+        for at in range(self._deepest(stage, members), -2, -1):
+            boxes = stage.touched(at)
+            outside = {name: box for name, box in boxes.items() if name not in inside}
+            times = np.full(1, math.prod(stage.counts[: at + 1]))
+            kept = held + self._bytes(stage.name, boxes[stage.name]) if at == tile else 0.0
+            yield self.costs.sweep(times, outside, np.full(1, kept))
+
+    def _deepest(self, stage: _Stage, members: Sequence[_Member]) -> int:
+        """The innermost loop whose iterations are told apart as sweeps; -1 for none.
+
+        That of the tiles, but for reductions, which read much again inside a tile. Where the data
+        decide what is read, the bounds are not what a sweep touches.
+        """
+        analysis = self.nest.analysis
+        summaries = [analysis.summaries(stage.name)[stage.stage.key[1]]]
+        for member in members:
+            summaries += analysis.summaries(member.name)
+        reduces = any(loop.kind != "pure" for s in summaries for loop in s.loops)
+        if reduces and not any(load.indirect for s in summaries for load in s.loads):
+            return max(stage.depth, _outside_registers(stage.stage)) - 1
+        return stage.depth - 1
+
+    def _overhead(self, stage: _Stage, members: Sequence[_Member]) -> Array:
+        """Cycles of loops and allocations, over all tiles, on one core."""
+        c = self.model.constants
+        region = stage.touched(-1)[stage.name]
+        tile = stage.touched(stage.depth - 1)[stage.name]
+        sizes = np.array([[float(part.extent) for part in tile]])
+        full = np.array([float(part.extent) for part in region])
+        found = stage.tiles * (c.tile_cycles + c.segment_cycles * traffic.segments(sizes, full))
+        for member in members:
+            if member.runs <= member.times:
+                found = found + c.tile_cycles * member.runs
+            elif member.blockwise:
+                found = found + c.tile_cycles * member.times + c.block_cycles * member.runs
+            else:
+                found = found + c.pass_cycles * member.runs
+            size = self._bytes(member.name, member.box)
+            if size > c.stack_bytes:
+                allocations = member.times if member.slides else member.runs
+                faults = size * c.fault_cycles_per_byte if size > c.fault_threshold else 0.0
+                found = found + allocations * (c.heap_cycles + faults)
+        return np.asarray(found, dtype=np.float64)
+
+
+# --- reading a stage's loops ---------------------------------------------------------------------
+
+
+def tile_depth(stage: StageNest) -> int:
+    """How many of a stage's outermost loops are over tiles, or outside a parallel loop.
+
+    A loop is over tiles if it is the outer part of a split whose inner part is more than vectors
+    and copies of the body.
+    """
+    mapped = dict(stage.loops)
+    finals: dict[str, set[str]] = {name: {name} for name in mapped}
+    for change in reversed(stage.splits):
+        if isinstance(change, Split):
+            finals[change.old] = finals[change.outer] | finals[change.inner]
+        else:
+            finals[change.inner] = finals[change.outer] = finals[change.fused]
+    inside: set[str] = set()
+    tiles: set[str] = set()
+    for change in stage.splits:
+        if isinstance(change, Fuse):
+            if inside & {change.inner, change.outer}:
+                inside.add(change.fused)
+            if tiles & {change.inner, change.outer}:
+                tiles.add(change.fused)
+            continue
+        if change.old in inside:
+            inside.add(change.outer)
+        inside.add(change.inner)
+        cut = any(mapped[loop] not in _IN_REGISTERS for loop in finals[change.inner])
+        if cut or change.old in tiles:
+            tiles.add(change.outer)
+    depth = 0
+    while depth < len(stage.loops):
+        name, mapping = stage.loops[depth]
+        if mapping != "parallel" and (name in inside or name not in tiles):
+            break
+        depth += 1
+    parallel = [at for at, (_, mapping) in enumerate(stage.loops) if mapping == "parallel"]
+    return max([depth, *(at + 1 for at in parallel)])
+
+
+def _outside_registers(stage: StageNest) -> int:
+    """How many of a stage's loops are outside its innermost vectors and unrolled loops."""
+    count = len(stage.loops)
+    while count and stage.loops[count - 1][1] in _IN_REGISTERS:
+        count -= 1
+    return count
+
+
+def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> Block:
+    """The block of vectors and rows that a stage's innermost loops make.
+
+    `sizes` gives the loops' extents. Loops that are unrolled further out, and those over a second
+    dimension of rows, count as any other.
+    """
+    sources: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in stage.variables}
+    for change in stage.splits:
+        if isinstance(change, Fuse):
+            sources[change.fused] = sources[change.inner] | sources[change.outer]
+        else:
+            sources[change.inner] = sources[change.outer] = sources[change.old]
+    block = Block()
+    unrolled: list[tuple[int, int]] = []
+    for name, mapping in stage.loops[_outside_registers(stage) :]:
+        along = [origin(loop) for loop in sources[name]]
+        if len(along) != 1 or along[0] is None or along[0][0] != "v":
+            continue
+        dimension, size = along[0][1], int(sizes.get((stage.key, name), 1.0))
+        if mapping == "vectorized" and block.vector is None and size > 1:
+            block = replace(block, vector=dimension, lanes=size)
+        else:
+            unrolled.append((dimension, size))
+    for dimension, size in reversed(unrolled):
+        if dimension == block.vector:
+            block = replace(block, vectors=block.vectors * size)
+        elif block.row in (None, dimension) and size > 1:
+            block = replace(block, row=dimension, rows=block.rows * size)
+    return block
+
+
+def _count(extent: Bound, pure: bool = True) -> float:
+    """Iterations of a loop, at least 1; a guess where nothing bounds it."""
+    value = float(np.max(extent))
+    if math.isfinite(value):
+        return max(value, 1.0)
+    return float(SEARCH.unknown_extent if pure else SEARCH.unknown_iterations)
+
+
+def _finite_box(box: Box, other: Box) -> Box:
+    """The box, with another's bounds where it has none, or a guess."""
+    return tuple(
+        _finite(_finite(part, of), Interval(0.0, SEARCH.unknown_extent - 1.0))
+        for part, of in zip(box, other, strict=True)
+    )
+
+
+def _finite(part: Interval, other: Interval) -> Interval:
+    known = Interval(float(np.min(part.lo)), float(np.max(part.hi)))
+    return known if math.isfinite(known.lo) and math.isfinite(known.hi) else other
+
+
+def _volume(box: Box) -> float:
+    """Elements of a box; an empty one counts as one."""
+    return math.prod(max(float(part.extent), 1.0) for part in box)

@@ -1,0 +1,122 @@
+"""The predicted time of any legal schedule, from its loop nest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.plan import GroupReport, PartTime, PlannedSchedule, Prediction
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.variants import running_at
+from tilewright.halide.schedulers.given import groups_of
+from tilewright.halide.schedulers.task import Task
+from tilewright.machines import GpuMachine
+
+
+def predicted(task: Task, schedule: Schedule) -> Prediction | None:
+    """What `schedule` is expected to take on the task's machine, in seconds.
+
+    The schedule may come from anywhere: the search, a tuner, a person, another autoscheduler. Its
+    sizes are the pipeline's estimates. The search chooses by costs that may be weighted otherwise;
+    this is one model for all, without weights.
+
+    None where it cannot be said: the expressions are too large to look at, an extern stage hides
+    what it reads, or the GPU's rates are not known.
+    """
+    nest = _nest(task, schedule)
+    return None if nest is None else _predicted(task, nest)
+
+
+def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
+    """The plan with its predicted time, and that of every group, if it has none yet.
+
+    Groups that the search has not costed (tuned ones, given ones) get their tiles and launches
+    from the loop nest, too. The plan as it is where no time can be said.
+    """
+    if planned.seconds is not None:
+        return planned
+    nest = _nest(task, planned.schedule)
+    prediction = None if nest is None else _predicted(task, nest)
+    if nest is None:
+        return planned
+    kernels = isinstance(task.machine, GpuMachine)
+    read = {_key(group, kernels): group for group in groups_of(nest)}
+    known = planned.groups or tuple(read.values())
+    groups = []
+    for group in known:
+        found = read.get(_key(group, kernels))
+        if found is not None and not math.isfinite(group.cost):
+            group = replace(found, funcs=group.funcs, notes=group.notes)
+        groups.append(_with_time(group, prediction, kernels))
+    seconds = None if prediction is None else prediction.seconds
+    notes = () if prediction is None else prediction.notes
+    said = tuple(dict.fromkeys((*planned.notes, *(f"Predicted time: {note}" for note in notes))))
+    return replace(planned, groups=tuple(groups), seconds=seconds, notes=said)
+
+
+def _key(group: GroupReport | PartTime, kernels: bool) -> tuple[str, int]:
+    """What tells groups apart: on a GPU each stage is one, else all of a Func are."""
+    return group.output, group.stage if kernels else 0
+
+
+def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> GroupReport:
+    parts = [p for p in found.parts if _key(p, kernels) == _key(group, kernels)] if found else []
+    if not parts:
+        return group
+    seconds = sum(part.seconds for part in parts)
+    occupancy = group.occupancy or max(part.occupancy for part in parts)
+    limit = max(parts, key=lambda part: part.seconds).limit
+    return replace(group, seconds=seconds, occupancy=occupancy, limit=limit)
+
+
+def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
+    """The loop nest; None where expressions are too large, or an extern stage hides its reads."""
+    try:
+        return _sized(task, schedule)
+    except (TooLarge, KeyError):
+        return None
+
+
+def _sized(task: Task, schedule: Schedule) -> ScheduledNest:
+    """The nest; code that is specialised is costed with the values it is compiled for."""
+    schedule = running_at(schedule, task.algorithm)
+    found = nest_analysis(task.algorithm, schedule)
+    if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):
+        symbols = found.view.algorithm.symbols
+        found = Analysis(found.view, found.output_boxes, symbols, specialize=True)
+        funcs = (
+            replace(entry, stages=tuple(replace(nest, specialize=()) for nest in entry.stages))
+            for entry in schedule.funcs
+        )
+        schedule = replace(schedule, funcs=tuple(funcs))
+    return ScheduledNest(found, schedule)
+
+
+def _predicted(task: Task, nest: ScheduledNest) -> Prediction | None:
+    # Regions without bound make infinities, which may meet in a subtraction.
+    with np.errstate(invalid="ignore", over="ignore"):
+        try:
+            return _evaluated(task, nest)
+        except (TooLarge, KeyError):
+            return None
+
+
+def _evaluated(task: Task, nest: ScheduledNest) -> Prediction | None:
+    if isinstance(task.machine, GpuMachine):
+        from tilewright.halide.schedulers.analytic.gpu import nest_costs as on_gpu
+        from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+        from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
+
+        kernels = on_gpu.part_times(nest, residency(task.machine), GpuConstants())
+        return None if kernels is None else Prediction(kernels, nest.unmodelled)
+    from tilewright.halide.schedulers.analytic.cpu import nest_costs as on_cpu
+    from tilewright.halide.schedulers.analytic.cpu.families import calibrated
+    from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+
+    machine, constants = calibrated(task.machine, task.calibration)
+    return Prediction(on_cpu.part_times(nest, model_of(machine, constants)), nest.unmodelled)
