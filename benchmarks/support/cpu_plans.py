@@ -98,7 +98,9 @@ def recosted(
     if clones:
         algorithm, base = _extended(algorithm, clones)
     names = [func.name for func in algorithm.funcs]
-    analysis = base.with_inlined(frozenset(names[i] for i in data["inlined"]))
+    analysis = base
+    for i in data["inlined"]:
+        analysis = analysis.toggled(names[i])
     costs = CpuCosts(
         analysis,
         model_of(machine, constants),

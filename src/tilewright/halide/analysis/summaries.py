@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -278,24 +278,16 @@ class Analysis:
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
 
-    def with_inlined(self, inlined: frozenset[str]) -> Analysis:
-        """The same pipeline with other Funcs inlined; what is alike is computed once.
-
-        Regions are kept: inlining does not change what of a Func is needed.
-        """
-        return self._with_view(
-            View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
-        )
-
     def toggled(self, name: str) -> Analysis:
-        """As `with_inlined`, with `name` inlined if it is not here, and the other way round."""
-        return self._with_view(self.view.toggled(name))
+        """The same pipeline with `name` inlined if it is not here, and the other way round.
 
-    def _with_view(self, view: View) -> Analysis:
+        What is alike is computed once. Regions are kept: inlining does not change what of a Func
+        is needed.
+        """
         # Computed here, they are there in the copy: none depends on what is inlined.
         _ = self.regions, self.contiguous, self.element_bytes
         other = copy.copy(self)
-        other.view = view
+        other.view = self.view.toggled(name)
         return other
 
     def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
@@ -343,13 +335,39 @@ class Analysis:
     @cached_property
     def regions(self) -> dict[str, Box]:
         """The box of every Func and input when everything is computed at root."""
-        wanted: dict[str, Box] = dict(self.output_boxes)
-        for func in reversed(self.view.funcs):
-            if func.name in wanted:
-                wanted[func.name] = self.func_region(func.name, wanted[func.name])
-                for callee, box in self.required_by(func.name, wanted[func.name]).items():
-                    wanted[callee] = union_boxes(wanted.get(callee), box)
-        return wanted
+        return self.needed(self.output_boxes, [func.name for func in self.view.funcs])
+
+    def needed(
+        self,
+        wanted: Mapping[str, Box],
+        members: Sequence[str],
+        exact: Container[str] = (),
+        counts: Callable[[str, str], bool] | None = None,
+    ) -> dict[str, Box]:
+        """The boxes of all that computing some Funcs needs, theirs included.
+
+        Args:
+            wanted: what is wanted of some of them to begin with, by name.
+            members: the Funcs that are computed, in realisation order.
+            exact: those that are computed as they are wanted, though their updates may write or
+                read more of them.
+            counts: whether what one Func, the first, reads of another is to be counted; by
+                default all is.
+
+        Returns:
+            a box for each member that is needed, and for all else that they read.
+        """
+        found = dict(wanted)
+        for name in reversed(members):
+            box = found.get(name)
+            if box is None:
+                continue
+            if name not in exact:
+                box = found[name] = self.func_region(name, box)
+            for callee, part in self.required_by(name, box).items():
+                if counts is None or counts(name, callee):
+                    found[callee] = union_boxes(found.get(callee), part)
+        return found
 
     def func_region(self, name: str, box: Box) -> Box:
         """The region of `name` that is allocated when consumers want `box` of it.

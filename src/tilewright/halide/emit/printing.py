@@ -30,6 +30,7 @@ from tilewright.halide.emit.directives import (
 from tilewright.halide.emit.finders import CPP_FINDER, CPP_KNOWN, PYTHON_FINDER, PYTHON_KNOWN
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
+from tilewright.halide.ir.loops import dimension_of, origin
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
 from tilewright.halide.ir.variants import conditions_text
@@ -268,12 +269,13 @@ class _Printer:
                 wish = readable(self.names(ref.func, ref.stage, ref.name))
                 result[ref.name] = distinct(f"{wish}_" if wish in _RESERVED else wish, taken)
                 taken.add(result[ref.name])
-        return dict(sorted(result.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
+        return dict(sorted(result.items(), key=lambda item: _place(item[0])))
 
     def _origin(self, func: int, stage: int, loop: str) -> str:
         """An expression for a loop of a definition, from the live Func."""
-        ident, index = self.func_ids[func], int(loop[1:])
-        if loop[0] == "v":
+        ident = self.func_ids[func]
+        kind, index = _place(loop)
+        if kind == "v":
             return f"{ident}.args()[{index}]"
         return f"{ident}.rvars({stage - 1})[{index}]"
 
@@ -493,7 +495,7 @@ class _Printer:
             section.locals = self._locals(section)
             lines += ["", f"    // {self._comment(section)}", "    {"]
             for loop, ident in section.locals.items():
-                kind = "Var" if loop[0] == "v" else "RVar"
+                kind = "RVar" if dimension_of(loop) is None else "Var"
                 origin = self._origin(section.func, section.stage, loop)
                 lines.append(f"        {kind} {ident} = {origin};")
             calls = self._calls(section)
@@ -511,6 +513,13 @@ class _Printer:
                 made = f"{self._receiver(section)}.specialize({condition})"
                 lines.append(f"    Stage {ident} = {made};")
         return "\n".join([*lines, "}", ""])
+
+
+def _place(loop: str) -> tuple[str, int]:
+    """Dimension or reduction variable, and its number, of a loop of a definition."""
+    found = origin(loop)
+    assert found is not None
+    return found
 
 
 def _loop_refs(section: _Section) -> list[LoopRef]:

@@ -67,6 +67,16 @@ def is_original(loop: str) -> bool:
     return re.fullmatch(r"[vr]\d+", loop) is not None
 
 
+def dimension_of(loop: str) -> int | None:
+    """The dimension of the Func that a loop comes from, by its name; None for other loops.
+
+    >>> dimension_of("v10"), dimension_of("r0")
+    (10, None)
+    """
+    found = origin(loop)
+    return found[1] if found is not None and found[0] == "v" else None
+
+
 def runs_over(loop: str, dimension: int | None) -> bool:
     """Whether a loop is over a dimension of the Func, or made of that loop, by its name.
 

@@ -11,6 +11,7 @@ import math
 from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Stage
+from tilewright.halide.ir.loops import part_of
 from tilewright.halide.ir.nest import original_loops
 from tilewright.halide.ir.schedule import (
     INLINE,
@@ -105,7 +106,7 @@ def _kernel(func: Func, stage: Stage) -> StageSchedule:
     threads: list[ScheduledLoop] = []
     blocks: list[str] = []
     for loop, factor in zip(pure, _BLOCK, strict=False):
-        outer, inner = f"{loop.name}_block", f"{loop.name}_thread"
+        outer, inner = part_of(loop.name, "_block"), part_of(loop.name, "_thread")
         splits.append(Split(loop.name, outer, inner, factor, "guard_with_if"))
         threads.append(ScheduledLoop(inner, "gpu_thread"))
         blocks.append(outer)

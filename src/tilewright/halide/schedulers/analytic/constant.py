@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -28,6 +28,16 @@ def constant(value: Any, unit: str, source: str) -> Any:
     [('l2', 32.0, 'bytes per cycle')]
     """
     return field(default=value, metadata={"unit": unit, "source": source})
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownSizes:
+    """What the searches of both models take a size to be that nothing bounds."""
+
+    unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
+    unknown_iterations: float = constant(
+        16.0, "iterations", "chosen: a short reduction, a window or a vector of taps"
+    )
 
 
 def sheet(constants: Any) -> Iterator[Sheet]:

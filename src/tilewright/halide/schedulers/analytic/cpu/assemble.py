@@ -195,9 +195,9 @@ class _Loops:
         if slides is not None and slides.dimension in inner and slides.step > 1:
             # The rows of one step run inside, for one computation of every member.
             rows = inner[slides.dimension]
-            self._cut(rows, f"{rows}s", f"{rows}r", slides.step)
-            loops[-1:] = [ScheduledLoop(f"{rows}r"), ScheduledLoop(f"{rows}s")]
-            inner[slides.dimension] = f"{rows}s"
+            self._cut(rows, part_of(rows, "s"), part_of(rows, "r"), slides.step)
+            loops[-1:] = [ScheduledLoop(part_of(rows, "r")), ScheduledLoop(part_of(rows, "s"))]
+            inner[slides.dimension] = part_of(rows, "s")
         adjacent = costs.companion(self.func.name, self.index)
         if adjacent in inner and (slides is None or slides.dimension != adjacent):
             size = self.sizes[adjacent]
@@ -263,9 +263,9 @@ def _transposing(
     if size <= part:
         return [ScheduledLoop(name), *rest]
     place = [loop.name for loop in loops].index(name)
-    splits.append(Split(name, f"{name}o", f"{name}c", part, tail))
-    rest.insert(place, ScheduledLoop(f"{name}o"))
-    return [ScheduledLoop(f"{name}c"), *rest]
+    splits.append(Split(name, part_of(name, "o"), part_of(name, "c"), part, tail))
+    rest.insert(place, ScheduledLoop(part_of(name, "o")))
+    return [ScheduledLoop(part_of(name, "c")), *rest]
 
 
 def _parallelise(

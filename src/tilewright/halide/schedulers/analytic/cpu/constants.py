@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.halide.schedulers.analytic.constant import constant
+from tilewright.halide.schedulers.analytic.constant import UnknownSizes, constant
 
 CYCLES, BYTES, RATIO, COUNT = "cycles", "bytes", "1", "count"
 REGISTER_CYCLES = "cycles per vector register"
@@ -218,14 +218,10 @@ class CpuConstants:
 
 
 @dataclass(frozen=True, slots=True)
-class CpuSearch:
+class CpuSearch(UnknownSizes):
     """Limits of the search; counts, so that the same pipeline always gets the same schedule."""
 
     # --- unknown sizes ------------------------------------------------------------------------
-    unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
-    unknown_iterations: float = constant(
-        16.0, "iterations", "chosen: a window or a vector of taps, rather than an image"
-    )
     unknown_bytes: int = constant(4, "bytes per element", "chosen: a float")
 
     # --- register blocks ----------------------------------------------------------------------

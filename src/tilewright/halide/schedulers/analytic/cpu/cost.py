@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env, union_boxes
+from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
@@ -286,20 +286,11 @@ class CpuCosts:
 
     def member_boxes(self, group: Group, box: Box) -> tuple[dict[str, Box], dict[str, Box]]:
         """Regions of the members and of everything outside that one tile needs."""
-        analysis = self.analysis
-        inside: dict[str, Box] = {group.output: box}
-        outside: dict[str, Box] = {}
+        output = group.output
+        found = self.analysis.needed({output: box}, group.members, exact=(output,))
         members = set(group.members)
-        for name in reversed(group.members):
-            wanted = inside.get(name)
-            if wanted is None:
-                continue
-            if name != group.output:
-                wanted = inside[name] = analysis.func_region(name, wanted)
-            for callee, part in analysis.required_by(name, wanted).items():
-                where = inside if callee in members else outside
-                where[callee] = union_boxes(where.get(callee), part)
-        return inside, outside
+        outside = {name: part for name, part in found.items() if name not in members}
+        return {name: part for name, part in found.items() if name in members}, outside
 
     def regions(
         self, group: Group, tiles: Array, order: Sequence[int], windows: Sequence[Window] = ()

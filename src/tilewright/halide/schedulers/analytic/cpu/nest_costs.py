@@ -33,7 +33,7 @@ from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
-from tilewright.halide.ir.loops import origin
+from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
@@ -164,7 +164,7 @@ class _Stage:
         fixed = around.fixed if at >= 0 else {}
         stores = self.nest.values(self.stage, around.ranges, fixed).stores
         return {
-            variable: _count(stores[loop].extent, pure=loop[0] == "v")
+            variable: _count(stores[loop].extent, pure=dimension_of(loop) is not None)
             for loop, variable in self.stage.variables.items()
         }
 
@@ -413,10 +413,10 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
     block = Block()
     unrolled: list[tuple[int, int]] = []
     for name, mapping in stage.loops[_outside_registers(stage) :]:
-        along = [origin(loop) for loop in sources[name]]
-        if len(along) != 1 or along[0] is None or along[0][0] != "v":
+        along = [dimension_of(loop) for loop in sources[name]]
+        if len(along) != 1 or along[0] is None:
             continue
-        dimension, size = along[0][1], int(sizes.get((stage.key, name), 1.0))
+        dimension, size = along[0], int(sizes.get((stage.key, name), 1.0))
         if mapping == "vectorized" and block.vector is None and size > 1:
             block = replace(block, vector=dimension, lanes=size)
         else:

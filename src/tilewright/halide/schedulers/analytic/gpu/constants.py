@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.halide.schedulers.analytic.constant import constant
+from tilewright.halide.schedulers.analytic.constant import UnknownSizes, constant
 
 BYTES, CYCLES, COUNT, RATIO, OPERATIONS = "bytes", "cycles", "count", "1", "operations"
 
@@ -130,7 +130,7 @@ class GpuConstants:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSearch:
+class GpuSearch(UnknownSizes):
     """Limits of launches, of tiles and of the search."""
 
     # --- launches -----------------------------------------------------------------------------
@@ -143,8 +143,6 @@ class GpuSearch:
     small_group: int = constant(512, "threads", "Sioutas 2020, Section 4.2: tiles are halved")
 
     # --- unknown sizes ------------------------------------------------------------------------
-    unknown_extent: float = constant(1024.0, "elements", "chosen: a side of a small image")
-    unknown_iterations: float = constant(16.0, "iterations", "chosen: a short reduction")
     huge: float = constant(1e9, "elements", "stands for an extent without bound")
 
     # --- tiles (Sioutas 2020, Section 4.2) ----------------------------------------------------

@@ -154,14 +154,7 @@ class Kernel:
 
     def regions(self, env: Mapping[str, Interval]) -> dict[str, Box]:
         """The box of every member and every input that the loops in `env` need."""
-        wanted = self.reads(env)
-        for name in reversed(self.members):
-            if name not in wanted:
-                continue
-            wanted[name] = self.analysis.func_region(name, wanted[name])
-            for callee, box in self.analysis.required_by(name, wanted[name]).items():
-                wanted[callee] = union_boxes(wanted.get(callee), box)
-        return wanted
+        return self.analysis.needed(self.reads(env), self.members)
 
     def inside_threads(
         self,
@@ -174,22 +167,16 @@ class Kernel:
         `env` is one thread's range of the output's loops, `points` what one thread computes of
         each member that others are nested in.
         """
-        wanted: dict[str, Box] = {}
+        read = self.reads(env)
+        wanted = {name: box for name, box in read.items() if nested.get(name) == self.output}
+        anchors = {name: box for name, box in points.items() if name not in nested}
 
-        def note(found: Mapping[str, Box], anchor: str) -> None:
-            for callee, box in found.items():
-                if nested.get(callee) == anchor:
-                    wanted[callee] = union_boxes(wanted.get(callee), box)
+        def counts(reader: str, callee: str) -> bool:
+            """Whether both are computed in the same threads."""
+            return nested.get(callee) == nested.get(reader, reader)
 
-        note(self.reads(env), self.output)
-        for name in reversed(self.members):
-            if name in nested:
-                if name in wanted:
-                    wanted[name] = self.analysis.func_region(name, wanted[name])
-                    note(self.analysis.required_by(name, wanted[name]), nested[name])
-            elif name in points:
-                note(self.analysis.required_by(name, points[name]), name)
-        return wanted
+        found = self.analysis.needed({**anchors, **wanted}, self.members, anchors, counts)
+        return {name: box for name, box in found.items() if name in nested}
 
     def stage_threads(self, name: str, stage: Stage) -> tuple[int, ...]:
         """The thread dimensions of a member that one of its stages has loops over."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
+from tilewright.halide.ir.loops import part_of, pure_loop
 from tilewright.halide.ir.nest import NestLoop, default_stage, original_loops
 from tilewright.halide.ir.schedule import (
     ROOT,
@@ -89,15 +90,17 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     for i in kernel.roles.threads:
         loop = names[kernel.loops[i].loop.name]
         tile, each = plan.tile[i], plan.registers[i]
+        block, thread = part_of(loop, "_b"), part_of(loop, "_t")
         if each > 1:
-            splits.append(Split(loop, f"{loop}_b", f"{loop}_i", tile, tail))
-            splits.append(Split(f"{loop}_i", f"{loop}_t", f"{loop}_r", each, "guard_with_if"))
-            unrolled.append(f"{loop}_r")
+            inside, registers = part_of(loop, "_i"), part_of(loop, "_r")
+            splits.append(Split(loop, block, inside, tile, tail))
+            splits.append(Split(inside, thread, registers, each, "guard_with_if"))
+            unrolled.append(registers)
             budget.left /= each
         else:
-            splits.append(Split(loop, f"{loop}_b", f"{loop}_t", tile, tail))
-        threads.append(f"{loop}_t")
-        blocks.append(f"{loop}_b")
+            splits.append(Split(loop, block, thread, tile, tail))
+        threads.append(thread)
+        blocks.append(block)
         counts.append(-(-kernel.extents[i] // tile))
     for i in kernel.roles.others:
         loop = names[kernel.loops[i].loop.name]
@@ -106,9 +109,10 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             blocks.append(loop)
             counts.append(extent)
         elif budget.take(extent):
-            splits.append(Split(loop, f"{loop}_s", f"{loop}_u", extent, "guard_with_if"))
-            unrolled.append(f"{loop}_u")
-            serial.append(f"{loop}_s")
+            whole_loop, copies = part_of(loop, "_s"), part_of(loop, "_u")
+            splits.append(Split(loop, whole_loop, copies, extent, "guard_with_if"))
+            unrolled.append(copies)
+            serial.append(whole_loop)
         else:
             serial.append(loop)
     reductions = _reductions(
@@ -146,11 +150,13 @@ def _fused(
             outer = together.pop()
             inner = together.pop()
             if {inner, outer} <= whole:
-                splits.append(Split(outer, f"{outer}_b", f"{outer}_o", 1, "guard_with_if"))
-                serial.append(f"{outer}_o")
-                outer = f"{outer}_b"
-            splits.append(Fuse(inner, outer, f"{inner}_f"))
-            together.append(f"{inner}_f")
+                block, once = part_of(outer, "_b"), part_of(outer, "_o")
+                splits.append(Split(outer, block, once, 1, "guard_with_if"))
+                serial.append(once)
+                outer = block
+            fused = part_of(inner, "_f")
+            splits.append(Fuse(inner, outer, fused))
+            together.append(fused)
         result += together
     return result
 
@@ -173,16 +179,15 @@ def member_nest(
     func = kernel.analysis.view.by_name[name]
     names = _canonical(func, stage)
     dims = () if inside else kernel.stage_threads(name, stage)
-    pure = [f"v{d}" for d in dims]
+    pure = [pure_loop(d) for d in dims]
     threads = list(pure)
     splits: list[Split | Fuse] = []
     outside: list[str] = []
     if name not in kernel.exact_members:
-        threads = [f"v{d}_t" for d in dims]
-        outside = [f"v{d}_s" for d in dims]
-        for d in dims:
-            split = Split(f"v{d}", f"v{d}_s", f"v{d}_t", int(extents[d]), "guard_with_if")
-            splits.append(split)
+        threads = [part_of(loop, "_t") for loop in pure]
+        outside = [part_of(loop, "_s") for loop in pure]
+        for d, whole_loop, outer, inner in zip(dims, pure, outside, threads, strict=True):
+            splits.append(Split(whole_loop, outer, inner, int(extents[d]), "guard_with_if"))
     unrolled: list[str] = []
     serial: list[str] = []
     summary = kernel.analysis.summaries(name)[stage.index]
@@ -196,11 +201,10 @@ def member_nest(
             continue
         extent = int(extents[func.args.index(loop.name)])
         if budget.take(extent, most):
-            splits.append(
-                Split(canonical, f"{canonical}_s", f"{canonical}_u", extent, "guard_with_if")
-            )
-            unrolled.append(f"{canonical}_u")
-            serial.append(f"{canonical}_s")
+            whole_loop, copies = part_of(canonical, "_s"), part_of(canonical, "_u")
+            splits.append(Split(canonical, whole_loop, copies, extent, "guard_with_if"))
+            unrolled.append(copies)
+            serial.append(whole_loop)
         else:
             serial.append(canonical)
     loops = (
@@ -231,8 +235,8 @@ def member_schedule(
     elif anchor == kernel.output:
         level = Level("at", order[kernel.output], kernel.stage.index, nest.thread_loop)
     else:
-        loop = f"v{kernel.member_threads[anchor][0]}"
-        loop = loop if anchor in kernel.exact_members else f"{loop}_t"
+        loop = pure_loop(kernel.member_threads[anchor][0])
+        loop = loop if anchor in kernel.exact_members else part_of(loop, "_t")
         level = Level("at", order[anchor], 0, loop)
     stages = tuple(
         member_nest(kernel, name, stage, extents, inside=anchor is not None, unroll=unroll)

@@ -25,6 +25,7 @@ from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.ir.algorithm import Variable, walk
+from tilewright.halide.ir.loops import dimension_of, pure_loop
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
@@ -253,13 +254,13 @@ class _NestCosts:
         """
         spread = [loop for loop in sizes if loop.mapping == "gpu_thread"]
         along = [_sources(stage, loop.name) for loop in spread]
-        inside = {name for loop, name in stage.variables.items() if loop[0] == "v"}
+        inside = {name for loop, name in stage.variables.items() if dimension_of(loop) is not None}
         inside -= {stage.variables[source] for sources in along for source in sources}
         if threads is None:
             x = next(iter(along[-1]), None) if along else None
             count = math.prod(_counts(spread))
         else:
-            x, count = "v0", threads
+            x, count = pure_loop(0), threads
         summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
         loads = load_groups(summary, stage.variables.get(x or ""), frozenset(inside))
         for load in loads:
