@@ -38,7 +38,7 @@ from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Nest
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
@@ -179,11 +179,27 @@ class _NestCosts:
         entries = nest.structure.entries
         names = nest.structure.names
         stored = {names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order}
-        self.costs = CpuCosts(nest.analysis, model, {}, stored=stored)
+        self.costs = CpuCosts(nest.analysis, model, self._nested(), stored=stored)
         self.loops = {(loop.path, loop.stage, loop.name): loop for loop in nest.loops}
         sizes = {(loop.stage, loop.name): _count(loop.extent) for loop in nest.loops}
         for key, stage in nest.structure.stages.items():
             self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
+
+    def _nested(self) -> dict[str, Nest]:
+        """The Funcs that are stored for one block of their reader at a time."""
+        structure = self.structure
+        found = {}
+        left = [stage for p in structure.root.productions for stage in p.stages]
+        while left:
+            stage = left.pop()
+            innermost = _outside_registers(stage) - 1
+            for at, body in stage.bodies.items():
+                for production in body.productions:
+                    left += production.stages
+                    entry = structure.entries[production.func]
+                    if at >= innermost and entry.store == entry.compute:
+                        found[structure.names[production.func]] = Nest(stage.func.name)
+        return found
 
     def fresh_pages(self, stage: StageNest) -> float:
         """Cycles until the pages of a large buffer of a Func at root are there."""
