@@ -31,7 +31,7 @@ LONGEST_FUNCTION = 60
 # Rooms from the ground floor upwards; rooms of one line do not know each other.
 ORDER = (
     ("errors",),
-    ("files",),
+    ("files", "shapes"),
     ("machines", "arith"),
     ("measure", "report"),
     ("records",),

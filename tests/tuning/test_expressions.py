@@ -1,4 +1,6 @@
+import contextlib
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -108,3 +110,23 @@ def test_what_is_not_allowed_is_named(text, named):
     with pytest.raises(ConstraintError) as error:
         parse(text, KNOWN)
     assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mode > 3", "mode * 10**9 == a", "'x' * 10**9 == 'x'", "abs(mode) > 0", "mode + a > 1"],
+)
+def test_words_are_not_computed_with(text):
+    with pytest.raises(ConstraintError, match=r"compute with numbers|not allowed"):
+        holds(text, a=1, mode="fast")
+
+
+@pytest.mark.parametrize("text", ["9**9**9**9 > a", "((9**999)**999)**999 > a", "2**(2**40) > a"])
+def test_huge_powers_do_not_hold_and_take_no_memory(text):
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ConstraintError):
+            assert not holds(text, a=1)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_writable
+from tilewright.shapes import read_json
 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -254,14 +255,7 @@ def named_machine(name: str | None) -> Any:
     path = Path(name)
     if path.suffix != ".json":
         return gpu(name)
-    import json
-
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TilewrightError(f"cannot read the machine {name}: {error.strerror}") from error
-    except ValueError as error:
-        raise TilewrightError(f"{name} is not JSON: {error}") from error
+    data = read_json(path, TilewrightError)
     if isinstance(data, dict) and "cpu" in data:
         # What `tilewright machine --json` prints: the CPU and the GPUs of a computer.
         data = data["cpu"]

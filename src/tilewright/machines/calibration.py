@@ -96,7 +96,14 @@ def calibration_from_json(text: str, source: str = "a calibration") -> Calibrati
         return Calibration(
             dict(data["processor"]), str(data["date"]), float(data["seconds"]), quantities
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         reason = f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
         raise TilewrightError(f"{source} cannot be read ({reason}): {_AGAIN}") from error
 

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from tilewright.errors import TilewrightError
-from tilewright.machines.cpu import Cache, CpuMachine
+from tilewright.machines.cpu import CpuMachine
 from tilewright.machines.gpu_machine import GpuMachine
+from tilewright.shapes import ShapeError, conform, parse_json
 
 SCHEMA = 1
 
@@ -28,11 +29,7 @@ def machine_to_json(machine: Machine) -> str:
 
 def machine_from_json(text: str) -> Machine:
     """The machine of `machine_to_json`; raises `TilewrightError` on anything else."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise TilewrightError(f"a machine's description is not JSON: {error}") from error
-    return machine_from_dict(data)
+    return machine_from_dict(parse_json(text, "a machine's description", TilewrightError))
 
 
 def machine_from_dict(data: Any) -> Machine:
@@ -46,15 +43,35 @@ def machine_from_dict(data: Any) -> Machine:
         )
     fields = {key: value for key, value in data.items() if key not in ("schema", "kind")}
     cls: type[Machine] = CpuMachine if data["kind"] == "cpu" else GpuMachine
-    names = {field.name for field in dataclasses.fields(cls)}
-    if unknown := sorted(set(fields) - names):
-        raise TilewrightError(f"a machine's description has unknown fields: {', '.join(unknown)}")
     try:
-        if "caches" in fields:
-            fields["caches"] = tuple(Cache(**cache) for cache in fields["caches"])
-        for name in ("isa", "assumed", "features", "compute_capability"):
-            if isinstance(fields.get(name), list):
-                fields[name] = tuple(fields[name])
-        return cls(**fields)
-    except TypeError as error:
-        raise TilewrightError(f"a machine's description is incomplete: {error}") from error
+        machine = conform(fields, cls)
+        _check_sizes(machine)
+    except ShapeError as error:
+        raise TilewrightError(
+            f"a machine's description is damaged: {error}; describe the machine again "
+            "(tilewright machine --json)"
+        ) from None
+    return machine
+
+
+# Fields that may be 0; every other number counts or measures something that is there.
+_MAY_BE_ZERO = frozenset(
+    "family model reserved_shared_per_block shared_per_block_optin l2_bytes compute_capability "
+    "vector_bits".split()
+)
+_LARGEST = 2**60  # more of anything than a machine has
+
+
+def _check_sizes(machine: Any, place: str = "") -> None:
+    """Raise `ShapeError` for a size or count that no machine has."""
+    for field in dataclasses.fields(machine):
+        value, name = getattr(machine, field.name), f"{place}{field.name}"
+        if field.name == "caches":
+            for i, cache in enumerate(value):
+                _check_sizes(cache, f"caches[{i}].")
+        numbers = value if isinstance(value, tuple) else (value,)
+        least = 0 if field.name in _MAY_BE_ZERO else 1
+        for number in numbers:
+            counted = isinstance(number, int | float) and not isinstance(number, bool)
+            if counted and not least <= number <= _LARGEST:
+                raise ShapeError(f"{name} is {number}; it has to be from {least} to {_LARGEST}")

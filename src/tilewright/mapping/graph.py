@@ -150,15 +150,36 @@ def graph_from_dict(data: Any) -> Graph:
         for key in ("result_bytes", "input_bytes"):
             if not _is_number(row.get(key, 0)):
                 raise MappingError(f"task {row['name']!r}: {key!r} is a number")
+        if (
+            not isinstance(row.get("kernel", ""), str)
+            or type(row.get("returned", False)) is not bool
+        ):
+            raise MappingError(
+                f"task {row['name']!r}: 'kernel' is a name and 'returned' true or false"
+            )
         tasks.append(GraphTask(**{k: v for k, v in row.items() if k in known}))
-        for need in row.get("needs", []):
-            if isinstance(need, str):
-                edges.append(Edge(need, row["name"]))
-            elif isinstance(need, Mapping) and "task" in need:
-                edges.append(Edge(need["task"], row["name"], need.get("bytes")))
-            else:
-                raise MappingError(f'task {row["name"]!r}: "needs" lists names, not {need!r}')
+        edges += _needs(row)
     return Graph(tuple(tasks), tuple(edges))
+
+
+def _needs(row: Mapping[str, Any]) -> list[Edge]:
+    """The edges that end in a task."""
+    needs = row.get("needs", [])
+    if not isinstance(needs, list):
+        raise MappingError(f"task {row['name']!r}: 'needs' is a list of names, not {needs!r}")
+    edges = []
+    for need in needs:
+        if isinstance(need, str):
+            edges.append(Edge(need, row["name"]))
+        elif (
+            isinstance(need, Mapping)
+            and isinstance(need.get("task"), str)
+            and (need.get("bytes") is None or _is_number(need["bytes"]))
+        ):
+            edges.append(Edge(need["task"], row["name"], need.get("bytes")))
+        else:
+            raise MappingError(f'task {row["name"]!r}: "needs" lists names, not {need!r}')
+    return edges
 
 
 def _is_number(value: Any) -> bool:

@@ -95,7 +95,10 @@ def _value(x: Any, made: list[InternedNode]) -> Any:
     if key == "level":
         return nodes.MapLevel(*inner)
     if key == "float":
-        return float.fromhex(inner)
+        try:
+            return float.fromhex(inner)
+        except OverflowError as error:
+            raise ValueError(f"{str(inner)[:60]!r} is no float: {error}") from None
     raise ValueError(f"unknown value {key!r}")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.measure import Measurement
+from tilewright.shapes import damaged, parse_json
 
 from .lock import RecordsError
 from .store import MeasurementRecord, Records, digest
@@ -55,9 +56,9 @@ def from_line(line: str, where: str) -> MeasurementRecord:
         RecordsError: the line is damaged, or of another format or version.
     """
     try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise RecordsError(f"{where} is not JSON ({error}): remove the line") from None
+        data = parse_json(line, where, RecordsError)
+    except RecordsError as error:
+        raise RecordsError(f"{error}; remove the line") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise RecordsError(f"{where} is not a record: give what 'tilewright records export' wrote")
     if data.get("version") != VERSION:
@@ -68,10 +69,8 @@ def from_line(line: str, where: str) -> MeasurementRecord:
     objects = [name for name in _OBJECTS if not isinstance(data.get(name), dict)]
     if texts or objects:
         raise RecordsError(f"{where}: {(texts + objects)[0]!r} is missing or of the wrong type")
-    try:
+    with damaged(f"{where}: the measurement is damaged; remove the line", RecordsError):
         measurement = Measurement.from_json(data["measurement"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RecordsError(f"{where}: the measurement is damaged ({error!r})") from None
     kept = {name: data[name] for name in _OBJECTS if name != "measurement"}
     return MeasurementRecord(data["problem"], measurement=measurement, time=data["time"], **kept)
 

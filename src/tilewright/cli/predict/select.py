@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.cli import arguments
 from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
+from tilewright.shapes import read_json
 
 if TYPE_CHECKING:
     from tilewright.prediction import Ranked, Selector
@@ -158,8 +159,8 @@ def _is_selector(path: str) -> bool:
     from tilewright.prediction import SELECTOR_FORMAT
 
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = read_json(path, TilewrightError)
+    except TilewrightError:
         return False  # whoever loads it as a model says why
     return isinstance(data, dict) and data.get("format") == SELECTOR_FORMAT
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
 from tilewright.report import units
+from tilewright.shapes import read_json
 
 if TYPE_CHECKING:
     from tilewright.prediction import Estimator, Evaluation, Kernel, Runs
@@ -227,12 +227,7 @@ def describe(model: Estimator) -> str:
 
 
 def _results(path: str) -> dict[str, Any]:
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TilewrightError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise TilewrightError(f"{path} is not JSON: {error}") from None
+    data = read_json(path, TilewrightError)
     if not isinstance(data, dict) or "rows" not in data:
         raise TilewrightError(f"{path} holds no benchmark's results: it has no rows")
     return data

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.prediction.errors import PredictionError
+from tilewright.shapes import read_json
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -388,8 +389,8 @@ def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
     if path == source or not path.is_file():
         return {}
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        facts = read_json(path, PredictionError)
+    except PredictionError as error:
         raise PredictionError(
             f"{path}: this description of {source.name} is unreadable ({error}); mend or move it"
         ) from None

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.estimator import Estimator
+from tilewright.shapes import damaged, read_json
 
 if TYPE_CHECKING:
     from tilewright.measure import Timing
@@ -170,6 +171,11 @@ class Selector:
         all_seconds = np.array(
             [modelled.model.predict(_with(modelled, queries, c)) for c in combinations]
         )
+        if all_seconds.ndim != 2:
+            raise PredictionError(
+                "the selector's data are damaged: a model does not predict one time per query; "
+                "train it again"
+            )
         # NaN is never the best.
         all_seconds = np.where(np.isnan(all_seconds), np.inf, all_seconds)
         best = all_seconds.argmin(axis=0)
@@ -210,11 +216,11 @@ class Selector:
                 f"the selector has schema version {data.get('version')}, this Tilewright reads "
                 f"{VERSION}; train it again"
             )
-        try:
+        with damaged("the selector's data are damaged; train it again", PredictionError):
             models = {
                 name: Modelled(
                     Estimator.from_dict(entry["model"]),
-                    {k: tuple(v) for k, v in entry["settings"].items()},
+                    {k: _settings(v) for k, v in entry["settings"].items()},
                 )
                 for name, entry in data["variants"].items()
             }
@@ -222,8 +228,6 @@ class Selector:
             return cls(
                 models, default=data["default"], kernel=data["kernel"], conversions=conversions
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise PredictionError(f"the selector's data are damaged: {error!r}") from None
 
     def save(self, path: str | Path) -> None:
         """Write the selector as JSON, in folders made where they are missing.
@@ -245,11 +249,17 @@ class Selector:
         Raises:
             PredictionError: the file is missing or is not a selector.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise PredictionError(f"cannot read the selector {path}: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(read_json(path, PredictionError))
+
+
+def _settings(values: Any) -> tuple[float, ...]:
+    """The values of a setting. Raises ValueError where they are not numbers."""
+    numbers = isinstance(values, list | tuple) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in values
+    )
+    if not numbers or not values:
+        raise ValueError(f"a setting has values {str(values)[:60]}; they have to be numbers")
+    return tuple(values)
 
 
 def _with(modelled: Modelled, queries: Any, settings: Mapping[str, float]) -> Array:

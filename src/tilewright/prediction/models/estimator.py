@@ -15,6 +15,7 @@ from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.tables import names_of, table, times
+from tilewright.shapes import damaged, read_json
 
 Array: TypeAlias = np.ndarray[Any, Any]
 FORMAT = "tilewright-prediction"
@@ -283,14 +284,15 @@ class Estimator:
             raise PredictionError(
                 f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}"
             )
+        words = "the model's data are damaged"
         try:
-            model = found._from_dict(data)
-            with suppress(PredictionError):  # an expression may have no value there
-                model._predict(model.ranges_[:1])
+            with damaged(words, PredictionError):
+                model = found._from_dict(data)
+                with suppress(PredictionError):  # an expression may have no value there
+                    model._predict(model.ranges_[:1])
         except PredictionError as error:
-            raise PredictionError(f"the model's data are damaged: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise PredictionError(f"the model's data are damaged: {error!r}") from None
+            said = str(error)
+            raise PredictionError(said if said.startswith(words) else f"{words}: {said}") from None
         return model
 
     @classmethod
@@ -316,11 +318,7 @@ class Estimator:
         Raises:
             PredictionError: the file is missing, is not a model, or has another schema version.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise PredictionError(f"cannot read the model {path}: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(read_json(path, PredictionError))
 
 
 def _subclasses(cls: type[Estimator]) -> list[type[Estimator]]:

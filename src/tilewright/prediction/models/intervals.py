@@ -76,13 +76,19 @@ class IntervalCalibration:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> IntervalCalibration:
-        """The inverse of `to_dict`."""
-        return cls(
-            np.asarray(data["residuals"], dtype=float),
-            np.asarray(data["knots"], dtype=float),
-            np.asarray(data["scale"], dtype=float),
-            float(data["error"]),
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: the arrays are not as long as they have to be.
+        """
+        residuals, knots, scale = (
+            np.asarray(data[key], dtype=float) for key in ("residuals", "knots", "scale")
         )
+        if not (residuals.ndim == knots.ndim == 1 and len(residuals) and len(knots)):
+            raise ValueError("the calibration has no residuals, or no knots")
+        if knots.shape != scale.shape:
+            raise ValueError(f"{len(knots)} knots have {scale.size} scales")
+        return cls(residuals, knots, scale, float(data["error"]))
 
 
 def thresholded(predicted: Array, measured: Array, dropped: float = 0.3) -> float:

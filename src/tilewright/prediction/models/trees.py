@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,11 +49,18 @@ class Trees:
         depth = max(tree.tree_.max_depth for tree in trees)
         return cls(starts[:-1], f, t, left, right, v, float(offset), int(depth))
 
+    @cached_property
+    def _inputs(self) -> int:
+        """How many inputs the trees look at, up to the last one that they name."""
+        return int(self.feature.max(initial=-1)) + 1
+
     def __call__(self, data: Array) -> Array:
         """Sums of shape (n,) for inputs of shape (n, inputs)."""
         # scikit-learn compares in single precision, and so must we to reach the same leaves.
         with np.errstate(over="ignore"):
             data = data.astype(np.float32)
+        if self._inputs > data.shape[1]:
+            raise ValueError(f"the trees ask for {self._inputs} inputs, there are {data.shape[1]}")
         rows = np.arange(len(data))[:, None]
         node = np.broadcast_to(self.roots, (len(data), len(self.roots)))
         for _ in range(self.depth):
@@ -75,8 +83,21 @@ class Trees:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trees:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: the arrays do not describe trees.
+        """
         whole = {k: np.asarray(data[k], dtype=np.int64) for k in ("roots", "feature")}
         links = {k: np.asarray(data[k], dtype=np.int64) for k in ("left", "right")}
         real = {k: np.asarray(data[k], dtype=float) for k in ("threshold", "value")}
-        return cls(**whole, **links, **real, offset=float(data["offset"]), depth=int(data["depth"]))
+        nodes, depth = len(whole["feature"]), int(data["depth"])
+        for name, array in (whole | links | real).items():
+            if array.ndim != 1 or (name != "roots" and len(array) != nodes):
+                raise ValueError(f"the trees have {nodes} nodes, and {array.shape} of {name!r}")
+        for array in (whole["roots"], *links.values()):
+            if not ((array >= 0) & (array < nodes)).all():
+                raise ValueError(f"a link between nodes leads out of the {nodes} nodes")
+        if not 0 <= depth <= nodes or not (whole["feature"] >= 0).all():
+            raise ValueError("a depth or a feature is negative, or deeper than there are nodes")
+        return cls(**whole, **links, **real, offset=float(data["offset"]), depth=depth)

@@ -220,7 +220,7 @@ def load_problem(path: str | Path, *, runnable: bool = False) -> CommandProblem:
         data = tomllib.loads(text)
     except OSError as error:
         raise SpaceError(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpaceError(f"{path} is not TOML: {error}") from None
     try:
         problem = _problem(data, path)

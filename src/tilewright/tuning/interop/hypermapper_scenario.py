@@ -8,7 +8,6 @@ not have (`WITHOUT_EFFECT`) are accepted, so that every scenario runs unchanged.
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.shapes import damaged, read_json
 from tilewright.tuning.bayes.prior import OptimumPrior
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.interop.hypermapper_constraints import translate
@@ -151,14 +151,10 @@ def load_scenario(path: str | Path) -> Scenario:
             missing, unknown or wrong, named.
     """
     path = Path(path)
+    data = read_json(path, SpaceError)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpaceError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise SpaceError(f"{path} is not JSON: {error}") from None
-    try:
-        return read_scenario(data)
+        with damaged("an entry is wrong", SpaceError):
+            return read_scenario(data)
     except SpaceError as error:
         raise type(error)(f"{path}: {error}") from None
 

@@ -10,11 +10,13 @@ import ast
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright.shapes import damaged
 from tilewright.tuning.errors import ConfigurationError, SpaceError
 from tilewright.tuning.space.parameters import Categorical, Ordinal, Parameter
 from tilewright.tuning.space.space import Configuration, Space
@@ -32,6 +34,9 @@ _CACHE_FAILURES = {
     "RuntimeFailedConfig": "run_failed",
     "InvalidConfig": "run_failed",
 }
+
+
+_MOST_VALUES = 1_000_000  # of a parameter: more than any recorded space has
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def read_t1(path: str | Path) -> Space:
         SpaceError: the file is not a T1 description, or names what it cannot describe.
     """
     data = _load(Path(path))
-    try:
+    with damaged(f"{path} is not a T1 problem description", SpaceError):
         described = data["ConfigurationSpace"]
         parameters = []
         for entry in described["TuningParameters"]:
@@ -81,9 +86,10 @@ def read_t1(path: str | Path) -> Space:
                 numbers(entry["Name"], _listed(values) if isinstance(values, str) else values)
             )
         conditions = [c["Expression"] for c in described.get("Conditions", [])]
-    except (KeyError, TypeError, ValueError, SyntaxError) as error:
-        raise SpaceError(f"{path} is not a T1 problem description: {error!r}") from None
-    return Space(parameters, conditions)
+        for condition in conditions:
+            if not isinstance(condition, str):
+                raise SpaceError(f"{path}: the condition {condition!r} is not an expression")
+        return Space(parameters, conditions)
 
 
 def read_t4(path: str | Path, space: Space | None = None) -> Replay:
@@ -99,15 +105,13 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
     """
     path = Path(path)
     data = _load(path)
-    try:
+    with damaged(f"{path} is not a T4 results file", SpaceError):
         results = data["results"]
         rows = [(r["configuration"], _t4_outcome(r)) for r in results]
-    except (KeyError, TypeError, IndexError) as error:
-        raise SpaceError(f"{path} is not a T4 results file: {error!r}") from None
-    if space is None:
-        beside = _description(path)
-        space = read_t1(beside) if beside else _observed([c for c, _ in rows])
-    return _replay(_stem(path), space, rows, path)
+        if space is None:
+            beside = _description(path)
+            space = read_t1(beside) if beside else _observed([c for c, _ in rows])
+        return _replay(_stem(path), space, rows, path)
 
 
 def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
@@ -118,7 +122,7 @@ def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
     """
     path = Path(path)
     data = _load(path, ends="}\n}")
-    try:
+    with damaged(f"{path} is not a Kernel Tuner cache file", SpaceError):
         names = data["tune_params_keys"]
         parameters = [numbers(name, data["tune_params"][name]) for name in names]
         objective = data.get("objective", "time")
@@ -129,9 +133,7 @@ def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
             good = isinstance(value, int | float) and math.isfinite(value) and value < 1e15
             outcome = float(value) if good else _CACHE_FAILURES.get(str(error), "run_failed")
             rows.append(({name: entry[name] for name in names}, outcome))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SpaceError(f"{path} is not a Kernel Tuner cache file: {error!r}") from None
-    return _replay(_stem(path), Space(parameters, constraints), rows, path)
+        return _replay(_stem(path), Space(parameters, constraints), rows, path)
 
 
 def numbers(name: str, values: Sequence[Any]) -> Parameter:
@@ -145,12 +147,18 @@ def numbers(name: str, values: Sequence[Any]) -> Parameter:
 
 def _listed(text: str) -> list[Any]:
     """The values of a T1 file's text: a list, or a range."""
-    tree = ast.parse(text.strip(), mode="eval").body
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, MemoryError) as error:
+        raise ValueError(f"{text[:60]!r} is not a list of values: {error}") from None
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
         if tree.func.id == "list" and len(tree.args) == 1:
             return _listed(ast.unparse(tree.args[0]))
         if tree.func.id == "range":
-            return list(range(*(int(ast.literal_eval(arg)) for arg in tree.args)))
+            found = range(*(int(ast.literal_eval(arg)) for arg in tree.args))
+            if len(found) > _MOST_VALUES:
+                raise ValueError(f"{text!r} has more than {_MOST_VALUES} values")
+            return list(found)
     return list(ast.literal_eval(tree))
 
 
@@ -208,7 +216,7 @@ def _load(path: Path, ends: str = "") -> Any:
             data = _closed(text.decode(), ends)
     except OSError as error:
         raise SpaceError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, RecursionError, zlib.error) as error:
         raise SpaceError(f"{path} is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise SpaceError(f"{path} is not a JSON object")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.shapes import damaged, parse_json
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.interop.replay import Replay
 from tilewright.tuning.space.json import space_from_dict, space_to_dict
@@ -29,7 +31,11 @@ def read_recording(path: str | Path) -> Replay:
     """
     path = Path(path)
     try:
-        data = json.loads(gzip.decompress(path.read_bytes()))
+        text = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise SpaceError(f"{path} is not a recording: {error}") from None
+    data = parse_json(text, str(path), SpaceError)
+    with damaged(f"{path} is not a recording", SpaceError):
         space = space_from_dict(data["space"])
         names = [p.name for p in space.parameters]
         values = {}
@@ -37,8 +43,6 @@ def read_recording(path: str | Path) -> Replay:
             configuration = dict(zip(names, row, strict=True))
             found = float(outcome) if isinstance(outcome, int | float) else str(outcome)
             values[space.key(space.encode(configuration))] = found
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SpaceError(f"{path} is not a recording: {error!r}") from None
     return Replay(path.name.removesuffix(".json.gz"), space, values)
 
 

@@ -22,6 +22,7 @@ from tilewright.tuning.errors import ConstraintError, nearest
 Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
 _LIMIT = 2**62
+_MOST_BITS = 1 << 20  # of a power: 128 KB per row
 _FUNCTIONS = ("min", "max", "abs", "log2")
 
 
@@ -113,7 +114,13 @@ def _constraint(
     node = compiler.compile(tree)
 
     def test(rows: Rows) -> Column:
-        result = _truth(node(rows), rows.count)
+        try:
+            result = _truth(node(rows), rows.count)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise compiler.fail(
+                f"{ast.unparse(tree)!r} cannot be computed ({error})",
+                "compute with numbers, and compare words by == and != alone",
+            ) from None
         return result & ~rows.bad
 
     elements = frozenset(compiler.elements)
@@ -204,7 +211,7 @@ class _Compiler:
                 f"the operator in {ast.unparse(tree)!r} is not allowed", "use + - * / // % **"
             )
         left, right = self.compile(tree.left), self.compile(tree.right)
-        return lambda rows: function(rows, left(rows), right(rows))
+        return lambda rows: function(rows, _numeric(left(rows)), _numeric(right(rows)))
 
     def _compare(self, tree: ast.Compare) -> Node:
         steps: list[tuple[Callable[[Any, Any], Any], Node, Node]] = []
@@ -325,6 +332,16 @@ class _Compiler:
         return lambda rows: (rows.columns[name] == item).argmax(axis=1)
 
 
+def _numeric(value: Operand) -> Operand:
+    """The operand. Raises TypeError for words: Python would repeat them as often as told to."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufO":
+        raise TypeError("words are not numbers")
+    if array.dtype.kind == "O" and any(isinstance(v, str | tuple) for v in array.flat):
+        raise TypeError("words are not numbers")
+    return value
+
+
 def _whole(value: Operand) -> bool:
     return np.asarray(value).dtype.kind in "iub"
 
@@ -393,6 +410,8 @@ def _power(rows: Rows, a: Operand, b: Operand) -> Operand:
         if _size(b) > 4096:
             rows.bad |= np.broadcast_to(exponent > 4096, (rows.count,))
             exponent = np.minimum(exponent, 4096)
+        if _size(a).bit_length() * _size(exponent) > _MOST_BITS:
+            raise OverflowError("a power is too large")
         return base.astype(object) ** exponent.astype(object)
     with np.errstate(all="ignore"):
         result = base.astype(float) ** exponent.astype(float)

@@ -21,6 +21,7 @@ from tilewright.tuning.space.expressions import Constraint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_ROWS = 40_000_000
+_MOST_VALUES = 5_000_000  # of a constrained parameter: 40 MB per column of them
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,13 @@ def _build(
     own: Sequence[tuple[Constraint, tuple[int, ...]]],
 ) -> Tree:
     """The tree of one group, built level by level, then counted from the leaves."""
+    for i in group if own else ():
+        if variables[i].size > _MOST_VALUES:
+            raise ConstraintError(
+                f"{variables[i].name} has {variables[i].size} values, too many to look for those "
+                f"that the constraints allow (at most {_MOST_VALUES}): give it coarser values, "
+                "such as an ordinal of powers of two, or leave it out of the constraints"
+            )
     allowed = {i: np.ones(variables[i].size, dtype=bool) for i in group}
     for constraint, scope in own:
         if len(scope) == 1:

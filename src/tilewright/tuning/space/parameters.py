@@ -152,6 +152,11 @@ class Permutation:
         _check_name(self.name)
         if isinstance(self.items, bool) or (isinstance(self.items, int) and self.items < 1):
             raise SpaceError(f"parameter {self.name}: a permutation needs at least one item")
+        if isinstance(self.items, int) and self.items > _MOST_ITEMS:
+            raise SpaceError(
+                f"parameter {self.name}: a permutation of {self.items} items is too long; at most "
+                f"{_MOST_ITEMS} can be ordered"
+            )
         if not isinstance(self.items, int):
             object.__setattr__(self, "items", tuple(self.items))
             if len(set(self.item_names)) != len(self.item_names):
@@ -184,6 +189,7 @@ class Permutation:
         return self.items if isinstance(self.items, int) else len(self.items)
 
 
+_MOST_ITEMS = 10_000  # of a permutation: its distances take space as the square of that
 Parameter: TypeAlias = Real | Integer | Ordinal | Categorical | Permutation
 
 
