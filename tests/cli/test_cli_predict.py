@@ -196,10 +196,10 @@ def test_columns_in_other_units_are_refused(folder, tmp_path, capsys):
 def test_a_file_that_is_no_model_is_named(folder, tmp_path, capsys):
     code, _, error = run(capsys, "evaluate", folder / "quick.csv", folder / "quick.csv")
     assert code == 2
-    assert "cannot read the model" in error
+    assert "quick.csv: it is not JSON" in error
     code, _, error = run(capsys, "export", tmp_path / "none.json", "-o", tmp_path / "f.py")
     assert code == 2
-    assert "cannot read the model" in error
+    assert "none.json: No such file" in error
 
 
 def test_export_writes_python_and_c(folder, tmp_path, capsys):

@@ -93,7 +93,7 @@ def test_the_result_is_never_slower_than_the_schedule_that_was_there(mode, tmp_p
 
 
 def test_a_schedule_that_beats_ours_is_kept(monkeypatch):
-    monkeypatch.setattr(autoschedule, "plan", lambda task, **_: [])
+    monkeypatch.setattr(autoschedule, "plan_sizes", lambda task, **_: [])
     result = tilewright.schedule(blur(), mode="top", improve=True)
     assert result.verified is True
     assert result.planned.name == "given"

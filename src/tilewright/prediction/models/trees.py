@@ -52,7 +52,8 @@ class Trees:
     @cached_property
     def _inputs(self) -> int:
         """How many inputs the trees look at, up to the last one that they name."""
-        return int(self.feature.max(initial=-1)) + 1
+        inner = self.left != np.arange(len(self.left))
+        return int(self.feature[inner].max(initial=-1)) + 1
 
     def __call__(self, data: Array) -> Array:
         """Sums of shape (n,) for inputs of shape (n, inputs)."""
