@@ -30,6 +30,17 @@ def write(folder: Path, path: Path) -> None:
     partial.replace(path)
 
 
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Take the plain files out of an archive, none of them outside of `folder`.
+
+    Python before 3.11.4 has no filters for that.
+    """
+    for member in tar.getmembers():
+        name = Path(member.name)
+        if member.isfile() and not name.is_absolute() and ".." not in name.parts:
+            tar.extract(member, folder)
+
+
 def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
     """Fill an empty folder from an earlier archive, and add what was prepared.
 
@@ -46,7 +57,7 @@ def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
     if path is not None and path.exists() and not any(folder.glob("*.jsonl")):
         try:
             with tarfile.open(path) as tar:
-                tar.extractall(folder, filter="data")
+                _extract(tar, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
             raise TilewrightError(
                 f"{path} is damaged ({error}): remove it to begin again, or copy it again"

@@ -25,7 +25,7 @@ MACHINE = CpuMachine(
     256,
     (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
 )
-SMALL, LARGE = 30, 120
+SMALL, LARGE = 24, 72
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
 WIDE = 140, 280
 
