@@ -91,7 +91,7 @@ def conform(data: Any, wanted: type[T], place: str = "") -> T:
     """Plain data of JSON as a dataclass, its fields checked against their annotations.
 
     Lists become tuples and objects dataclasses where the annotations have such; whole numbers
-    pass as ``float``, and nothing else as what it is not (``true`` is no number). NaN and
+    pass as ``float``, and nothing else as what it is not (``true`` is not a number). NaN and
     infinities are refused.
 
     Args:

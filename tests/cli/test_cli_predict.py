@@ -116,7 +116,7 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
     ("text", "options", "said"),
     [
         ("m,n,time\n1,2,3\n", ["--target", "tiem"], "did you mean 'time'?"),
-        ("m,n,time\n1,2,3\n", ["--features", "m,k"], "there is no column 'k'"),
+        ("m,n,time\n1,2,3\n", ["--features", "m,k"], "column 'k' for a feature is missing"),
         ("m,n,time\n1,2\n", [], "line 2: 2 cells under 3 headings"),
         ("m,n,time\n1,2,0\n1,3,1\n", [], "line 2: time is '0'"),
         ("m,n,time\n1,2,-4\n1,3,1\n", [], "line 2: time is '-4'"),

@@ -8,8 +8,11 @@ import traceback
 import halide as hl
 import numpy as np
 
-from tilewright.halide.emit.apply import fresh_pipeline, halide_target
+from tilewright.halide.emit.apply import apply, fresh_pipeline, halide_target
+from tilewright.halide.emit.printing import to_python
 from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.live import to_pipeline
+from tilewright.halide.ir.json import from_json, to_json
 
 
 def blur():
@@ -185,3 +188,18 @@ def run(pipeline, algorithm, extents, target="host"):
     for buffer in buffers:
         buffer.copy_to_host()
     return [np.array(buffer, copy=True) for buffer in buffers]
+
+
+def printed_alike(schedule, algorithm, build, folder):
+    """The code of `schedule` applied; as JSON and as printed Python it must mean the same."""
+    assert from_json(to_json(schedule), algorithm) == schedule
+    namespace = {}
+    exec(to_python(schedule, algorithm), namespace)
+
+    def source():
+        return to_pipeline(build())
+
+    path = folder / "lowered.stmt"
+    applied = lowered(source, lambda p: apply(schedule, algorithm, p), path)
+    assert applied == lowered(source, lambda p: namespace["schedule"](p), path)
+    return applied

@@ -8,15 +8,15 @@ import pytest
 from any_size_pipelines import PIPELINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduled_pipelines import lowered
+from scheduled_pipelines import lowered, printed_alike
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.emit.apply import apply
-from tilewright.halide.emit.printing import to_cpp, to_python
+from tilewright.halide.emit.printing import to_cpp
 from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
 from tilewright.halide.execution.inputs import describe_inputs
 from tilewright.halide.frontend.live import to_pipeline
-from tilewright.halide.ir.json import from_json, to_json
+from tilewright.halide.ir.json import to_json
 from tilewright.halide.ir.nest import exact_size, guarded
 from tilewright.halide.ir.schedule import OutputExtent, Split
 from tilewright.halide.legality.check import check
@@ -131,17 +131,7 @@ def test_reach_is_by_dimension():
 @pytest.mark.parametrize("name", ["stencils", "border_of_a_stage", "two_outputs", "channels"])
 def test_json_and_printed_python_mean_the_same(name, tmp_path):
     algorithm, schedule = task(name).algorithm, scheduled(name)
-    assert from_json(to_json(schedule), algorithm) == schedule
-    namespace = {}
-    exec(to_python(schedule, algorithm), namespace)
-
-    def source():
-        return to_pipeline(PIPELINES[name]())
-
-    path = tmp_path / "lowered.stmt"
-    applied = lowered(source, lambda p: apply(schedule, algorithm, p), path)
-    printed = lowered(source, lambda p: namespace["schedule"](p), path)
-    assert applied == printed
+    applied = printed_alike(schedule, algorithm, PIPELINES[name], tmp_path)
     assert " else " in applied
     assert ".specialize(" in to_cpp(schedule, algorithm)
 

@@ -9,6 +9,7 @@ import math
 
 import halide as hl
 import pytest
+from cpu_machines import TIMED_CORES as MACHINE
 
 import tilewright
 from tilewright.halide.frontend.given import read_schedule
@@ -21,19 +22,8 @@ from tilewright.halide.schedulers.analytic.gpu import scheduler
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.prediction import predicted, with_prediction
 from tilewright.halide.schedulers.task import Task, make_task
-from tilewright.machines import CpuMachine, gpu
-from tilewright.machines.cpu import Cache
+from tilewright.machines import gpu
 
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-    clock_hz=2e9,
-    memory_bandwidth=1e10,
-)
 ONE_CORE = dataclasses.replace(MACHINE, cores=1)
 C = CpuConstants()
 

@@ -9,25 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cpu_machines import FOUR_CORES as MACHINE
 from large_pipelines import KINDS
 
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
-from tilewright.machines import CpuMachine
-from tilewright.machines.cpu import Cache
 
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-)
 SMALL, LARGE = 24, 72
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
-WIDE = 140, 280
+WIDE = 100, 200
 
 
 def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:

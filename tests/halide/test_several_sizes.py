@@ -10,12 +10,12 @@ import pytest
 from any_size_pipelines import PIPELINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduled_pipelines import lowered
+from scheduled_pipelines import lowered, printed_alike
 
 import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.halide.emit.apply import apply
-from tilewright.halide.emit.printing import to_cpp, to_python
+from tilewright.halide.emit.printing import to_cpp
 from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
 from tilewright.halide.execution.inputs import describe_inputs
 from tilewright.halide.frontend.extents import extents_of
@@ -287,16 +287,7 @@ def test_scalars_have_one_value():
 @pytest.mark.parametrize("name", ["stencils", "two_outputs"])
 def test_json_and_printed_python_mean_the_same(name, tmp_path):
     algorithm, schedule = task(name).algorithm, planned(name).schedule
-    assert from_json(to_json(schedule), algorithm) == schedule
-    namespace = {}
-    exec(to_python(schedule, algorithm), namespace)
-
-    def source():
-        return to_pipeline(PIPELINES[name]())
-
-    path = tmp_path / "lowered.stmt"
-    applied = lowered(source, lambda p: apply(schedule, algorithm, p), path)
-    assert applied == lowered(source, lambda p: namespace["schedule"](p), path)
+    printed_alike(schedule, algorithm, PIPELINES[name], tmp_path)
     cpp = to_cpp(schedule, algorithm)
     assert ".extent() >= 208" in cpp
     assert "at least 208" in cpp

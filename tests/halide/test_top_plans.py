@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import halide as hl
 import pytest
+from cpu_machines import FOUR_CORES as MACHINE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,17 +18,7 @@ from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.diversity import Chosen, differ
 from tilewright.halide.schedulers.registry import device_limits, plan
 from tilewright.halide.schedulers.task import Task, make_task
-from tilewright.machines import CpuMachine
-from tilewright.machines.cpu import Cache
 
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-)
 K = 5
 x, y = hl.vars("x y")
 

@@ -39,13 +39,17 @@ def test_words_are_numbered_in_order_of_appearance_or_as_told(tmp_path):
     ("text", "target", "said"),
     [
         ("n,time\n1,-2\n", "time", "run times are positive"),
-        ("n,time\n1,2\n", "seconds", "no column 'seconds'"),
+        (
+            "n,time\n1,2\n",
+            "seconds",
+            "column 'seconds' for the run time (choose it with --target) is missing",
+        ),
         ("n,time [weeks]\n1,2\n", "time", "not a unit of time"),
         ("n,time\n1,2,3\n", "time", "3 cells under 2 headings"),
         ("n,time\n1,2\nx,3\n", "time", "both numbers (1) and words (x)"),
         ("n,n,time\n1,1,2\n", "time", "there twice"),
         ("1,2\n3,4\n", "time", "has to name the columns"),
-        ("time\n1\n", "time", "no column besides the run time"),
+        ("time\n1\n", "time", "the run time is the only column"),
     ],
 )
 def test_errors_say_what_is_wrong(tmp_path, text, target, said):

@@ -98,7 +98,7 @@ def _value(x: Any, made: list[InternedNode]) -> Any:
         try:
             return float.fromhex(inner)
         except OverflowError as error:
-            raise ValueError(f"{str(inner)[:60]!r} is no float: {error}") from None
+            raise ValueError(f"{str(inner)[:60]!r} is not a float: {error}") from None
     raise ValueError(f"unknown value {key!r}")
 
 

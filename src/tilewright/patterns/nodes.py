@@ -44,9 +44,10 @@ class Pattern(InternedNode):
 def text(p: Pattern) -> str:
     """A pattern as Python; names of user functions stand for their definitions.
 
-    `printing` registers how patterns are written.
+    `printing` registers how each pattern is written. Raises TypeError for one that it does not
+    know.
     """
-    raise NotImplementedError(type(p).__name__)
+    raise TypeError(f"{type(p).__name__} is a pattern that printing does not know")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -26,7 +26,7 @@ class Operand:
     __array_ufunc__ = None  # NumPy's numbers leave operators to this class
 
     def expression(self) -> Expr:
-        """The expression that it stands for."""
+        """The expression that it stands for; every subclass defines it."""
         raise NotImplementedError
 
     def __add__(self, other: Operand | float) -> Expr:

@@ -9,6 +9,7 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from cpu_machines import FOUR_CORES as MACHINE
 
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.execution.binding import bind, deserialize
@@ -19,19 +20,9 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.naive import naive_schedule
-from tilewright.machines import CpuMachine
-from tilewright.machines.cpu import Cache
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 HOST = hl.get_host_target()
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-)
 
 
 def stencils(width: int, height: int) -> hl.Func:

@@ -8,6 +8,7 @@ import dataclasses
 import halide as hl
 import numpy as np
 import pytest
+from cpu_machines import TIMED_CORES as MACHINE
 
 from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.inlining import View
@@ -22,19 +23,8 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.scheduler import Search
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Policy, Tiling
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
-from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-    clock_hz=2e9,
-    memory_bandwidth=1e10,
-)
 MODEL = model_of(MACHINE)
 
 

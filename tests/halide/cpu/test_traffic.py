@@ -8,23 +8,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from cpu_machines import TIMED_CORES as MACHINE
 
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
-from tilewright.machines import CpuMachine
-from tilewright.machines.cpu import Cache
 
-MACHINE = CpuMachine(
-    "test",
-    "x86-64",
-    4,
-    ("avx2",),
-    256,
-    (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 4)),
-    clock_hz=2e9,
-    memory_bandwidth=1e10,
-)
 MODEL = model_of(MACHINE)
 
 

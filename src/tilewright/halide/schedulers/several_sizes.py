@@ -35,7 +35,7 @@ Axis = tuple[str, int]
 def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
     """As `plan`, for all sizes of the task at once; with a single size it is `plan`.
 
-    Raises `TilewrightError` where sizes cannot be told apart when the pipeline runs.
+    Raises `TilewrightError` where no condition at run time can distinguish the sizes.
     """
     if not task.smaller:
         return plan(task, k=k, fusion=fusion)
@@ -183,19 +183,19 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
     which a later size is smaller must be at least half way to it, by ratio, so that none of the
     later ones meets the conditions. Inputs count where the outputs are of one size.
 
-    Raises `TilewrightError` where neither tells two sizes apart.
+    Raises `TilewrightError` where neither distinguishes two sizes.
     """
     found: list[Conditions] = []
     for i, size in enumerate(sizes[:-1]):
         mine, later = _outputs(size), [_outputs(other) for other in sizes[i + 1 :]]
         least = _between(mine, later)
-        apart = [any(other[axis] < least[axis] for axis in least) for other in later]
+        distinct = [any(other[axis] < least[axis] for axis in least) for other in later]
         inputs: dict[Axis, int] = {}
-        if not all(apart):
+        if not all(distinct):
             alike = [
                 _inputs(other)
-                for other, told in zip(sizes[i + 1 :], apart, strict=True)
-                if not told
+                for other, differs in zip(sizes[i + 1 :], distinct, strict=True)
+                if not differs
             ]
             inputs = _between(_inputs(size), alike)
             if not all(any(other[axis] < inputs[axis] for axis in inputs) for other in alike):

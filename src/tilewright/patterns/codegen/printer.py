@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from tilewright.patterns.codegen.code import (
     Allocate,
     Assign,
@@ -31,20 +33,20 @@ def tables(block: Block) -> list[Buffer]:
     return list(dict.fromkeys(found))
 
 
-class Printer:
+class Printer(ABC):
     """Prints blocks; a target says how loops, memory and barriers look."""
 
     def __init__(self, words: Words, indices: IndexNames) -> None:
         self.words, self.indices = words, indices
         words.named = indices.names
 
+    @abstractmethod
     def loop(self, loop: ForLoop, depth: int, spread: bool) -> list[str]:
         """The lines of a loop."""
-        raise NotImplementedError
 
+    @abstractmethod
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
         """The lines that make memory; what must be freed is added to ``freed``."""
-        raise NotImplementedError
 
     def barrier(self) -> str:
         """A barrier, or nothing."""

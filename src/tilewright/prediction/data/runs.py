@@ -249,7 +249,7 @@ class _Sheet:
         """A column's number; PredictionError if there is none for `what`."""
         if name not in self.known:
             raise PredictionError(
-                f"{self.source}: there is no column {name!r} for {what}; there are "
+                f"{self.source}: column {name!r} for {what} is missing; the columns are "
                 f"{', '.join(self.headings)}{_meant(name, self.known)}"
             )
         return self.known[name]
@@ -300,7 +300,7 @@ class _Sheet:
             )
         if not used:
             raise PredictionError(
-                f"{self.source}: there is no column besides the run time to predict it by"
+                f"{self.source}: the run time is the only column; add columns to predict it from"
             )
         return used
 

@@ -109,8 +109,8 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
         results = data["results"]
         rows = [(r["configuration"], _t4_outcome(r)) for r in results]
         if space is None:
-            beside = _description(path)
-            space = read_t1(beside) if beside else _observed([c for c, _ in rows])
+            description = _description(path)
+            space = read_t1(description) if description else _observed([c for c, _ in rows])
         return _replay(_stem(path), space, rows, path)
 
 

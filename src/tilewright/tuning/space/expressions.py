@@ -333,7 +333,7 @@ class _Compiler:
 
 
 def _numeric(value: Operand) -> Operand:
-    """The operand. Raises TypeError for words: Python would repeat them as often as told to."""
+    """The operand. Raises TypeError for words: Python would repeat them that many times."""
     array = np.asarray(value)
     if array.dtype.kind not in "biufO":
         raise TypeError("words are not numbers")

@@ -328,7 +328,7 @@ class _NestCosts:
             yield self.costs.sweep(times, outside, np.full(1, kept))
 
     def _deepest(self, stage: _Stage, members: Sequence[_Member]) -> int:
-        """The innermost loop whose iterations are told apart as sweeps; -1 for none.
+        """The innermost loop whose iterations count as separate sweeps; -1 for none.
 
         That of the tiles, but for reductions, which read much again inside a tile. Where the data
         decide what is read, the bounds are not what a sweep touches.
