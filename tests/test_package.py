@@ -38,6 +38,7 @@ EARLIER_NAMES = {
         "nodes.Level": "MapLevel",
         "rewriting.Settings": "ExplorationSettings",
     },
+    "prediction": {"Variant": "KernelVariant", "kernels.Variant": "KernelVariant"},
     "records": {
         "Outcome": "TrialOutcome",
         "Record": "MeasurementRecord",

@@ -28,7 +28,7 @@ from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     POLICIES,
-    Search,
+    InliningSearch,
     assembled,
     schedule_with,
 )
@@ -118,7 +118,9 @@ def recosted(
         tiling = Tiling(tuple(sizes), tuple(order), sliding, bool(deep))
         groups.append(group)
         plans.append(planner.given(group, tiling))
-    search = Search(algorithm, machine, base.output_boxes, {}, policy, base, constants=constants)
+    search = InliningSearch(
+        algorithm, machine, base.output_boxes, {}, policy, base, constants=constants
+    )
     return search.total(costs, Grouping(tuple(groups), tuple(plans)))
 
 

@@ -4,11 +4,11 @@ import halide as hl
 import pytest
 
 from tilewright.halide.ir.nest import all_guarded
-from tilewright.halide.legality.check import Problem
+from tilewright.halide.legality.check import Violation
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.task import make_task
 
-REFUSED = [Problem("grid", "g", 0, "too many blocks")]
+REFUSED = [Violation("grid", "g", 0, "too many blocks")]
 
 
 @pytest.fixture

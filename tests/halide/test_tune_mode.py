@@ -7,7 +7,7 @@ import tilewright
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.halide.ir.schedule import Split
-from tilewright.halide.legality.check import Problem, check
+from tilewright.halide.legality.check import Violation, check
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search import autotune as tune_mode
@@ -139,7 +139,7 @@ def test_tune_is_never_worse_and_a_rerun_decides_the_same(tmp_path):
 
 def test_illegal_schedules_are_not_measured(monkeypatch):
     monkeypatch.setattr(
-        tune_mode, "check", lambda *_: [Problem("tail", "blurred", 0, "it is forbidden")]
+        tune_mode, "check", lambda *_: [Violation("tail", "blurred", 0, "it is forbidden")]
     )
     found = tilewright.schedule(blur(), mode="tune", k=1, evaluations=3, records=None)
     assert found.verified is True

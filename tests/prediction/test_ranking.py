@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.measure import Measurement
 from tilewright.prediction import LRC, Augmented, PredictionError
-from tilewright.prediction.data.kernel import Kernel, Variant
+from tilewright.prediction.data.kernel import Kernel, KernelVariant
 from tilewright.prediction.decisions.ranking import (
     rank,
     rank_schedules,
@@ -156,8 +156,8 @@ def test_variants_are_measured_on_operands_made_for_the_query():
         lambda operands: operands["a"] * 2,
         lambda operands: {"n": len(operands["a"])},
         {
-            "right": Variant("right", lambda operands, _: lambda: operands["a"] * 2),
-            "wrong": Variant("wrong", lambda operands, _: lambda: operands["a"] * 3),
+            "right": KernelVariant("right", lambda operands, _: lambda: operands["a"] * 2),
+            "wrong": KernelVariant("wrong", lambda operands, _: lambda: operands["a"] * 3),
         },
     )
     choices = [Choice("wrong", {}, 1e-6), Choice("right", {}, 2e-6)]

@@ -13,7 +13,7 @@ from tilewright.prediction.decisions.library_dispatcher import (
     route_name,
 )
 from tilewright.prediction.decisions.selector import Modelled, Selector
-from tilewright.prediction.kernels import Variant, kernel
+from tilewright.prediction.kernels import KernelVariant, kernel
 
 FEATURES = ("m", "n", "k", "d1", "d2")
 
@@ -117,7 +117,7 @@ def test_settings_are_routes_of_their_own(parts):
         seen.append(settings)
         return lambda: operands["a"] @ operands["b"]
 
-    ours = kernel("matmul").with_variant(Variant("ours", build, settings={"threads": (1, 2)}))
+    ours = kernel("matmul").with_variant(KernelVariant("ours", build, settings={"threads": (1, 2)}))
     chosen = Selector({"ours": Modelled(model, {"threads": (1.0, 2.0)})})
     product = dispatcher(ours, chosen)
     assert product.routes == ("ours threads=1", "ours threads=2")

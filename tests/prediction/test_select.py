@@ -11,7 +11,7 @@ from tilewright.prediction import Augmented, PredictionError
 from tilewright.prediction.data.collect import ROUNDS
 from tilewright.prediction.decisions.regret import regret
 from tilewright.prediction.decisions.selector import Modelled, Selector, select, train_selector
-from tilewright.prediction.kernels import Kernel, Variant
+from tilewright.prediction.kernels import Kernel, KernelVariant
 from tilewright.records import Records
 
 
@@ -122,8 +122,8 @@ def toy_kernel():
         lambda operands: np.array([operands["a"].sum()]),
         lambda operands: {"n": len(operands["a"])},
         {
-            "whole": Variant("whole", build),
-            "gone": Variant("gone", build, lambda: (False, "it is not here")),
+            "whole": KernelVariant("whole", build),
+            "gone": KernelVariant("gone", build, lambda: (False, "it is not here")),
         },
     )
 

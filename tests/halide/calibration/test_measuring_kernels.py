@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.halide.calibration import measuring
-from tilewright.halide.calibration.kernels import Kernel, chasing, gathering, tasking
+from tilewright.halide.calibration.kernels import Microbenchmark, chasing, gathering, tasking
 from tilewright.halide.calibration.measuring import (
     CALLS_PER_ROUND,
     LEAST_SAMPLES,
@@ -30,7 +30,7 @@ SMALL = {
 
 
 def series(*samples, amount=1.0):
-    return Series(Kernel("x", None, None, amount), samples=list(samples))
+    return Series(Microbenchmark("x", None, None, amount), samples=list(samples))
 
 
 def test_the_best_counts_per_unit():
@@ -72,14 +72,14 @@ class Clock:
 )
 def test_all_cores_must_have_worked(monkeypatch, used, samples, disturbed):
     clock = Clock(monkeypatch, 1.0, used)
-    found = Series(Kernel("x", clock, None, 1.0, parallel=True), least_cores=0.85 * 4)
+    found = Series(Microbenchmark("x", clock, None, 1.0, parallel=True), least_cores=0.85 * 4)
     found.sample()
     assert (found.samples, found.disturbed, found.tries) == (samples, disturbed, 1)
 
 
 def test_one_core_is_timed_by_its_own_time(monkeypatch):
     clock = Clock(monkeypatch, 9.0, 0.5)
-    found = Series(Kernel("x", clock, None, 1.0))
+    found = Series(Microbenchmark("x", clock, None, 1.0))
     found.sample()
     assert found.samples == [0.5]
 

@@ -20,7 +20,7 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block
-from tilewright.halide.schedulers.analytic.cpu.scheduler import Search
+from tilewright.halide.schedulers.analytic.cpu.scheduler import InliningSearch
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Policy, Tiling
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines.cpu import Cache
@@ -320,7 +320,7 @@ def test_fresh_pages_of_all_buffers_together(first, second, fresh):
     algorithm = load(output)
     names = {f.name.split("$")[0]: f.name for f in algorithm.funcs}
     boxes = estimated_boxes(View(algorithm))
-    search = Search(algorithm, MACHINE, boxes, {}, Policy())
+    search = InliningSearch(algorithm, MACHINE, boxes, {}, Policy())
     analysis = search.base.toggled(names["image_im"])
     costs = CpuCosts(analysis, MODEL, {})
     plans = [

@@ -5,7 +5,7 @@ import halide as hl
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.frontend.source import load
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 
 
 def khwz(width=1024, height=1024):
@@ -66,7 +66,7 @@ def analysed(algorithm, *inlined):
 def kernel_of(algorithm, output, members=(), inlined=()):
     """The kernel of the pure stage of `output`, with the Funcs of `members` in its blocks."""
     names = tuple(full(algorithm, name) for name in (*members, output))
-    return Kernel(analysed(algorithm, *inlined), names[-1], 0, names)
+    return FusedKernel(analysed(algorithm, *inlined), names[-1], 0, names)
 
 
 def barely(nested):

@@ -9,9 +9,9 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu import scheduler
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import Search, schedule_gpu
+from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch, schedule_gpu
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import gpu
 
@@ -23,7 +23,9 @@ def searching(output):
     algorithm = load(output)
     inlined = frozenset(f.name for f in algorithm.funcs if f.name.startswith("image_im"))
     boxes = estimated_boxes(View(algorithm))
-    return Search(algorithm, GPU, boxes, algorithm.symbols, inlined), full(algorithm, "output")
+    return GroupingSearch(algorithm, GPU, boxes, algorithm.symbols, inlined), full(
+        algorithm, "output"
+    )
 
 
 def rows(width, height):
@@ -49,7 +51,7 @@ def rows(width, height):
 )
 def test_few_threads_leave_a_gpu_idle(width, height, idle):
     search, name = searching(rows(width, height))
-    assert search._leaves_idle(Kernel(search.analysis, name, 1)) is idle
+    assert search._leaves_idle(FusedKernel(search.analysis, name, 1)) is idle
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [(2.9, False), (3.1, True)])

@@ -17,7 +17,7 @@ from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Loop, Type
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, ramp
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
 from tilewright.halide.schedulers.analytic.gpu.nested import optimize_granularity
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency, residency
@@ -145,7 +145,7 @@ def accumulated(size=16):
 
 def update_kernel():
     algorithm = accumulated()
-    return Kernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
+    return FusedKernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
 
 
 def test_a_reduction_reads_back_what_it_stores_once():
@@ -380,7 +380,7 @@ def test_what_a_scatter_has_stored_is_waited_for():
     output[hl.i32(image[r, y]), y] += 1
     output.set_estimates([(0, 256), (0, 1024)])
     algorithm = load(output)
-    kernel = Kernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
+    kernel = FusedKernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
     plan = KernelPlan(kernel, "parallel", (32,), (1,), {})
     # One wave of 32 blocks; in each of 1,000 steps the image is one of four loads under way, the
     # count is waited for.
@@ -445,7 +445,7 @@ def counting():
 def test_atomic_additions_queue_in_the_second_cache():
     algorithm = counting()
     analysis = analysed(algorithm, "image_im")
-    kernel = Kernel(analysis, full(algorithm, "output"), 1, atomic=True)
+    kernel = FusedKernel(analysis, full(algorithm, "output"), 1, atomic=True)
     plan = KernelPlan(kernel, "parallel", (32, 8), (1, 1), {})
     assert predicted_seconds(UNLIMITED, plan) - 3e-6 == pytest.approx(4096 * 4096 / 24 / 1e9)
 
@@ -453,7 +453,7 @@ def test_atomic_additions_queue_in_the_second_cache():
 @pytest.mark.parametrize(("kind", "each"), [("single_thread", 1e-9), ("host", 1e-9)])
 def test_stages_that_run_alone(kind, each):
     algorithm = counting()
-    kernel = Kernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
+    kernel = FusedKernel(analysed(algorithm, "image_im"), full(algorithm, "output"), 1)
     steps = 4096 * 4096
     loads, operations = len(kernel.summary.loads), kernel.summary.arithmetic
     found = predicted_seconds(MODEL, KernelPlan(kernel, kind))

@@ -211,7 +211,7 @@ def _kernel(args: argparse.Namespace) -> Kernel:
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
     """A function of a Python file, or a `Kernel` that it holds."""
-    from tilewright.prediction import Kernel, Variant, from_callable
+    from tilewright.prediction import Kernel, KernelVariant, from_callable
 
     path, _, name = text.rpartition(":")
     found = shared.load_object(text)
@@ -223,7 +223,7 @@ def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Ker
     kernel = from_callable(found, ranges, complexity or "", name=f"{Path(path).stem}:{name}")
     # The file's content is part of what the records know, so that an edited file is new.
     content = _content(Path(path))
-    variants: dict[str, Variant] = {
+    variants: dict[str, KernelVariant] = {
         label: dataclasses.replace(variant, versions=partial(_both, variant.versions, content))
         for label, variant in kernel.variants.items()
     }

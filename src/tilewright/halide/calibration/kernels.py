@@ -27,7 +27,7 @@ TASK_DEGREE = 12
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Microbenchmark:
     """Something compiled to be timed: `run` does `amount` of what is measured.
 
     With `parallel` it runs on all cores, and time has to be read off the wall.
@@ -45,7 +45,7 @@ class Kernel:
         self.pipeline.realize(self.output)
 
 
-def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Kernel:
+def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Microbenchmark:
     """Adds a number to arrays; half of `size` bytes per task is read, half is written.
 
     Each of `tasks` passes over arrays of its own. The amount is the bytes read and written.
@@ -68,7 +68,7 @@ def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Kernel
     return _compiled(name, [out], result, amount, tasks > 1, (source,))
 
 
-def chasing(name: str, size: int, steps: int) -> Kernel:
+def chasing(name: str, size: int, steps: int) -> Microbenchmark:
     """Follows a chain through an array of `size` bytes, one line per step."""
     lines = max(2, size // LINE_BYTES)
     stride = LINE_BYTES // FLOAT_BYTES
@@ -85,7 +85,7 @@ def chasing(name: str, size: int, steps: int) -> Kernel:
     return _compiled(name, [out], hl.Buffer(hl.Int(32), []), float(steps), keep=(source,))
 
 
-def counting(name: str, steps: int) -> Kernel:
+def counting(name: str, steps: int) -> Microbenchmark:
     """A chain of shifts and exclusive ors; the amount is in cycles."""
     r = hl.RDom([(0, steps)], "r")
     out = hl.Func(name)
@@ -98,7 +98,7 @@ def counting(name: str, steps: int) -> Kernel:
     return _compiled(name, [out], hl.Buffer(hl.UInt(32), []), CYCLES_PER_STEP * steps)
 
 
-def gathering(name: str, passes: int, lanes: int) -> Kernel:
+def gathering(name: str, passes: int, lanes: int) -> Microbenchmark:
     """Looks up a small table at places that another table names; the amount is in values."""
     places = np.random.default_rng(0).permutation(ROW).astype(np.int32)
     where, source = hl.Buffer(places), hl.Buffer(np.ones(ROW, dtype=np.float32))
@@ -114,7 +114,7 @@ def gathering(name: str, passes: int, lanes: int) -> Kernel:
     return _compiled(name, [out], result, float(passes * ROW), keep=(where, source))
 
 
-def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> Kernel:
+def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> Microbenchmark:
     """Loops of `tasks` short tasks, in parallel or one after another; the amount is in loops."""
     x, t = hl.vars("x t")
     r = hl.RDom([(0, passes)], "r")
@@ -133,7 +133,7 @@ def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> K
     return _compiled(name, [out], result, float(passes), parallel)
 
 
-def faulting(name: str, size: int, fresh: bool) -> Kernel:
+def faulting(name: str, size: int, fresh: bool) -> Microbenchmark:
     """Writes an array of `size` bytes and reads a line of it in 16; the amount is in bytes.
 
     The array is `fresh`, allocated by the run, or one that is kept.
@@ -162,7 +162,7 @@ def _compiled(
     amount: float,
     parallel: bool = False,
     keep: tuple[Any, ...] = (),
-) -> Kernel:
+) -> Microbenchmark:
     pipeline = hl.Pipeline(funcs)
     pipeline.compile_jit(hl.get_host_target())
-    return Kernel(name, pipeline, result, amount, parallel, keep)
+    return Microbenchmark(name, pipeline, result, amount, parallel, keep)

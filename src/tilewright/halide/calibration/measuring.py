@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.halide.calibration.kernels import (
-    Kernel,
+    Microbenchmark,
     chasing,
     copying,
     counting,
@@ -55,7 +55,7 @@ class Series:
     A sample on all cores counts where `least_cores` have worked for it all the time.
     """
 
-    kernel: Kernel
+    kernel: Microbenchmark
     pause: float = 0.0
     least_cores: float = 0.0
     disturbed: int = 0
@@ -138,13 +138,13 @@ class Calibrator:
         return {"quantities": quantities(self._series), "rounds": self._rounds}
 
 
-def _series(kernel: Kernel, cores: int) -> Series:
+def _series(kernel: Microbenchmark, cores: int) -> Series:
     if kernel.name.startswith("launch"):
         return Series(kernel, pause=PAUSE_SECONDS)
     return Series(kernel, least_cores=WORKING_SHARE * cores)
 
 
-def kernels_for(machine: Mapping[str, Any]) -> list[Kernel]:
+def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
     """The kernels for a machine's caches and cores."""
     cores, lanes = int(machine["cores"]), max(4, int(machine["vector_bytes"]) // 4)
     l2 = int(machine["l2_bytes"])

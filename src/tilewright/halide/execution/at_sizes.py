@@ -24,7 +24,7 @@ from tilewright.halide.execution.contents import fill
 from tilewright.halide.execution.inputs import Inputs, describe_inputs
 from tilewright.halide.execution.runner import prepare_target, schedule_plainly, spoil
 from tilewright.halide.execution.verification import (
-    Comparison,
+    Discrepancy,
     Tolerance,
     accepted,
     compare,
@@ -135,7 +135,7 @@ class AtSizes:
 
     def _compared(
         self, found: Sequence[Any], expected: Sequence[Any], kinds: Sequence[Type]
-    ) -> list[Comparison]:
+    ) -> list[Discrepancy]:
         return [
             compare(output_array(a, kind), output_array(b, kind), kind, self._tolerance)
             for a, b, kind in zip(found, expected, kinds, strict=True)

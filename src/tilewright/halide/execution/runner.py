@@ -14,7 +14,7 @@ from tilewright.halide.emit.apply import apply, halide_target
 from tilewright.halide.execution.binding import bind, deserialize, fill_output, output_array
 from tilewright.halide.execution.cuda_kernels import kernel_resources
 from tilewright.halide.execution.inputs import Inputs
-from tilewright.halide.execution.verification import Comparison, Tolerance, accepted, compare
+from tilewright.halide.execution.verification import Discrepancy, Tolerance, accepted, compare
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import live_funcs
 from tilewright.halide.ir.algorithm import Algorithm
@@ -266,7 +266,7 @@ def spoil(array: Any) -> None:
         array[...] = np.frombuffer(b"\xa5" * array.itemsize, array.dtype)[0]
 
 
-def _difference(name: str, comparison: Comparison, found: Any, expected: Any) -> str:
+def _difference(name: str, comparison: Discrepancy, found: Any, expected: Any) -> str:
     at = ", ".join(map(str, comparison.where))
     return (
         f"{comparison.wrong} of {comparison.values} values of {name} differ from the "

@@ -39,7 +39,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Discrepancy:
     """Values that differ by more than the tolerance, of how many, and the largest error.
 
     The error is relative for floats, absolute for integers; `where` is the first wrong value's
@@ -88,7 +88,7 @@ def _is_float(kind: Type) -> bool:
 
 def compare(
     found: npt.NDArray[Any], expected: npt.NDArray[Any], kind: Type, allowed: Tolerance
-) -> Comparison:
+) -> Discrepancy:
     """Compare two outputs of one shape and of type `kind`; bfloat16 comes as its bits.
 
     NaN equals NaN, and an infinity only itself. Works in pieces, in little memory besides the
@@ -112,10 +112,10 @@ def compare(
             if where:
                 where = (*where[:-1], where[-1] + start)
         wrong += count
-    return Comparison(wrong, found.size, worst, where)
+    return Discrepancy(wrong, found.size, worst, where)
 
 
-def accepted(comparison: Comparison, allowed: Tolerance) -> bool:
+def accepted(comparison: Discrepancy, allowed: Tolerance) -> bool:
     """Whether an output is right: no more wrong values than may be outliers."""
     return comparison.wrong <= allowed.outliers * comparison.values
 

@@ -30,9 +30,9 @@ from tilewright.halide.legality.levels import (
     path_problems,
     single_thread_problems,
 )
-from tilewright.halide.legality.problems import Limits as Limits
-from tilewright.halide.legality.problems import Problem as Problem
 from tilewright.halide.legality.stages import stage_problems
+from tilewright.halide.legality.violations import Limits as Limits
+from tilewright.halide.legality.violations import Violation as Violation
 
 Found = Iterator[tuple[str, str]]
 
@@ -42,7 +42,7 @@ def check(
     algorithm: Algorithm,
     limits: Limits | None = None,
     shared_bytes: Mapping[int, int] | None = None,
-) -> list[Problem]:
+) -> list[Violation]:
     """Everything wrong with a schedule; an empty list means it may be compiled.
 
     Where the outputs' estimates are known, the launches of a GPU schedule are worked out and held
@@ -56,7 +56,7 @@ def check(
     limits = limits or Limits()
     unsound = list(clone_problems(algorithm, schedule.clones))
     if unsound:
-        return [Problem("clone", name, None, reason) for name, reason in unsound]
+        return [Violation("clone", name, None, reason) for name, reason in unsound]
     algorithm = with_clones(algorithm, schedule.clones)
     found = list(_entry_problems(schedule, algorithm))
     for variant in () if found else schedule.variants:
@@ -85,26 +85,26 @@ def require_legal(
         raise ScheduleError("; ".join(str(problem) for problem in problems))
 
 
-def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Problem]:
+def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
     """Entries for Funcs that are not there, twice there, or missing."""
     seen: set[int] = set()
     for entry in schedule.funcs:
         if not 0 <= entry.func < len(algorithm.funcs):
             reason = f"there is no Func {entry.func}; the pipeline has {len(algorithm.funcs)} Funcs"
-            yield Problem("unknown_func", str(entry.func), None, reason)
+            yield Violation("unknown_func", str(entry.func), None, reason)
             continue
         name = algorithm.funcs[entry.func].name
         if entry.func in seen:
-            yield Problem("duplicate", name, None, "it has two entries; one is needed")
+            yield Violation("duplicate", name, None, "it has two entries; one is needed")
         seen.add(entry.func)
     for i, func in enumerate(algorithm.funcs):
         free = not func.fixed and not func.scheduled
         if i not in seen and free and not func.pure and func.name not in algorithm.outputs:
             reason = "it has no entry and no single pure definition, so it cannot be left inline"
-            yield Problem("missing", func.name, None, reason)
+            yield Violation("missing", func.name, None, reason)
 
 
-def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Problem]:
+def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
     """What is wrong with the Funcs, each by itself."""
     for entry in schedule.funcs:
         yield from _func_problems(entry, schedule.target, algorithm)
@@ -112,26 +112,26 @@ def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Problem
 
 def _variant_problems(
     schedule: Schedule, variant: SizeVariant, algorithm: Algorithm
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     """What is wrong with a variant apart from its nests."""
     for known in variant.sizes:
         reason = _unknowable(known, algorithm)
         if reason:
-            yield Problem("specialize", algorithm.outputs[0], None, reason)
+            yield Violation("specialize", algorithm.outputs[0], None, reason)
     if not variant.sizes:
         reason = "a variant without conditions would be for all calls"
-        yield Problem("specialize", algorithm.outputs[0], None, reason)
+        yield Violation("specialize", algorithm.outputs[0], None, reason)
     if len(variant.nests) != len(schedule.funcs):
         reason = f"a variant has nests of {len(variant.nests)} Funcs, not {len(schedule.funcs)}"
-        yield Problem("stages", algorithm.outputs[0], None, reason)
+        yield Violation("stages", algorithm.outputs[0], None, reason)
         return
     for entry, nests in zip(schedule.funcs, variant.nests, strict=True):
         name = algorithm.funcs[entry.func].name
         if len(nests) != len(entry.stages):
             reason = f"a variant has {len(nests)} stages of it, the schedule {len(entry.stages)}"
-            yield Problem("stages", name, None, reason)
+            yield Violation("stages", name, None, reason)
         if any(nest.sizes for nest in nests):
-            yield Problem("specialize", name, None, "a variant's nest has no sizes of its own")
+            yield Violation("specialize", name, None, "a variant's nest has no sizes of its own")
 
 
 def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
@@ -156,14 +156,14 @@ def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
     return ""
 
 
-def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Problem]:
+def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Violation]:
     """What is wrong with one Func apart from the loops around it."""
     func = algorithm.funcs[entry.func]
     for index, nest in enumerate(entry.stages):
         for known in (*nest.specialize, *nest.sizes):
             reason = _unknowable(known, algorithm)
             if reason:
-                yield Problem("specialize", func.name, index, reason)
+                yield Violation("specialize", func.name, index, reason)
     for kind, message in (
         *_inline_problems(entry, func, algorithm),
         *_device_problems(entry, func, algorithm),
@@ -171,18 +171,18 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
         *dimension_problems(entry, func),
         *(_output_problems(entry) if func.name in algorithm.outputs else ()),
     ):
-        yield Problem(kind, func.name, None, message)
+        yield Violation(kind, func.name, None, message)
     if entry.stages and func.fixed:
         message = "an extern or memoised Func keeps its loops as they are"
-        yield Problem("fixed", func.name, None, message)
+        yield Violation("fixed", func.name, None, message)
     elif entry.stages and len(entry.stages) != len(func.stages):
         message = f"it has {len(func.stages)} stages, its schedule {len(entry.stages)}"
-        yield Problem("stages", func.name, None, message)
+        yield Violation("stages", func.name, None, message)
     else:
         for stage, nest in zip(func.stages, entry.stages, strict=False):
             for one in (nest, guarded(nest)) if nest.sizes else (nest,):
                 for kind, message in stage_problems(func, stage, one):
-                    yield Problem(kind, func.name, stage.index, message)
+                    yield Violation(kind, func.name, stage.index, message)
 
 
 def _extern_reader(func: Func, algorithm: Algorithm) -> str | None:
@@ -242,11 +242,11 @@ def _output_problems(entry: FuncSchedule) -> Found:
         yield "output", "the memory of an output is the caller's, not the schedule's"
 
 
-def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Problem]:
+def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
     try:
         paths = find_paths(schedule, algorithm)
     except ScheduleError as error:
-        return [Problem("level", algorithm.outputs[0], None, str(error))]
+        return [Violation("level", algorithm.outputs[0], None, str(error))]
     found = []
     for entry in schedule.funcs:
         name = algorithm.funcs[entry.func].name
@@ -257,22 +257,22 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
             *sharing_problems(entry, schedule, algorithm),
             *prefetch_problems(entry, algorithm),
         ]
-        found += [Problem(kind, name, None, message) for kind, message in problems]
+        found += [Violation(kind, name, None, message) for kind, message in problems]
     if not found:
         for (func, stage), ways in paths.stages.items():
             name = algorithm.funcs[func].name
             for path in ways:
                 for kind, message in path_problems(path, schedule.target, limits.threads_per_block):
-                    found.append(Problem(kind, name, stage, message))
+                    found.append(Violation(kind, name, stage, message))
     return list(dict.fromkeys(found))
 
 
 def _memory_problems(
     algorithm: Algorithm, limits: Limits, shared_bytes: Mapping[int, int]
-) -> list[Problem]:
+) -> list[Violation]:
     available = limits.shared_memory_bytes
     return [
-        Problem(
+        Violation(
             "shared_memory",
             algorithm.funcs[func].name,
             None,

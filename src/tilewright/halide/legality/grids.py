@@ -10,12 +10,12 @@ from tilewright.halide.analysis.gpu_launches import Launch, launches
 from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.legality.problems import Limits, Problem
+from tilewright.halide.legality.violations import Limits, Violation
 
 _AXES = "xyz"
 
 
-def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Problem]:
+def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
     """Grids, blocks and shared memory beyond what the device has.
 
     `algorithm` has the schedule's clones. Empty where sizes are not known (`sized_nest`).
@@ -27,7 +27,7 @@ def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
     for launch in launches(nest):
         name = algorithm.funcs[launch.func].name
         for kind, message in _problems(launch, schedule.target, limits):
-            found.append(Problem(kind, name, launch.stage, message))
+            found.append(Violation(kind, name, launch.stage, message))
     return found
 
 

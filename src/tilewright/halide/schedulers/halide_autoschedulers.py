@@ -36,7 +36,7 @@ from tilewright.records import CandidateTrial, Records, measure_recorded
 CPU_SECONDS = 120.0
 MEMORY_BYTES = 8 << 30
 
-_BUILDER = "tilewright.halide.schedulers.halide_autoschedulers:Search"
+_BUILDER = "tilewright.halide.schedulers.halide_autoschedulers:AutoschedulerSearch"
 _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=0.0, verify=False)
 # Wall time allowed: others may use the machine too.
 _PATIENCE = 3.0  # of the CPU time allowed, and
@@ -246,7 +246,7 @@ def plugin_path(name: str) -> Path:
     return Path(hl.__file__).parent / "lib64" / f"libautoschedule_{name.lower()}.so"
 
 
-class Search:
+class AutoschedulerSearch:
     """One search of an autoscheduler, inside a worker; the payload is that of `_candidate`."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:

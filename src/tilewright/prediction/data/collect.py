@@ -25,7 +25,7 @@ import numpy as np
 from tilewright.measure import Measurement, RunLimits, Timing, TimingToken, machine_id
 from tilewright.prediction.data.instances import drawn_at
 from tilewright.prediction.data.isolated import LIMITS, measure_isolated, origin
-from tilewright.prediction.data.kernel import Kernel, Operands, Variant
+from tilewright.prediction.data.kernel import Kernel, KernelVariant, Operands
 from tilewright.prediction.data.runs import Runs
 from tilewright.prediction.data.work import VariantWork, quiet_blas
 from tilewright.prediction.errors import PredictionError
@@ -68,7 +68,7 @@ class CollectionProgress:
 
 def collect(
     kernel: Kernel,
-    variant: Variant | str,
+    variant: KernelVariant | str,
     count: int = 500,
     seed: int = 0,
     records: Records | None = None,
@@ -126,7 +126,9 @@ def collect(
     return work.runs(count)
 
 
-def _measurable(kernel: Kernel, variant: Variant, isolate: bool | None) -> dict[str, Any] | None:
+def _measurable(
+    kernel: Kernel, variant: KernelVariant, isolate: bool | None
+) -> dict[str, Any] | None:
     """How a worker process makes the kernel again; None if this process measures.
 
     Raises:
@@ -174,7 +176,7 @@ def _measure_all(
 
 def measure_once(
     kernel: Kernel,
-    variant: Variant,
+    variant: KernelVariant,
     operands: Operands,
     settings: Mapping[str, int] | None = None,
     *,
@@ -194,7 +196,7 @@ class _Collection:
     def __init__(
         self,
         kernel: Kernel,
-        variant: Variant,
+        variant: KernelVariant,
         seed: int,
         records: Records | None,
         verify: bool,
@@ -359,7 +361,7 @@ class _Collection:
         }
 
 
-def describe(kernel: Kernel, variant: Variant) -> dict[str, Any]:
+def describe(kernel: Kernel, variant: KernelVariant) -> dict[str, Any]:
     """The facts of a data set: what was measured, on which machine, with which software."""
     return {
         "kernel": kernel.name,

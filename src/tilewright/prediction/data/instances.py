@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.prediction.data.kernel import Instance, Kernel, Operands, Variant
+from tilewright.prediction.data.kernel import Instance, Kernel, KernelVariant, Operands
 from tilewright.prediction.errors import PredictionError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ LINE = 64  # bytes of a cache line
 
 
 def drawn(
-    kernel: Kernel, variant: Variant, count: int, seed: int
+    kernel: Kernel, variant: KernelVariant, count: int, seed: int
 ) -> Iterator[tuple[Instance, dict[str, int], Operands]]:
     """`count` instances with settings and operands.
 
@@ -34,7 +34,7 @@ def drawn(
 
 
 def drawn_at(
-    kernel: Kernel, variant: Variant, index: int, seed: int
+    kernel: Kernel, variant: KernelVariant, index: int, seed: int
 ) -> tuple[Instance, dict[str, int], Operands]:
     """The instance of that index, its settings and its operands."""
     instance = kernel.draw(np.random.default_rng([seed, index, 0]))

@@ -26,7 +26,7 @@ from tilewright.measure import (
     load_builder,
     measure_one,
 )
-from tilewright.prediction.data.kernel import Kernel, Variant
+from tilewright.prediction.data.kernel import Kernel, KernelVariant
 from tilewright.prediction.errors import PredictionError
 
 # A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
@@ -37,7 +37,7 @@ _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_
 _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolated")
 
 
-def origin(kernel: Kernel, variant: Variant) -> dict[str, Any] | None:
+def origin(kernel: Kernel, variant: KernelVariant) -> dict[str, Any] | None:
     """What another process makes the same variant from; None where there is no way.
 
     Kernels of the library are found by name, users' own ones are made again from functions that can
@@ -151,7 +151,7 @@ class Instances:
             begun, features = self._begun(following)
 
 
-def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, Variant]:
+def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, KernelVariant]:
     from tilewright.prediction.data.whole_call import whole_call
     from tilewright.prediction.kernels.library import library
 

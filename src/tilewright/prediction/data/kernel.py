@@ -28,7 +28,7 @@ def no_versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Variant:
+class KernelVariant:
     """One implementation of a kernel on one device.
 
     `build` takes operands (dense NumPy arrays or SciPy sparse ones) and settings, converts the
@@ -54,7 +54,7 @@ class Variant:
     versions: Callable[[], dict[str, str]] = no_versions
     isolate: bool = False
     complexity: Callable[[], str] | None = None
-    whole: Variant | None = field(default=None, hash=False, repr=False)
+    whole: KernelVariant | None = field(default=None, hash=False, repr=False)
 
     def prepare(self, operands: Operands, settings: Mapping[str, float] | None = None) -> Run:
         """Ready to run on these operands; settings that are not given take their largest value.
@@ -75,6 +75,9 @@ class Variant:
                 )
             chosen[name] = int(value)
         return self.build(operands, chosen)
+
+
+Variant = KernelVariant  # its name in earlier versions
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,11 @@ class Kernel:
     make: Callable[[Instance, np.random.Generator], Operands]
     reference: Callable[[Operands], Array] | None
     describe: Callable[[Operands], Instance]
-    variants: Mapping[str, Variant] = field(default_factory=dict)
+    variants: Mapping[str, KernelVariant] = field(default_factory=dict)
     tolerance: float = 1e-9
     origin: tuple[str, Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
 
-    def variant(self, name: str) -> Variant:
+    def variant(self, name: str) -> KernelVariant:
         """The variant of that name.
 
         Raises:
@@ -119,15 +122,15 @@ class Kernel:
             )
         return self.variants[name]
 
-    def features_of(self, variant: Variant) -> dict[str, str]:
+    def features_of(self, variant: KernelVariant) -> dict[str, str]:
         """Names and units of what predicts the variant's time: the kernel's and its settings."""
         return {**self.features, **dict.fromkeys(variant.settings, "1")}
 
-    def complexity_of(self, variant: Variant) -> str:
+    def complexity_of(self, variant: KernelVariant) -> str:
         """The number of operations of the variant, which is the kernel's unless it has its own."""
         return self.complexity if variant.complexity is None else variant.complexity()
 
-    def with_variant(self, variant: Variant) -> Kernel:
+    def with_variant(self, variant: KernelVariant) -> Kernel:
         """The same kernel with one more variant, or another of that name."""
         variants = {**self.variants, variant.name: variant}
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
 
@@ -87,10 +87,10 @@ def _variants(
     functions: Mapping[str, Callable[..., Any]],
     make: Callable[..., Mapping[str, Any]] | None,
     ranges: Mapping[str, Range],
-) -> dict[str, Variant]:
+) -> dict[str, KernelVariant]:
     """A variant for each function, measured in a process of its own."""
     return {
-        label: Variant(
+        label: KernelVariant(
             label,
             _caller(function),
             isolate=True,

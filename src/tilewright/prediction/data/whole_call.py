@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilewright.prediction.data.kernel import Operands, Run, Variant
+from tilewright.prediction.data.kernel import KernelVariant, Operands, Run
 from tilewright.prediction.kernels.storage import csr, dense
 
 
-def whole_call(variant: Variant) -> Variant:
+def whole_call(variant: KernelVariant) -> KernelVariant:
     """The variant with its preparation timed too, operands being in its storage already.
 
     What a call costs in addition to the computation (checks, wrapping, copies into a library's own

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.measure import Measurement, Timing, time_runs
-from tilewright.prediction.data.kernel import Array, Kernel, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import is_sparse
 
@@ -39,7 +39,9 @@ class Ready:
 class VariantWork:
     """Verifying and timing a variant of a kernel."""
 
-    def __init__(self, kernel: Kernel, variant: Variant, verify: bool, timing: Timing) -> None:
+    def __init__(
+        self, kernel: Kernel, variant: KernelVariant, verify: bool, timing: Timing
+    ) -> None:
         self.kernel, self.variant = kernel, variant
         self.verify, self.timing = verify, timing
 

@@ -194,7 +194,7 @@ def _runner(
 
     variant = kernel.variant(name)
     build = variant.build
-    # Settings without a model take their largest value, as `Variant.prepare` has it.
+    # Settings without a model take their largest value, as `KernelVariant.prepare` has it.
     whole = {k: v[-1] for k, v in variant.settings.items()}
     whole |= {k: int(v) for k, v in settings.items()}
     if wanted == "any":

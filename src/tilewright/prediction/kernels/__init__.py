@@ -1,11 +1,19 @@
 """The kernel library: operations, their implementations, and how to register one's own."""
 
-from tilewright.prediction.data.kernel import Instance, Kernel, Operands, Storage, Variant
+from tilewright.prediction.data.kernel import (
+    Instance,
+    Kernel,
+    KernelVariant,
+    Operands,
+    Storage,
+    Variant,
+)
 from tilewright.prediction.kernels.registry import kernel, kernels, register
 
 __all__ = [
     "Instance",
     "Kernel",
+    "KernelVariant",
     "Operands",
     "Storage",
     "Variant",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from tilewright.prediction.data.kernel import Operands, Run, Variant
+from tilewright.prediction.data.kernel import KernelVariant, Operands, Run
 from tilewright.prediction.kernels.storage import numpy_versions
 
 
@@ -28,7 +28,7 @@ def _libraries() -> tuple[Any, ...]:
     return tuple(c for c in controllers if "scipy" not in str(c.filepath))
 
 
-def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> Variant:
+def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> KernelVariant:
     """The variant ``numpy`` of a kernel that NumPy gives to BLAS, with the setting ``threads``.
 
     The number of threads is set for the length of a call: it belongs to the whole process, and
@@ -49,7 +49,7 @@ def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> Variant:
 
         return run
 
-    return Variant("numpy", prepared, settings={"threads": cpus()}, versions=numpy_versions)
+    return KernelVariant("numpy", prepared, settings={"threads": cpus()}, versions=numpy_versions)
 
 
 _lock = threading.Lock()

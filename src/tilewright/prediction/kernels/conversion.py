@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.prediction.data import instances
-from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.kernels.storage import csr, dense, density_of, scipy_versions
 
 FEATURES = {"m": "rows", "n": "columns", "d": "non-zeros/entry"}
@@ -59,7 +59,9 @@ def kernel() -> Kernel:
         reference,
         describe,
         {
-            "to_sparse": Variant("to_sparse", _to_sparse, versions=scipy_versions),
-            "to_dense": Variant("to_dense", _to_dense, storage="sparse", versions=scipy_versions),
+            "to_sparse": KernelVariant("to_sparse", _to_sparse, versions=scipy_versions),
+            "to_dense": KernelVariant(
+                "to_dense", _to_dense, storage="sparse", versions=scipy_versions
+            ),
         },
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.prediction.data.kernel import Array, Operands, Run, Storage, Variant
+from tilewright.prediction.data.kernel import Array, KernelVariant, Operands, Run, Storage
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.blas import cpus
@@ -101,7 +101,7 @@ def _bound(handle: ctypes.CDLL) -> ctypes.CDLL:
     return handle
 
 
-def variants(kernel: str) -> dict[str, Variant]:
+def variants(kernel: str) -> dict[str, KernelVariant]:
     """A kernel's variants by both libraries: ``eigen_dense``, ``eigen_sparse``, ``ublas_…``."""
     made = {}
     for library in (EIGEN, UBLAS):
@@ -113,7 +113,7 @@ def variants(kernel: str) -> dict[str, Variant]:
 
 def _variant(
     name: str, library: CppLibrary, storage: Storage, kernel: str, builder: Callable[..., Run]
-) -> Variant:
+) -> KernelVariant:
     settings = {"threads": library.threads} if library.threads != (1,) else {}
 
     def build(operands: Operands, chosen: Mapping[str, int]) -> Run:
@@ -121,7 +121,7 @@ def _variant(
         threads = ctypes.c_int(chosen.get("threads", 1))
         return builder(library, library.load(), operands, threads)
 
-    return Variant(
+    return KernelVariant(
         name,
         build,
         library.available,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.prediction.data.kernel import Operands, Run, Variant
+from tilewright.prediction.data.kernel import KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import fits, native
 from tilewright.prediction.kernels.cuda_driver import DeviceArray, driver
@@ -81,12 +81,12 @@ def versions() -> dict[str, str]:
     return {"nvcc": native.version(nvcc() or "nvcc"), "gpu": driver().name}
 
 
-def variants(kernel: str) -> dict[str, Variant]:
+def variants(kernel: str) -> dict[str, KernelVariant]:
     """A kernel's variants ``cuda_global`` and ``cuda_shared``."""
     made = {}
     for memory in ("global", "shared"):
         build = partial(_build, kernel, memory)
-        made[f"cuda_{memory}"] = Variant(
+        made[f"cuda_{memory}"] = KernelVariant(
             f"cuda_{memory}", build, available, device="gpu", versions=versions
         )
     return made

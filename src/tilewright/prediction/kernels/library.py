@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tilewright.prediction.data.kernel import Kernel, Variant
+from tilewright.prediction.data.kernel import Kernel, KernelVariant
 from tilewright.prediction.kernels import (
     conversion,
     convolution,
@@ -30,7 +30,7 @@ def library() -> dict[str, Kernel]:
     return {kernel.name: kernel for kernel in made}
 
 
-def _variants(kernel: str) -> dict[str, Variant]:
+def _variants(kernel: str) -> dict[str, KernelVariant]:
     """All but those that the kernel's own module has."""
     compiled = {**cpp.variants(kernel), **cuda.variants(kernel)}
     return {**compiled, **with_halide.variant(kernel)} if kernel != "matvec" else compiled

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.prediction.data import instances
-from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.kernels.blas import numpy_variant
 from tilewright.prediction.kernels.storage import (
     csr,
@@ -55,10 +55,12 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
     return lambda: a @ x
 
 
-def kernel(variants: Mapping[str, Variant]) -> Kernel:
+def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
     """The kernel with variants by NumPy, SciPy and those given."""
     own = {
         "numpy": numpy_variant(_numpy),
-        "scipy_sparse": Variant("scipy_sparse", _scipy, storage="sparse", versions=scipy_versions),
+        "scipy_sparse": KernelVariant(
+            "scipy_sparse", _scipy, storage="sparse", versions=scipy_versions
+        ),
     }
     return Kernel("matvec", FEATURES, "m*n", draw, make, reference, describe, {**own, **variants})

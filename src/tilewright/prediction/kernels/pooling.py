@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.prediction.data import instances
-from tilewright.prediction.data.kernel import Array, Instance, Kernel, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.kernels.storage import (
     csr,
     dense,
@@ -84,11 +84,13 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
     return run
 
 
-def kernel(variants: Mapping[str, Variant]) -> Kernel:
+def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
     """The kernel with variants by NumPy, SciPy and those given."""
     own = {
-        "numpy": Variant("numpy", _numpy, versions=numpy_versions),
-        "scipy_sparse": Variant("scipy_sparse", _scipy, storage="sparse", versions=scipy_versions),
+        "numpy": KernelVariant("numpy", _numpy, versions=numpy_versions),
+        "scipy_sparse": KernelVariant(
+            "scipy_sparse", _scipy, storage="sparse", versions=scipy_versions
+        ),
     }
     return Kernel(
         "pooling",

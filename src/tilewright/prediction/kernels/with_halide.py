@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.halide.ir import Fuse, Schedule, Split
-from tilewright.prediction.data.kernel import Array, Operands, Run, Variant
+from tilewright.prediction.data.kernel import Array, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import dense
 
@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
     return {"halide": importlib.metadata.version("halide")}
 
 
-def variant(kernel: str) -> dict[str, Variant]:
+def variant(kernel: str) -> dict[str, KernelVariant]:
     """The variant ``halide`` of a kernel."""
     _, arguments, shape = _PROGRAMS[kernel]
 
@@ -66,7 +66,7 @@ def variant(kernel: str) -> dict[str, Variant]:
         raise PredictionError(f"{kernel} by Halide cannot take these operands: {failed}")
 
     return {
-        "halide": Variant(
+        "halide": KernelVariant(
             "halide", build, available, versions=versions, complexity=partial(complexity, kernel)
         )
     }

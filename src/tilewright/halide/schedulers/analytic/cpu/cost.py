@@ -48,7 +48,7 @@ from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
 
 
-class Nest(NamedTuple):
+class NestedReduction(NamedTuple):
     """A reduction is computed in the innermost block of `host`, the one Func that reads it.
 
     Dimension `whole`, if any, is short and wholly inside that block.
@@ -85,7 +85,7 @@ class CpuCosts:
         self,
         analysis: Analysis,
         model: CpuModel,
-        nested: Mapping[str, Nest],
+        nested: Mapping[str, NestedReduction],
         block_rank: int = 0,
         transposed: bool = False,
         known: KnownBlocks | None = None,

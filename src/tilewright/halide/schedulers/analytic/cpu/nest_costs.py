@@ -38,7 +38,7 @@ from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Nest
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
@@ -185,7 +185,7 @@ class _NestCosts:
         for key, stage in nest.structure.stages.items():
             self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
 
-    def _nested(self) -> dict[str, Nest]:
+    def _nested(self) -> dict[str, NestedReduction]:
         """The Funcs that are stored for one block of their reader at a time."""
         structure = self.structure
         found = {}
@@ -198,7 +198,7 @@ class _NestCosts:
                     left += production.stages
                     entry = structure.entries[production.func]
                     if at >= innermost and entry.store == entry.compute:
-                        found[structure.names[production.func]] = Nest(stage.func.name)
+                        found[structure.names[production.func]] = NestedReduction(stage.func.name)
         return found
 
     def fresh_pages(self, stage: StageNest) -> float:

@@ -8,11 +8,11 @@ from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Func, Variable
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import Nest
+from tilewright.halide.schedulers.analytic.cpu.cost import NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
 
-def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
+def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
     """Reductions that one pure Func reads point by point, and that Func.
 
     Computing such a reduction in its reader's innermost block keeps it in registers and
@@ -20,7 +20,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
     dimension may be read in another way, as it is unrolled whole inside the block.
     """
     view = analysis.view
-    hosts: dict[str, Nest] = {}
+    hosts: dict[str, NestedReduction] = {}
     for func in view.funcs:
         readers = view.consumers[func.name]
         if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
@@ -36,7 +36,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, Nest]:
             _is_short(analysis, func.name, whole) and _is_short(analysis, host.name, whole)
         ):
             continue
-        hosts[func.name] = Nest(host.name, whole)
+        hosts[func.name] = NestedReduction(host.name, whole)
     return hosts
 
 

@@ -33,7 +33,7 @@ from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import CpuMachine
 
 
-class Search:
+class InliningSearch:
     """The search under one policy: which Funcs to inline, and the groups of the others."""
 
     def __init__(
@@ -209,7 +209,7 @@ def schedule_with(
     constants: CpuConstants | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """One search under one policy; `base` is the analysis with nothing inlined, if known."""
-    search = Search(algorithm, machine, boxes, scalars, policy, base, known, constants)
+    search = InliningSearch(algorithm, machine, boxes, scalars, policy, base, known, constants)
     costs, grouping = search.run(effort)
     return assembled(algorithm, costs, grouping, machine.cores), grouping, costs
 

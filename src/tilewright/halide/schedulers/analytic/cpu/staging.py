@@ -21,7 +21,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_problems
 from tilewright.halide.ir.schedule import Clone
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, Nest
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions, only_reduces
 
@@ -50,12 +50,12 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
 def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
     """Whether the last update takes fewer cycles per point in the block of a wrapper."""
 
-    def per_point(nested: Mapping[str, Nest]) -> float:
+    def per_point(nested: Mapping[str, NestedReduction]) -> float:
         costs = CpuCosts(base, model, nested)
         last = len(base.view.stages(name)) - 1
         return costs.block_cycles(name, last) / costs.block(name, last).points
 
-    return per_point({name: Nest(host="")}) < SEARCH.least_gain * per_point({})
+    return per_point({name: NestedReduction(host="")}) < SEARCH.least_gain * per_point({})
 
 
 def wrappers_of(algorithm: Algorithm) -> frozenset[str]:

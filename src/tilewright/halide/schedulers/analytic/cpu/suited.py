@@ -10,7 +10,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
-from tilewright.halide.schedulers.analytic.cpu.scheduler import Search, assembled, reported
+from tilewright.halide.schedulers.analytic.cpu.scheduler import InliningSearch, assembled, reported
 from tilewright.halide.schedulers.analytic.cpu.tiling import Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines import CpuMachine
@@ -62,7 +62,7 @@ def suited_cpu(
                 stepped=sliding.stepped,
                 transposed=turned,
             )
-            search = Search(
+            search = InliningSearch(
                 chosen, machine, boxes, algorithm.symbols, policy, base, constants=constants
             )
             costs = search.costs(base)

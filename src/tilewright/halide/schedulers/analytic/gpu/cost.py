@@ -29,7 +29,13 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
-from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, Work, iterations, sizes
+from tilewright.halide.schedulers.analytic.gpu.kernel import (
+    Array,
+    FusedKernel,
+    Work,
+    iterations,
+    sizes,
+)
 from tilewright.halide.schedulers.analytic.gpu.loads import LoadGroup
 from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
@@ -98,7 +104,7 @@ class CostModel:
 
     def costs(
         self,
-        kernel: Kernel,
+        kernel: FusedKernel,
         tiles: Tiles,
         registers: Tiles | None = None,
         nested: Mapping[str, str] | None = None,
@@ -111,7 +117,7 @@ class CostModel:
         return self.tally(kernel, tiles, registers, nested or {}).finish()
 
     def tally(
-        self, kernel: Kernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
+        self, kernel: FusedKernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
     ) -> Tally:
         """What `costs` sums up."""
         n = len(tiles)
@@ -140,7 +146,7 @@ def _product(arrays: list[Array], n: int) -> Array:
     return total
 
 
-def _thread_x(kernel: Kernel, member: str | None) -> str | None:
+def _thread_x(kernel: FusedKernel, member: str | None) -> str | None:
     """The innermost thread loop of a stage, by name."""
     if member is None:
         return kernel.thread_loops[0] if kernel.thread_loops else None
@@ -166,7 +172,7 @@ class Tally:
     def __init__(
         self,
         model: CostModel,
-        kernel: Kernel,
+        kernel: FusedKernel,
         tiles: Tiles,
         registers: Tiles,
         boxes: Mapping[str, Box],

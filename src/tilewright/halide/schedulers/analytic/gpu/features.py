@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 
 
@@ -64,7 +64,7 @@ def _kernel(model: CostModel, plan: KernelPlan) -> dict[str, Any]:
     return found
 
 
-def _operations(kernel: Kernel) -> dict[str, dict[str, int]]:
+def _operations(kernel: FusedKernel) -> dict[str, dict[str, int]]:
     """Operations of one iteration of every stage in the kernel."""
     stages = {f"{kernel.output}.{kernel.stage.index}": kernel.summary}
     for name in kernel.members:

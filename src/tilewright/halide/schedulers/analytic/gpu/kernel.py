@@ -1,6 +1,6 @@
 """One kernel: a stage of a group's output with the members computed inside its blocks.
 
-A `Kernel` knows which loops are parallel, how they are used, and infers for arrays of tilings
+A `FusedKernel` knows which loops are parallel, how they are used, and infers for arrays of tilings
 what one block, and one thread, must compute of every member.
 """
 
@@ -36,7 +36,7 @@ class ParallelLoop:
     extent: int
 
 
-class Kernel:
+class FusedKernel:
     """Stage `stage` of `output` and the Funcs of `members` that it reads, directly or not.
 
     With `atomic` the stage's reduction loops are run in parallel too.

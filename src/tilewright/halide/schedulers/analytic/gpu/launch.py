@@ -17,7 +17,7 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PredictedLaunch:
     """One kernel launch: extents in x, y, z, and bytes of shared memory a block."""
 
     blocks: tuple[int, ...]
@@ -33,7 +33,7 @@ def block_counts(plan: KernelPlan) -> list[int]:
     ]
 
 
-def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
+def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunch:
     """The launch at the estimated sizes; `any_size` as the schedule was made.
 
     Regions that depend on where a block lies (at borders, or where a coordinate is divided)
@@ -41,7 +41,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
     """
     kernel = plan.kernel
     if plan.kind == "single_thread":
-        return Launch((1, 1, 1), (1, 1, 1), 0)
+        return PredictedLaunch((1, 1, 1), (1, 1, 1), 0)
     counts = block_counts(plan)
     threads = [1] * SEARCH.thread_dimensions
     for place, i in enumerate(kernel.roles.threads):
@@ -59,7 +59,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> Launch:
     counted = [counts[i] for i in order]
     blocks = [math.prod(counted[at] for at in places) for places in grid_dimensions(counted)]
     blocks += [1] * (SEARCH.block_dimensions - len(blocks))
-    return Launch(tuple(blocks), tuple(threads), int(shared[0]))
+    return PredictedLaunch(tuple(blocks), tuple(threads), int(shared[0]))
 
 
 def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:

@@ -26,13 +26,13 @@ from tilewright.halide.ir.schedule import (
     Tail,
 )
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
 from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class ScheduledStage:
     """A stage's schedule and the loops that producers can be computed at."""
 
     schedule: StageSchedule
@@ -57,7 +57,7 @@ class _Budget:
         return True
 
 
-def output_tail(kernel: Kernel, any_size: bool) -> Tail:
+def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
     """How a kernel's tiles meet the end of a dimension.
 
     Shifting inwards needs a dimension to be at least as large as a tile, and is only possible
@@ -68,17 +68,17 @@ def output_tail(kernel: Kernel, any_size: bool) -> Tail:
     return "guard_with_if"
 
 
-def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> Nest:
+def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
     """The nest of the stage that a kernel is made of."""
     kernel = plan.kernel
     names = _canonical(kernel.func, kernel.stage)
     if plan.kind == "host":
-        return Nest(_host_stage(kernel.func, kernel.stage))
+        return ScheduledStage(_host_stage(kernel.func, kernel.stage))
     if plan.kind == "nothing":
-        return Nest(default_stage(kernel.func, kernel.stage))
+        return ScheduledStage(default_stage(kernel.func, kernel.stage))
     if plan.kind == "single_thread":
         nest = default_stage(kernel.func, kernel.stage)
-        return Nest(StageSchedule(nest.splits, nest.loops, single_thread=True))
+        return ScheduledStage(StageSchedule(nest.splits, nest.loops, single_thread=True))
     splits: list[Split | Fuse] = []
     unrolled: list[str] = []
     serial: list[str] = []
@@ -128,7 +128,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
         *(ScheduledLoop(name, "gpu_block") for name in blocks),
     )
     schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
-    return Nest(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+    return ScheduledStage(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
 
 
 def _fused(
@@ -162,7 +162,7 @@ def _fused(
 
 
 def member_nest(
-    kernel: Kernel,
+    kernel: FusedKernel,
     name: str,
     stage: Stage,
     extents: Sequence[float],
@@ -220,7 +220,7 @@ def member_nest(
 def member_schedule(
     plan: KernelPlan,
     name: str,
-    nest: Nest,
+    nest: ScheduledStage,
     extents: Sequence[float],
     algorithm: Algorithm,
     *,
@@ -252,7 +252,7 @@ def output_schedule(
     *,
     unroll: bool = True,
     any_size: bool = False,
-) -> tuple[FuncSchedule, list[Nest]]:
+) -> tuple[FuncSchedule, list[ScheduledStage]]:
     """The schedule of a group's output, one plan a stage."""
     nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
     func = algorithm.order[plans[0].kernel.output]

@@ -15,12 +15,12 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
 from tilewright.halide.ir.algorithm import Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, sizes
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
 
 
 def max_order_reuse(
-    kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]
+    kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> str | None:
     """The outermost thread loop of `anchor` whose iterations share values of `member`.
 
@@ -38,7 +38,7 @@ def max_order_reuse(
     return None
 
 
-def optimize_granularity(kernel: Kernel) -> dict[str, str]:
+def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
     """The members to nest, each with the Func in whose threads it is computed.
 
     A member goes to its last consumer where no thread loop of that consumer carries reuse. All
@@ -65,7 +65,7 @@ def optimize_granularity(kernel: Kernel) -> dict[str, str]:
     return nested
 
 
-def _runs_over_unknown(kernel: Kernel, member: str) -> bool:
+def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
     """Whether `member` is read or written along a reduction as long as a parameter says.
 
     What a thread needs of it is then only known at run time, and cannot be in registers.
@@ -82,7 +82,9 @@ def _runs_over_unknown(kernel: Kernel, member: str) -> bool:
     return False
 
 
-def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]) -> bool:
+def _size_is_plain(
+    kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
+) -> bool:
     """Whether Halide can see how much of `member` a thread needs at most.
 
     It cannot where one coordinate is divided or clamped after another has been: what it knows
@@ -107,7 +109,7 @@ def _size_is_plain(kernel: Kernel, anchor: str, member: str, nested: Mapping[str
 
 
 def _same_size_everywhere(
-    kernel: Kernel, anchor: str, member: str, nested: Mapping[str, str]
+    kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
     """Whether every thread, in every block, needs equally many values of `member`."""
     dims = _thread_loops(kernel, anchor)
@@ -127,7 +129,7 @@ def _same_size_everywhere(
     return True
 
 
-def grows_inside_threads(kernel: Kernel, nested: Mapping[str, str]) -> tuple[int, ...]:
+def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tuple[int, ...]:
     """The loops that must not run inside threads when members are nested.
 
     A loop that runs whole inside a thread has an extent that is not known beforehand, and so
@@ -146,7 +148,7 @@ def grows_inside_threads(kernel: Kernel, nested: Mapping[str, str]) -> tuple[int
 
 
 def thread_regions(
-    kernel: Kernel,
+    kernel: FusedKernel,
     env: Mapping[str, Interval],
     boxes: Mapping[str, Box],
     registers: Tiles,
@@ -175,14 +177,14 @@ def thread_regions(
     return kernel.inside_threads(own, points, nested)
 
 
-def _small_tile(kernel: Kernel) -> Array:
+def _small_tile(kernel: FusedKernel) -> Array:
     tile = np.array([float(min(SEARCH.probe_tile, max(e // 2, 1))) for e in kernel.extents])
     for i in kernel.roles.others:
         tile[i] = 1.0
     return tile
 
 
-def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
+def _has_all_threads(kernel: FusedKernel, anchor: str) -> bool:
     """Whether every stage of `anchor` has all of its thread loops, so that one level fits."""
     if anchor == kernel.output:
         return bool(kernel.roles.threads)
@@ -191,7 +193,7 @@ def _has_all_threads(kernel: Kernel, anchor: str) -> bool:
     return bool(dims) and all(kernel.stage_threads(anchor, stage) == dims for stage in stages)
 
 
-def _thread_loops(kernel: Kernel, anchor: str) -> list[str]:
+def _thread_loops(kernel: FusedKernel, anchor: str) -> list[str]:
     if anchor == kernel.output:
         return list(kernel.thread_loops)
     args = kernel.analysis.view.by_name[anchor].args
@@ -199,7 +201,7 @@ def _thread_loops(kernel: Kernel, anchor: str) -> list[str]:
 
 
 def _regions(
-    kernel: Kernel,
+    kernel: FusedKernel,
     anchor: str,
     nested: Mapping[str, str],
     steps: Array,

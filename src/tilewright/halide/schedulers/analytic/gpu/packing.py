@@ -13,13 +13,13 @@ import numpy.typing as npt
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.shared_memory import SharedAllocation, packed_bytes
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, sizes
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
 
 Mask = npt.NDArray[np.bool_]
 
 
 def allocations(
-    kernel: Kernel,
+    kernel: FusedKernel,
     boxes: Mapping[str, Box],
     nested: Mapping[str, str],
     n: int,
@@ -56,7 +56,7 @@ def allocations(
 
 
 def pack(
-    kernel: Kernel,
+    kernel: FusedKernel,
     boxes: Mapping[str, Box],
     nested: Mapping[str, str],
     n: int,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 
 Mode = Literal["nested", "overlapped", "none"]
 KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
@@ -41,7 +41,7 @@ class KernelPlan:
     be waived: 1 the warp multiple, 2 also the occupancy, 3 also the SM count.
     """
 
-    kernel: Kernel
+    kernel: FusedKernel
     kind: KernelKind
     tile: tuple[int, ...] = ()
     registers: tuple[int, ...] = ()

@@ -25,9 +25,9 @@ from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import Costs
 from tilewright.halide.schedulers.analytic.gpu.features import features
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
-from tilewright.halide.schedulers.analytic.gpu.kernel import Kernel
+from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Mode, Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import Search
+from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
@@ -51,7 +51,7 @@ class Sample:
     spread: float
 
 
-class RandomSearch(Search):
+class RandomSearch(GroupingSearch):
     """A search that takes worse tilings and groupings too, by the generator's decisions."""
 
     def noisy(self, seed: tuple[int, ...], temperature: float, spread: float) -> None:
@@ -66,7 +66,7 @@ class RandomSearch(Search):
     def group_plan(
         self, group: Group, step: Step, options: Options, *, merging: bool = False
     ) -> GroupPlan:
-        """As of `Search`, its cost off by a factor that is the same for the same group."""
+        """As of `GroupingSearch`, its cost off by a factor that is the same for the same group."""
         plan = super().group_plan(group, step, options, merging=merging)
         if step != "powers" or not np.isfinite(plan.cost):
             return plan
@@ -87,7 +87,7 @@ class RandomSearch(Search):
         chosen = int(np.argmax(weight + self._random.gumbel(size=len(mask))))
         return level, chosen
 
-    def nest(self, kernel: Kernel, found: Mapping[str, str]) -> dict[str, str]:
+    def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
         """Some of the members that could be nested: only where all that read them through it are.
 
         `found` has readers before what they read.

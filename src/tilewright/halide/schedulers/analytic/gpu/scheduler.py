@@ -28,7 +28,7 @@ from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConst
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
-from tilewright.halide.schedulers.analytic.gpu.kernel import Array, Kernel, iterations
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, iterations
 from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch
 from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
 from tilewright.halide.schedulers.analytic.gpu.nested import (
@@ -84,7 +84,7 @@ def _schedules(
     k: int,
     constants: GpuConstants,
 ) -> list[PlannedSchedule]:
-    searches: dict[bool, Search] = {}
+    searches: dict[bool, GroupingSearch] = {}
     found = Chosen(algorithm)
     for options in _variations(first, k):
         if len(found.accepted) >= k:
@@ -99,7 +99,7 @@ def _schedules(
                 cache_bytes=machine.l2_bytes,
                 constants=constants,
             )
-            search = Search(algorithm, machine, boxes, scalars, inlined, constants)
+            search = GroupingSearch(algorithm, machine, boxes, scalars, inlined, constants)
             searches[options.inline] = search
         found.offer(search.plan(options))
     best = found.accepted[0]
@@ -113,7 +113,7 @@ def _schedules(
 
 
 def other_tilings(
-    search: Search, first: Options, planned: PlannedSchedule, count: int
+    search: GroupingSearch, first: Options, planned: PlannedSchedule, count: int
 ) -> list[PlannedSchedule]:
     """The plan with one of the kernels that matter tiled otherwise, `count` times a kernel."""
     found: list[PlannedSchedule] = []
@@ -169,7 +169,7 @@ def _variations(first: Options, k: int) -> list[Options]:
     ]
 
 
-class Search:
+class GroupingSearch:
     """One pipeline with a set of Funcs inlined; groupings and tilings are looked for in it."""
 
     def __init__(
@@ -347,7 +347,7 @@ class Search:
         func = self.view.by_name[group.output]
         if not can_be_atomic(func, kernel.stage, self.machine):
             return plan
-        atomic = Kernel(self.analysis, group.output, index, group.members, atomic=True)
+        atomic = FusedKernel(self.analysis, group.output, index, group.members, atomic=True)
         other = self._tiled(atomic, step, options)
         if plan is None or other is None:
             return plan or other
@@ -356,20 +356,20 @@ class Search:
             return plan
         return other if self.model.constants.atomic_gain * fast < slow else plan
 
-    def _tiled(self, kernel: Kernel, step: Step, options: Options) -> KernelPlan | None:
+    def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
         tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
         return self._best(kernel, tiles, None, {}, step == "two", options)
 
-    def _leaves_idle(self, kernel: Kernel) -> bool:
+    def _leaves_idle(self, kernel: FusedKernel) -> bool:
         """Whether a reduction's own parallel loops are too few for the GPU to be busy."""
         threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
         room = self.machine.sms * self.machine.max_threads_per_sm
         return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
 
-    def _kernel(self, group: Group, index: int) -> tuple[Kernel, str, str]:
+    def _kernel(self, group: Group, index: int) -> tuple[FusedKernel, str, str]:
         name = group.output
         func = self.view.by_name[name]
-        kernel = Kernel(self.analysis, name, index, group.members)
+        kernel = FusedKernel(self.analysis, name, index, group.members)
         if nothing_to_do(kernel.stage):
             return kernel, "nothing", "it only leaves values undefined"
         why = self.why_host(name, index)
@@ -379,7 +379,7 @@ class Search:
             return kernel, "parallel", ""
         stage = self.view.stages(name)[index]
         if can_be_atomic(func, stage, self.machine):
-            atomic = Kernel(self.analysis, name, index, group.members, atomic=True)
+            atomic = FusedKernel(self.analysis, name, index, group.members, atomic=True)
             if atomic.loops:
                 return atomic, "parallel", ""
         iterations = self._iterations(kernel)
@@ -387,7 +387,7 @@ class Search:
             return kernel, "host", "its iterations depend on one another, and are many"
         return kernel, "single_thread", "its iterations depend on one another"
 
-    def _iterations(self, kernel: Kernel) -> float:
+    def _iterations(self, kernel: FusedKernel) -> float:
         total = 1.0
         for span in kernel.serial_env.values():
             total *= iterations(span)
@@ -395,7 +395,7 @@ class Search:
             total *= extent
         return total
 
-    def _alone_plan(self, kernel: Kernel, kind: str, reason: str) -> KernelPlan:
+    def _alone_plan(self, kernel: FusedKernel, kind: str, reason: str) -> KernelPlan:
         if kind == "nothing":
             return KernelPlan(kernel, "nothing", reason=reason)
         each = kernel.summary.arithmetic + len(kernel.summary.loads)
@@ -410,7 +410,7 @@ class Search:
 
     def _best(
         self,
-        kernel: Kernel,
+        kernel: FusedKernel,
         tiles: Tiles,
         registers: Tiles | None,
         nested: Mapping[str, str],
@@ -460,7 +460,7 @@ class Search:
                 return level, int(np.argmin(np.where(mask, total, np.inf)))
         raise AssertionError("a legal tiling passes when everything is waived")
 
-    def nest(self, kernel: Kernel, found: Mapping[str, str]) -> dict[str, str]:
+    def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
         """Which of the members that can be nested are to be."""
         return dict(found)
 
@@ -479,7 +479,7 @@ class Search:
 
     def _chosen(
         self,
-        kernel: Kernel,
+        kernel: FusedKernel,
         costs: Costs,
         chosen: int,
         level: int,
@@ -534,7 +534,7 @@ class Search:
     def _has_reduction(self, nested: Mapping[str, str]) -> bool:
         return any(stage.rvars for name in nested for stage in self.view.stages(name))
 
-    def _register_tiles(self, kernel: Kernel) -> tuple[Tiles, Tiles]:
+    def _register_tiles(self, kernel: FusedKernel) -> tuple[Tiles, Tiles]:
         """Power-of-two threads times what each does in registers, for reductions."""
         threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
         rows = []

@@ -10,7 +10,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import Search
+from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
 
@@ -37,7 +37,7 @@ def suited_gpu(
     if not members:
         return []
     with np.errstate(invalid="ignore", over="ignore"):
-        search = Search(
+        search = GroupingSearch(
             algorithm,
             machine,
             estimated_boxes(View(algorithm)),

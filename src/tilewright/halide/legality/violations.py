@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Violation:
     """Why a schedule is refused.
 
     `kind` is one word for programs, `message` a sentence for people that names the Func and
