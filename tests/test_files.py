@@ -2,12 +2,15 @@
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
 
+from tilewright import files
 from tilewright.errors import TilewrightError
-from tilewright.files import check_writable, write_text
+from tilewright.files import check_writable, remove_abandoned, scratch_folder, write_text
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path):
@@ -71,3 +74,59 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "\udc00")
     assert path.read_text() == "before"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tilewright import files
+from tilewright.errors import TilewrightError
+folder = Path(sys.argv[1])
+with files.scratch_folder("tilewright-test-", folder) as made:
+    (made / "file").write_text("text")
+    files._new_file(folder, ".page.html.", ".partial")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_next_process_removes_what_a_killed_one_has_left(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    write_text(tmp_path / "page.html", "text")
+    with scratch_folder("tilewright-test-", tmp_path) as folder:
+        assert sorted(p.name for p in tmp_path.iterdir()) == [
+            "page.html",
+            folder.name,
+        ]
+        # What is in use stays.
+        with scratch_folder("tilewright-test-", tmp_path) as other:
+            assert folder.is_dir()
+            assert other != folder
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_nothing_is_removed_that_is_not_a_plain_file_or_folder(tmp_path):
+    kept, link = tmp_path / "kept", tmp_path / "x-link"
+    kept.mkdir()
+    link.symlink_to(kept)
+    os.mkfifo(tmp_path / "x-pipe")
+    (tmp_path / "x-file").touch()
+    remove_abandoned(tmp_path, "x-")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kept", "x-link", "x-pipe"]
+    remove_abandoned(tmp_path / "missing", "x-")
+
+
+def test_a_draft_that_another_process_takes_away_is_made_again(tmp_path, monkeypatch):
+    """Between making a folder and locking it there is a moment in which it looks abandoned."""
+    lock, taken = files._lock, []
+
+    def late(descriptor, path):
+        if not taken:
+            taken.append(path)
+            path.rmdir()
+        return lock(descriptor, path)
+
+    monkeypatch.setattr(files, "_lock", late)
+    with scratch_folder("x-", tmp_path) as folder:
+        assert folder.is_dir()
+        assert folder != taken[0]

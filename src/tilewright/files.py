@@ -1,13 +1,25 @@
-"""Files written for a user: whole or not at all, and never in the place of something else."""
+"""Files written for a user: whole or not at all, and never in the place of something else.
+
+What is temporary has a name that shows its purpose and a lock (``flock``) that dies with the
+process. The next process that makes the same kind of thing removes what has lost its owner, so
+that nothing stays behind a process that was killed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
+
+_NAME_KEPT = 100  # characters of a file's name in that of its draft; names may have 255 bytes
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -37,7 +49,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file in UTF-8, whole or not at all.
+    """Write a file in UTF-8, as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, whole or not at all.
 
     A link is followed, an existing file keeps its mode, and a device or pipe is written to
     instead of being replaced.
@@ -47,16 +64,114 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+            with target.open("wb") as file:
+                file.write(data)
             return
-        partial.write_text(text, encoding="utf-8")
-        if target.exists():
-            partial.chmod(stat.S_IMODE(target.stat().st_mode))
-        partial.replace(target)
+        _replace(target, data)
     except OSError as error:
+        raise TilewrightError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Put a new file in the place of one, or where there is none."""
+    # The name of the target may be as long as names can be.
+    prefix, suffix = f".{target.name[:_NAME_KEPT]}.", ".partial"
+    remove_abandoned(target.parent, prefix, suffix)
+    descriptor, partial = _new_file(target.parent, prefix, suffix)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if target.exists():
+                os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
+            partial.replace(target)
+    except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise TilewrightError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+
+
+def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[int, Path]:
+    """A new file of this process alone: its descriptor, locked, and its path."""
+    for number in itertools.count():
+        path = folder / f"{prefix}{os.getpid()}-{number}{suffix}"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        if _lock(descriptor, path):
+            return descriptor, path
+    raise AssertionError("counting never ends")
+
+
+def _lock(descriptor: int, path: Path) -> bool:
+    """Mark what was just made as in use; False if another process has removed it before."""
+    with contextlib.suppress(OSError):  # a file system without locks: nothing is removed there
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if path.exists():
+        return True
+    os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a temporary folder, which is removed at the end of the block.
+
+    After a process that was killed, the next block with the same prefix removes its folder.
+
+    Args:
+        prefix: the beginning of its name, for this one purpose.
+        parent: the folder to make it in, by default the system's for temporary files.
+
+    Yields:
+        Its path.
+    """
+    within = parent or Path(tempfile.gettempdir())
+    remove_abandoned(within, prefix)
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if _lock(descriptor, path):
+            break
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def remove_abandoned(folder: Path, prefix: str, suffix: str = "") -> None:
+    """Remove this user's temporary files and folders whose process has ended.
+
+    Args:
+        folder: where they are.
+        prefix: how their names begin; only the maker of such things knows it.
+        suffix: how their names end.
+    """
+    try:
+        names = [n for n in os.listdir(folder) if n.startswith(prefix) and n.endswith(suffix)]
+    except OSError:
+        return
+    for name in names:
+        with contextlib.suppress(OSError):  # in use, or another process was quicker
+            _remove_unlocked(folder / name)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or folder; raises OSError where it has an owner."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            return
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        elif stat.S_ISREG(found.st_mode):
+            path.unlink()
+    finally:
+        os.close(descriptor)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tilewright.cli import main
 from tilewright.prediction.data.runs import Runs, read_csv, write_csv
 from tilewright.prediction.errors import PredictionError
 
@@ -78,3 +79,22 @@ def test_what_is_written_is_read_back(tmp_path):
     assert np.isnan(again.retimes[1])
     assert again.floor == pytest.approx(0.1)
     assert again.facts["kernel"] == "matvec"
+
+
+@pytest.mark.parametrize("text", ['{"format": "tilewright model"}', "[1, 2]", "{", ""])
+def test_a_json_file_of_another_kind_is_not_replaced(tmp_path, capsys, text):
+    runs = Runs({"n": "1"}, np.array([[1.0]]), np.array([0.5]))
+    place = tmp_path / "runs.json"
+    place.write_text(text)
+    with pytest.raises(PredictionError, match=r"runs\.json is in the way"):
+        write_csv(runs, tmp_path / "runs.csv")
+    assert place.read_text() == text
+    assert not (tmp_path / "runs.csv").exists()
+    # `collect` says so before it measures anything.
+    output = ["-o", str(tmp_path / "runs.csv"), "--records", str(tmp_path / "records.sqlite")]
+    assert main(["predict", "collect", "matmul", *output]) == 2
+    assert "is in the way" in capsys.readouterr().err
+    assert not (tmp_path / "records.sqlite").exists()
+    place.unlink()
+    for _ in range(2):  # a description of runs is replaced
+        write_csv(runs, tmp_path / "runs.csv")

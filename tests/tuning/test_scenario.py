@@ -251,6 +251,12 @@ def test_replies_that_cannot_be_read_are_named(folder, reply, named):
             ),
             "'z'",
         ),
+        (
+            changed(
+                input_parameters={"x": {"parameter_type": "permutation", "values": [2147483648]}}
+            ),
+            "too long",
+        ),
         (changed(baco_mode={"mode": "exhaustive"}), "exhaustive"),
         (changed(models={"model": "oracle"}), "oracle"),
         ([], "object"),

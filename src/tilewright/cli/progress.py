@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from tilewright.report import Progress
+from tilewright.report import Progress
 
 # Between two plain lines, in seconds.
 PLAIN_INTERVAL = 10.0
+WAITING = "waiting until another process has finished timing"
 
 
 def progress_text(progress: Progress, elapsed: float) -> str:
@@ -49,17 +50,25 @@ def show_progress(
     """A function to call with each `Progress`, shown on standard error.
 
     On a terminal the last line is kept up to date; elsewhere a line is printed when the phase
-    changes and every `PLAIN_INTERVAL` seconds.
+    changes, every `PLAIN_INTERVAL` seconds, and when another process has to finish timing first.
     """
-    stream = stream or sys.stderr
-    start = time.monotonic()
+    from tilewright.measure import on_wait
+
     if quiet:
         yield lambda progress: None
-    elif stream.isatty():
-        with _live(stream, start) as show:
-            yield show
-    else:
-        yield _plain(stream, start)
+        return
+    stream = stream or sys.stderr
+    start = time.monotonic()
+    shown = _live(stream, start) if stream.isatty() else nullcontext(_plain(stream, start))
+    last = [Progress("measuring")]
+    with shown as show:
+
+        def remember(progress: Progress) -> None:
+            last[0] = progress
+            show(progress)
+
+        with on_wait(lambda: show(replace(last[0], message=WAITING))):
+            yield remember
 
 
 @contextmanager
@@ -87,7 +96,8 @@ def _plain(stream: TextIO, start: float) -> Callable[[Progress], None]:
         now = time.monotonic()
         due = now - float(printed["at"]) >= PLAIN_INTERVAL
         finished = progress.total is not None and progress.done == progress.total
-        if due or finished or progress.phase != printed["phase"]:
+        waits = progress.message == WAITING
+        if due or finished or waits or progress.phase != printed["phase"]:
             print(progress_text(progress, now - start), file=stream, flush=True)
             printed.update(at=now, phase=progress.phase)
 

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
+from tilewright.files import write_text
 from tilewright.machines.cpu import CpuMachine
 
 SCHEMA = 1
@@ -144,12 +144,10 @@ def read_calibration(path: Path, machine: CpuMachine) -> Calibration | None:
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write a calibration whole or not at all; `TilewrightError` where that is impossible."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(calibration_to_json(calibration), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
+        write_text(path, calibration_to_json(calibration))
+    except (OSError, TilewrightError) as error:
         raise TilewrightError(
             f"the calibration cannot be written to {path} ({error}): set XDG_CACHE_HOME to a "
             "folder that can be written to"

@@ -32,7 +32,8 @@ from .statistics import (
 )
 from .token import (
     TimingToken as TimingToken,
-    computing as computing,
+    TokenError as TokenError,
+    on_wait as on_wait,
 )
 from .worker import load_builder as load_builder
 from .timing import time_runs as time_runs

@@ -38,7 +38,9 @@ class WorkersError(TilewrightError):
 
 @dataclass(frozen=True)
 class Event:
-    """News of a candidate: started, built, ready, timing, sampled or finished, in `name`.
+    """News of a candidate: what `name` says.
+
+    One of started, built, ready, waiting (another process is timing), timing, sampled, finished.
 
     `measurement` comes with ``finished``; `data` holds the request's number and what else
     there is.

@@ -14,6 +14,7 @@ from .candidate import Candidate, Measurement, RunLimits, Timing, machine_id
 from .client import Event, Workers
 from .measuring import remaining
 from .statistics import ConfidenceInterval, bootstrap_interval, ratio_interval
+from .token import say_wait
 
 VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, precision=0.01)
 
@@ -171,6 +172,8 @@ class _Match:
         by_number = {runner.number: runner for runner in self.runners}
         while not until():
             event = self.mailbox.get(timeout=remaining(self.deadline))
+            if event.name == "waiting":
+                say_wait()
             if self.on_event is not None:
                 self.on_event(event)
             runner = by_number[event.data["number"]]

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from .candidate import Candidate, Measurement, RunLimits, Timing
 from .client import Event, Workers
+from .token import say_wait
 
 
 def measure_all(
@@ -59,6 +60,8 @@ def measure_all(
                     event = mailbox.get(timeout=remaining(deadline))
                 except queue.Empty:
                     return
+                if event.name == "waiting":
+                    say_wait()
                 if on_event is not None:
                     on_event(event)
                 if event.measurement is not None:
@@ -96,6 +99,8 @@ def measure_one(
     try:
         while True:
             event = mailbox.get()
+            if event.name == "waiting":
+                say_wait()
             if event.measurement is not None:
                 return event.measurement
     except BaseException:

@@ -20,9 +20,11 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tilewright.errors import TilewrightError
+
 from . import processes
 from .job import Job, Request
-from .token import TimingToken
+from .token import Patience, TimingToken
 
 _TICK = 0.03  # seconds between looks at memory and time
 _TIMING_TICK = 0.1  # while something is timed: a look costs some 100 microseconds
@@ -40,6 +42,7 @@ class Server:
         self._timed: Job | None = None
         self._best: float | None = None
         self._token = TimingToken()
+        self._patience = Patience()
         self._selector = selectors.DefaultSelector()
         self._selector.register(client.fileno(), selectors.EVENT_READ, ("client", None))
 
@@ -224,6 +227,10 @@ class Server:
         if self._timed is not None or not self._live:
             return
         elsewhere = self._token.taken_elsewhere()
+        if not elsewhere:
+            self._patience.end()
+        elif self._patience.due():
+            self._tell(next(iter(self._live.values())), "waiting")
         for job in self._live.values():
             if elsewhere and self._busy(job):
                 job.pause()
@@ -251,14 +258,16 @@ def main() -> None:
     try:
         for entry in hello["preload"]:
             preload(entry)
+        server = Server(client, hello["jobs"])
     except Exception as error:
-        client.send({"event": "refused", "message": f"{type(error).__name__}: {error}"})
+        kind = "" if isinstance(error, TilewrightError) else f"{type(error).__name__}: "
+        client.send({"event": "refused", "message": f"{kind}{error}"})
         return
     processes.adopt_orphans()
     gc.collect()
     gc.freeze()  # leaves the preloaded modules' memory shared with the workers
     client.send({"event": "serving"})
-    Server(client, hello["jobs"]).run()
+    server.run()
 
 
 if __name__ == "__main__":

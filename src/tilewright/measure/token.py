@@ -1,8 +1,8 @@
-"""The machine's one timing token: a lock on a file that all Tilewright processes share.
+"""The machine's one timing token: a lock on a file that all of a user's Tilewright processes share.
 
 Timing holds it exclusively, whichever process times. Builds run without it, and pause while
-another holds it. Heavy computing in the tuner itself takes it shared (`computing`), so that
-nothing is timed meanwhile.
+another holds it. The file is the user's own: in a folder that everybody writes to, one
+of somebody else could be a link, a pipe, or locked for ever.
 """
 
 from __future__ import annotations
@@ -10,23 +10,93 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tilewright.errors import TilewrightError
+
+# Between two attempts to take the token, in seconds.
+_POLL_SECONDS = 0.002
+# A wait is worth a word when it takes longer than the samples of one candidate, in seconds.
+SAID_AFTER_SECONDS = 1.0
+
+_listeners: list[Callable[[], object]] = []
+
+
+class TokenError(TilewrightError):
+    """The timing token is not a file of the user's own."""
+
+
+@contextlib.contextmanager
+def on_wait(listener: Callable[[], object]) -> Iterator[None]:
+    """Call `listener` whenever this process has to wait until another has finished timing."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def say_wait() -> None:
+    """Tell the listeners of `on_wait`."""
+    for listener in _listeners:
+        listener()
+
+
+class Patience:
+    """When a wait is to be said: once, after a while."""
+
+    def __init__(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._since: float | None = None
+        self._said = False
+
+    def due(self) -> bool:
+        """Whether it is to be said now; asked again and again while the wait lasts."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if self._said or now - self._since < SAID_AFTER_SECONDS:
+            return False
+        self._said = True
+        return True
 
 
 class TimingToken:
-    """This process's handle on the machine's timing token."""
+    """This process's handle on the machine's timing token.
+
+    Args:
+        path: the file, by default one of this user in the folder for temporary files.
+
+    Raises:
+        TokenError: there is something else than a file of this user.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or Path(tempfile.gettempdir()) / "tilewright-timing.lock"
+        name = f"tilewright-timing-{os.geteuid()}.lock"
+        self.path = path or Path(tempfile.gettempdir()) / name
+        # No link is followed, and a pipe does not block.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            # Never O_CREAT on an existing file: the kernel refuses that in sticky directories
-            # when another user owns the file.
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self.path, flags | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise TokenError(self._wrong(error.strerror or str(error))) from error
+        found = os.fstat(self._fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            os.close(self._fd)
+            raise TokenError(self._wrong("it is not a regular file of yours"))
         self.held = False
+
+    def _wrong(self, why: str) -> str:
+        return (
+            f"{self.path} cannot be used to keep timings apart ({why}): remove it, or set TMPDIR "
+            "to a folder of your own"
+        )
 
     def try_acquire(self) -> bool:
         """Take the token exclusively, without waiting; False if another process has it."""
@@ -36,6 +106,14 @@ class TimingToken:
             return False
         self.held = True
         return True
+
+    def acquire(self) -> None:
+        """Take the token exclusively; a wait is told to the listeners of `on_wait`."""
+        patience = Patience()
+        while not self.try_acquire():
+            if patience.due():
+                say_wait()
+            time.sleep(_POLL_SECONDS)
 
     def release(self) -> None:
         """Give it back."""
@@ -56,14 +134,3 @@ class TimingToken:
     def close(self) -> None:
         """Close the handle; the token is free if this process held it."""
         os.close(self._fd)
-
-
-@contextlib.contextmanager
-def computing(path: Path | None = None) -> Iterator[None]:
-    """Keep the machine from timing while the block computes; waits for a timing under way."""
-    token = TimingToken(path)
-    try:
-        fcntl.flock(token._fd, fcntl.LOCK_SH)
-        yield
-    finally:
-        token.close()

@@ -7,6 +7,7 @@ from .data.runs import (
     Runs as Runs,
     read_columns as read_columns,
     read_csv as read_csv,
+    check_description_place as check_description_place,
     sidecar_of as sidecar_of,
     write_csv as write_csv,
 )

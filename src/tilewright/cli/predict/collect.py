@@ -93,10 +93,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.output.endswith(".csv"):
         raise TilewrightError(f"the runs are written as CSV: name a .csv file, not {args.output}")
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction import write_csv
+    from tilewright.prediction import check_description_place, write_csv
     from tilewright.records import Records
     from tilewright.report import units
 
+    check_description_place(args.output)
     deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
     with Records(args.records) as records, show_progress(args.quiet) as show:
         runs, whole = _collect(args, records, deadline, show)

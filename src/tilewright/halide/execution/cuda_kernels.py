@@ -14,11 +14,10 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from tilewright.files import scratch_folder
 from tilewright.machines import HALIDE_JIT_MAX_REGISTERS
 
 REGISTERS = "HL_CUDA_JIT_MAX_REGISTERS"
@@ -71,8 +70,8 @@ def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
     import halide as hl
 
     bare = target.with_feature(hl.TargetFeature.NoRuntime)
-    with tempfile.TemporaryDirectory() as folder:
-        ptx, statement = Path(folder, "code.ptx"), Path(folder, "code.stmt")
+    with scratch_folder("tilewright-cuda-") as folder:
+        ptx, statement = folder / "code.ptx", folder / "code.stmt"
         kinds = {hl.OutputFileType.device_code: str(ptx), hl.OutputFileType.stmt: str(statement)}
         pipeline.compile_to(kinds, pipeline.infer_arguments(), "kernels", bare)
         return (ptx.read_text() if ptx.exists() else ""), statement.read_text()
@@ -145,8 +144,8 @@ def assembled(
 
     Nothing where it does not take the code, or takes longer than `seconds`.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "code.ptx")
+    with scratch_folder("tilewright-cuda-") as folder:
+        source = folder / "code.ptx"
         source.write_text(ptx)
         argv = [ptxas, "-v", f"-arch={architecture}", f"--maxrregcount={max_registers}"]
         try:

@@ -6,12 +6,12 @@ import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
+from tilewright.files import scratch_folder
 from tilewright.halide.execution.inputs import Inputs
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.measure import (
@@ -77,8 +77,7 @@ def reference(
     )
     failures = []
     for inline in (False, True):
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=root))
-        try:
+        with scratch_folder(".draft-", root) as draft:
             payload = {
                 "serialized": algorithm.serialized,
                 "inputs": inputs.to_json(),
@@ -95,8 +94,6 @@ def reference(
                 _trim(root, keep=home)
                 return paths
             failures.append(f"{measurement.status}: {measurement.message}{_printed(measurement)}")
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
     raise ReferenceError(
         "the pipeline could not be run to have answers to verify against. With every Func at "
         f"root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
@@ -137,10 +134,17 @@ def _most_memory() -> int:
 
 
 def _trim(root: Path, keep: Path) -> None:
-    """Remove the least recently used references beyond what may be kept."""
-    homes = [(home.stat().st_mtime, home) for home in root.iterdir() if home.is_dir()]
+    """Remove the least recently used references beyond what may be kept.
+
+    Another process may do the same: what is gone when it is looked at takes no room.
+    """
+    homes = []
+    for home in root.iterdir():
+        with contextlib.suppress(OSError):
+            size = sum(file.stat().st_size for file in home.iterdir())
+            homes.append((home.stat().st_mtime, home, size))
     total = 0
-    for _, home in sorted(homes, reverse=True):
-        total += sum(file.stat().st_size for file in home.iterdir())
+    for _, home, size in sorted(homes, reverse=True):
+        total += size
         if total > _KEPT_BYTES and home != keep and not home.name.startswith("."):
             shutil.rmtree(home, ignore_errors=True)

@@ -393,8 +393,7 @@ def _token() -> Iterator[TimingToken]:
 @contextmanager
 def _held(token: TimingToken) -> Iterator[None]:
     """Hold the machine's timing token."""
-    while not token.try_acquire():
-        time.sleep(0.002)
+    token.acquire()
     try:
         yield
     finally:

@@ -11,13 +11,13 @@ import json
 import math
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from tilewright.files import scratch_folder
 from tilewright.measure import (
     Candidate,
     Measurement,
@@ -83,8 +83,8 @@ def measure_isolated(
     Returns:
         At least one measurement.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "measurements"
+    with scratch_folder("tilewright-instances-") as folder:
+        path = folder / "measurements"
         payload = {
             "origin": dict(kernel_origin),
             "indices": list(indices),

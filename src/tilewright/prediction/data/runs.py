@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.files import check_writable, write_text
 from tilewright.prediction.errors import PredictionError
 from tilewright.shapes import read_json
 
@@ -203,21 +205,49 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
     """Write runs as CSV, and their facts and units as JSON next to it; returns the CSV's path.
 
     Columns are the features, ``time_s`` and, if there is one, ``retime_s``.
+
+    Raises:
+        PredictionError: the JSON file next to it is of another kind.
+        TilewrightError: a file cannot be written.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        again = [] if runs.retimes is None else [RETIME]
-        writer.writerow([*runs.names, TIME, *again])
-        for i, row in enumerate(runs.table):
-            times = [runs.times[i]] if runs.retimes is None else [runs.times[i], runs.retimes[i]]
-            # Six digits are far finer than a time repeats.
-            seconds = ["" if math.isnan(t) else f"{t:.6g}" for t in times]
-            writer.writerow([*(f"{value:.12g}" for value in row), *seconds])
+    check_description_place(target)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    again = [] if runs.retimes is None else [RETIME]
+    writer.writerow([*runs.names, TIME, *again])
+    for i, row in enumerate(runs.table):
+        times = [runs.times[i]] if runs.retimes is None else [runs.times[i], runs.retimes[i]]
+        # Six digits are far finer than a time repeats.
+        seconds = ["" if math.isnan(t) else f"{t:.6g}" for t in times]
+        writer.writerow([*(f"{value:.12g}" for value in row), *seconds])
     facts = {**runs.facts, "features": dict(runs.features)}
-    target.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_text(target, text.getvalue())
+    write_text(target.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
     return target
+
+
+def check_description_place(path: str | os.PathLike[str]) -> None:
+    """Refuse to write runs where the JSON next to them would replace a file of another kind.
+
+    Raises:
+        PredictionError: there is a file of that name that does not describe runs.
+        TilewrightError: the JSON file cannot be written.
+    """
+    place = Path(path).with_suffix(".json")
+    check_writable(place)
+    if not place.is_file():
+        return
+    try:
+        found = read_json(place, PredictionError)
+    except PredictionError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
+        raise PredictionError(
+            f"{place} is in the way: the description of {Path(path).name} would replace it. "
+            "Move it, or name another CSV file"
+        )
 
 
 @dataclass(frozen=True)

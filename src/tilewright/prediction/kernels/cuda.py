@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.files import scratch_folder
 from tilewright.prediction.data.kernel import KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels import fits, native
@@ -56,8 +56,8 @@ def compiled(directory: Path | None = None) -> bytes:
     target = folder / f"cuda-{key}.ptx"
     if not target.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            made = Path(work) / target.name
+        with scratch_folder(".draft-", folder) as work:
+            made = work / target.name
             flags = ["-ptx", "-O3", f"-arch={ARCHITECTURE}", "-o", str(made), str(SOURCE)]
             native.run_compiler([found, *flags], SOURCE.name)
             os.replace(made, target)

@@ -12,11 +12,11 @@ import site
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from tilewright.files import scratch_folder
 from tilewright.prediction.errors import PredictionError
 from tilewright.records import cache_directory
 
@@ -71,8 +71,8 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
     if target.is_file():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        made = Path(work) / target.name
+    with scratch_folder(".draft-", folder) as work:
+        made = work / target.name
         command = [found, *FLAGS, *flags, "-o", str(made), str(SOURCES / source)]
         run_compiler(command, source)
         os.replace(made, target)

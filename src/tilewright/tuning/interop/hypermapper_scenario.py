@@ -27,6 +27,7 @@ from tilewright.tuning.space.parameters import (
     Parameter,
     Permutation,
     Real,
+    check_item_count,
 )
 from tilewright.tuning.space.space import Configuration, Space
 
@@ -266,10 +267,12 @@ def _parameter(name: str, entry: Any) -> Parameter:
                     f"use {', '.join(sorted(_METRICS))}"
                 )
             # the value lists the items in their order
-            items = tuple(range(int(values[0])))
+            count = int(values[0])
+            check_item_count(name, count)
+            items = tuple(range(count))
             chosen = tuple(default) if default else None
             return Permutation(name, items, chosen, metric)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SpaceError(f"parameter {name}: {error}") from None
     raise SpaceError(
         f"parameter {name}: parameter_type {kind!r} is unknown; use real, integer, ordinal, "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
+from tilewright.files import write_bytes
 from tilewright.measure import machine_id
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.space.parameters import Integer, Permutation, Real
@@ -151,7 +152,4 @@ def _scalar(value: Any) -> Any:
 
 def _write(path: str | Path, data: Any) -> None:
     raw = json.dumps(data, indent=1).encode()
-    try:
-        Path(path).write_bytes(gzip.compress(raw) if str(path).endswith(".gz") else raw)
-    except OSError as error:
-        raise TilewrightError(f"{path}: {error.strerror or error}; give another file") from None
+    write_bytes(path, gzip.compress(raw) if str(path).endswith(".gz") else raw)

@@ -6,12 +6,12 @@ an answer that differs from the plain build's is reported as wrong.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright.files import scratch_folder
 from tilewright.measure import Candidate, Measurement, RunLimits, command, measure_one
 from tilewright.tuning.space.parameters import Categorical, Ordinal, Permutation
 from tilewright.tuning.space.space import Space
@@ -56,16 +56,16 @@ class CProgram:
         Raises:
             FailedError: it did not compile, crashed, took too long or gave a wrong answer.
         """
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch_folder("tilewright-build-") as folder:
             return self.run(self.build(self.flags(configuration), folder), configuration)
 
-    def build(self, flags: Sequence[str], folder: str) -> Path:
+    def build(self, flags: Sequence[str], folder: Path) -> Path:
         """The program built with flags.
 
         Raises:
             FailedError: the compiler refused or took too long.
         """
-        program = Path(folder) / "program"
+        program = folder / "program"
         words = [self.compiler, *flags, str(self.source), "-o", str(program), "-lm"]
         done = _run(command(words, exclusive=False), self.timeout)
         if not done.ok:
@@ -96,7 +96,7 @@ class CProgram:
     def _expected(self, configuration: Mapping[str, Any]) -> float:
         """The plain build's answer, which no configuration changes."""
         if "answer" not in self._kept:
-            with tempfile.TemporaryDirectory() as folder:
+            with scratch_folder("tilewright-build-") as folder:
                 self._kept["answer"] = self._answer(self.build(self.plain, folder), configuration)[
                     1
                 ]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.files import write_bytes
 from tilewright.shapes import damaged, parse_json
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.interop.replay import Replay
@@ -68,7 +69,7 @@ def write_recording(
             results.append([*row, outcome])
     data = {"about": dict(about), "space": space_to_dict(space), "results": results}
     # no time stamp in the header: the same table gives the same file
-    Path(path).write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
+    write_bytes(path, gzip.compress(json.dumps(data).encode(), mtime=0))
 
 
 def configurations(space: Space) -> Iterator[dict[str, Any]]:

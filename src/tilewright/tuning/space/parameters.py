@@ -152,12 +152,9 @@ class Permutation:
         _check_name(self.name)
         if isinstance(self.items, bool) or (isinstance(self.items, int) and self.items < 1):
             raise SpaceError(f"parameter {self.name}: a permutation needs at least one item")
-        if isinstance(self.items, int) and self.items > _MOST_ITEMS:
-            raise SpaceError(
-                f"parameter {self.name}: a permutation of {self.items} items is too long; at most "
-                f"{_MOST_ITEMS} can be ordered"
-            )
-        if not isinstance(self.items, int):
+        if isinstance(self.items, int):
+            check_item_count(self.name, self.items)
+        else:
             object.__setattr__(self, "items", tuple(self.items))
             if len(set(self.item_names)) != len(self.item_names):
                 raise SpaceError(f"parameter {self.name}: an item of the permutation is repeated")
@@ -190,6 +187,21 @@ class Permutation:
 
 
 _MOST_ITEMS = 10_000  # of a permutation: its distances take space as the square of that
+
+
+def check_item_count(name: str, count: int) -> None:
+    """Refuse a permutation of more items than can be ordered, before they are listed.
+
+    Raises:
+        SpaceError: it has more than 10,000.
+    """
+    if count > _MOST_ITEMS:
+        raise SpaceError(
+            f"parameter {name}: a permutation of {count} items is too long; at most "
+            f"{_MOST_ITEMS} can be ordered"
+        )
+
+
 Parameter: TypeAlias = Real | Integer | Ordinal | Categorical | Permutation
 
 
