@@ -22,8 +22,8 @@ What is not compared number by number is counted by reason:
   come to the place, or the required box there is empty.
 - ``sliding`` of a launch: a kernel inside a loop that it slides over has at most the blocks and
   threads foretold; otherwise only shared bytes may differ.
-- ``refused``: Halide does not lower or compile the schedule, or takes more than a minute (for
-  CUDA, of CPU time).
+- ``refused``: Halide does not lower or compile the schedule, or takes more than a minute of CPU
+  time.
 
 An allocation or loop that Halide makes at more or fewer places is a mismatch.
 
@@ -34,6 +34,7 @@ The programs in ``HELD_OUT`` had no part in finding mistakes; their figures are 
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 import time
@@ -70,11 +71,30 @@ OWN: list[str] = [
 ]
 # One or two of each family of small pipelines, chosen before any was compared.
 STRANGERS = "max_pool softmax gemv resize_linear_down haar gaussian9 summed_area opening".split()
-PROGRAMS: list[str] = [*OWN, *(f"stranger_{name}" for name in STRANGERS)]
-# A first choice of held-out programs, every third one, has been looked at since.
-HELD_OUT = frozenset(
-    random.Random(SEED).sample([p for i, p in enumerate(OWN) if i % 3 != 2], len(OWN) // 3)
-) | frozenset(PROGRAMS[len(OWN) :])
+# A third draw of programs held out, two of each family: two earlier ones have been looked at since.
+DRAW_SEED = 20261122
+DRAWN_PER_FAMILY = 2
+TOO_LARGE = ("residual_network",)  # its 300 Funcs take longer to lower than a schedule may
+
+
+def drawn() -> list[str]:
+    """Small pipelines of which none was compared before, by family."""
+    from strangers import FAMILIES
+
+    taken = (*STRANGERS, *TOO_LARGE)
+    draw = random.Random(DRAW_SEED)
+    return [
+        f"stranger_{name}"
+        for programs in FAMILIES.values()
+        for name in draw.sample(
+            sorted(program.name for program in programs if program.name not in taken),
+            DRAWN_PER_FAMILY,
+        )
+    ]
+
+
+HELD_OUT = drawn()
+PROGRAMS: list[str] = [*OWN, *(f"stranger_{name}" for name in STRANGERS), *HELD_OUT]
 
 
 def held_out(name: str) -> bool:
@@ -156,37 +176,64 @@ def uses(schedule: Any, target: str) -> bool:
     )
 
 
-def conformance(name: str, target: str, most: int | None = None) -> dict[str, Any]:
-    """All schedules of one program for one target, or the first `most` of them."""
+def lowered(name: str, target: str) -> tuple[Any, list[tuple[Any, Any]]]:
+    """A program, and each schedule with what Halide makes of it."""
     import nest_conformance
 
     algorithm = algorithm_of(name)
     wanted = HOST_SCHEDULES if target == "host" else CUDA_SCHEDULES
-    schedules = random_schedules(algorithm, target, wanted)[:most]
-    counts: Counter[str] = Counter(schedules=len(schedules))
+    schedules = random_schedules(algorithm, target, wanted)
+    with nest_conformance.Lowering() as lowering:
+        lower = lowering if target == "host" else lowering.launched
+        return algorithm, [(s, lower(algorithm, s, SECONDS)) for s in schedules]
+
+
+class Kept:
+    """What Halide makes of the schedules, which no change of `ScheduledNest` alters.
+
+    Lowering takes most of the time. So it is kept apart from the comparisons, a file for each
+    program and target; `fresh` lowers again.
+    """
+
+    def __init__(self, work: Path, fresh: bool) -> None:
+        self._folder = work / "halide_nest" / "lowered"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._fresh = fresh
+
+    def __call__(self, name: str, target: str) -> tuple[Any, list[tuple[Any, Any]]]:
+        """As `lowered`."""
+        path = self._folder / f"{name}-{target}.pickle"
+        if self._fresh or not path.exists():
+            partial_path = path.with_suffix(".partial")
+            partial_path.write_bytes(pickle.dumps(lowered(name, target)))
+            partial_path.replace(path)
+        return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
+
+
+def conformance(kept: Kept, name: str, target: str, most: int | None = None) -> dict[str, Any]:
+    """All schedules of one program for one target, or the first `most` of them."""
+    import nest_conformance
+
+    algorithm, made = kept(name, target)
+    made = made[:most]
+    counts: Counter[str] = Counter(schedules=len(made))
     wrong: dict[str, list[str]] = {"extents": [], "allocations": [], "launches": []}
     refused: list[str] = []
-    with nest_conformance.Lowering() as lowering:
-        for schedule in schedules:
-            if target != "host":
-                launched = lowering.launched(algorithm, schedule, SECONDS)
-                if isinstance(launched, str):
-                    refused.append(launched)
-                    continue
-                seen = nest_conformance.compare_launches(algorithm, schedule, launched)
-                counts.update({"launches": seen.launches, **seen.categories})
-                wrong["launches"] += seen.launch_mismatches
+    for schedule, result in made:
+        if target != "host":
+            if isinstance(result, str):
+                refused.append(result)
                 continue
-            found = nest_conformance.compare(
-                algorithm, schedule, lowering(algorithm, schedule, SECONDS)
-            )
-            if found.error:
-                refused.append(found.error)
-            counts.update(
-                {"loops": found.loops, "allocations": found.allocations, **found.categories}
-            )
-            wrong["extents"] += found.extent_mismatches
-            wrong["allocations"] += found.allocation_mismatches
+            seen = nest_conformance.compare_launches(algorithm, schedule, result)
+            counts.update({"launches": seen.launches, **seen.categories})
+            wrong["launches"] += seen.launch_mismatches
+            continue
+        found = nest_conformance.compare(algorithm, schedule, result)
+        if found.error:
+            refused.append(found.error)
+        counts.update({"loops": found.loops, "allocations": found.allocations, **found.categories})
+        wrong["extents"] += found.extent_mismatches
+        wrong["allocations"] += found.allocation_mismatches
     return {
         **counts,
         "refused": len(refused),
@@ -237,12 +284,30 @@ def piece(make: Callable[[], Any]) -> dict[str, Any]:
         return {"status": "failed", "message": f"{type(error).__name__}: {error}"[:300]}
 
 
+def prepare(kept: Kept, names: list[str], part: str | None) -> None:
+    """Lower the schedules of all programs."""
+    for target in ("cuda", "host"):
+        for name in names if part in (None, target) else ():
+            began = time.process_time()
+            try:
+                _, made = kept(name, target)
+            except Exception as error:  # a failure of ours is counted when it is compared
+                print(name, target, f"{type(error).__name__}: {error}"[:200], flush=True)
+                continue
+            print(name, target, len(made), round(time.process_time() - began), flush=True)
+
+
 def main() -> None:
     """Compare, measure, print, write."""
     parser = common.arguments(__doc__.splitlines()[0], PROGRAMS)
     parser.add_argument("--part", choices=("host", "cuda", "speed"), help="only this part")
+    parser.add_argument("--prepare", action="store_true", help="only lower, for later comparisons")
     parser.add_argument("--most", type=int, metavar="N", help="only N schedules of each kind")
     args = parser.parse_args()
+    kept = Kept(args.work, args.fresh)
+    if args.prepare:
+        prepare(kept, common.chosen(args, PROGRAMS), args.part)
+        return
     pieces = common.Pieces(args.work, "halide_nest", args.fresh)
     rows = []
     for name in common.chosen(args, PROGRAMS):
@@ -251,7 +316,7 @@ def main() -> None:
             if args.part in (None, target):
                 row[target] = pieces.get(
                     f"{name}-{target}-{args.most or 'all'}",
-                    partial(piece, partial(conformance, name, target, args.most)),
+                    partial(piece, partial(conformance, kept, name, target, args.most)),
                 )
         if args.part in (None, "speed") and name in common.PROGRAMS:
             row["speed"] = pieces.get(f"{name}-speed", partial(piece, partial(speed, name)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import resource
 import select
 import signal
 import struct
@@ -23,10 +24,17 @@ os.environ.setdefault("HL_DEBUG_CODEGEN", "2")
 
 BOUNDS = "computation bounds inference"
 STORAGE = "storage flattening"
+# Seconds of wall time that a process may take for each CPU second it is allowed: on a machine
+# with much else to do, the limit is still one of CPU time.
+PATIENCE = 30.0
 
 
 class Unreadable(Exception):
     """Text or a value that this reader does not understand."""
+
+
+class DataDependent(Unreadable):
+    """A value that hangs on what an input holds."""
 
 
 # --- running Halide ---------------------------------------------------------------------------
@@ -36,13 +44,14 @@ def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -
     """The statements after the passes called `wanted`, from a forked process running `lower`.
 
     The process is ended once the last of them has been printed. A missing pass means that Halide
-    refused or took longer than `seconds`; the text is then under ``"error"``.
+    refused or took more than `seconds` of CPU time; the text is then under ``"error"``.
     """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
         os.dup2(write, 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 1))
         try:
             lower()
         except BaseException as error:
@@ -52,7 +61,7 @@ def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -
     os.close(write)
     chunks: list[str] = []
     text = ""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     end = f"Lowering after {wanted[-1]}"
     tail = ""
     finished = False
@@ -77,7 +86,9 @@ def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -
                 break
     os.close(read)
     os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        tail = f"took more than {seconds:g} CPU seconds"
     text = "".join(chunks)
     found = {}
     for name in wanted:
@@ -209,6 +220,11 @@ class Expression:
                     self._take()
             self._take(")")
             return ("call", token, args)
+        if self._peek() == "[":
+            self._take()
+            self._binary(0)
+            self._take("]")
+            return ("load", token)
         return ("name", token)
 
     def _cast(self) -> str:
@@ -244,6 +260,17 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "promise_clamped": lambda a, low, high: a,
     "unsafe_promise_clamped": lambda a, low, high: a,
     "abs": abs,
+    **{
+        f"strict_{name}": _BINARY[operator][1]
+        for name, operator in {"add": "+", "sub": "-", "mul": "*", "div": "/"}.items()
+    },
+    "shift_left": lambda a, b: a << b if b >= 0 else a >> -b,
+    "shift_right": lambda a, b: a >> b if b >= 0 else a << -b,
+    "strict_min": min,
+    "strict_max": max,
+    "exp_f32": math.exp,
+    "log_f32": lambda a: math.log(a) if a > 0 else -math.inf,
+    "sqrt_f32": lambda a: math.sqrt(a) if a >= 0 else math.nan,
     "ceil_f32": lambda a: float(math.ceil(a)),
     "floor_f32": lambda a: float(math.floor(a)),
     "round_f32": lambda a: float(round(a)),
@@ -294,6 +321,8 @@ class Scope:
             return tree[1]
         if kind == "name":
             return self.get(tree[1])
+        if kind == "load":
+            raise DataDependent(tree[1])
         if kind == "op":
             name = tree[1]
             left = self._value(tree[2])
@@ -319,7 +348,7 @@ class Scope:
             raise Unreadable(f"the function {name}")
         if name == "_halide_buffer_is_bounds_query":
             return 0
-        return _CALLS[name](*(self._value(arg) for arg in args))
+        return _single(_CALLS[name](*(self._value(arg) for arg in args)))
 
 
 # --- statements -------------------------------------------------------------------------------
@@ -346,11 +375,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Allocated:
-    """An allocation: `elements` are the extents in memory, innermost first."""
+    """An allocation: `extents` are those in memory, innermost first.
+
+    None where they hang on what an input holds.
+    """
 
     name: str
     type: str
-    extents: tuple[int, ...]
+    extents: tuple[int, ...] | None
     rest: str
     path: tuple[str, ...]
 
@@ -376,9 +408,10 @@ def run(
             match = _ALLOCATE.match(line)
             if match:
                 try:
-                    sizes = [scope.evaluate(e) for e in _factors(match[3])]
-                    extents = tuple(sizes)
+                    extents = tuple(scope.evaluate(e) for e in _factors(match[3]))
                     allocations.append(Allocated(match[1], match[2], extents, match[4], path))
+                except DataDependent:
+                    allocations.append(Allocated(match[1], match[2], None, match[4], path))
                 except Unreadable as why:
                     failed.append(f"{line}: {why}")
                 at += 1

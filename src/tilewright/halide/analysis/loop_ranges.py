@@ -21,6 +21,7 @@ from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse, Split
 
 Ranges = dict[str, Interval]
+PREDICATED_LOADS = frozenset(["predicate", "predicate_loads"])
 UNKNOWN = math.nan  # as an alignment: nothing is known of the extent
 
 
@@ -132,10 +133,15 @@ class Values:
     """Ranges of the definition's loop variables, where the stage stores and where it loads.
 
     They differ under ``predicate_loads`` and ``predicate_stores``, which guard one side only.
+    `still` names the loops that stand still, those that are split or fused away included. `idle`
+    says, for each row, whether a predicate leaves nothing to load because loops stand beyond the
+    end.
     """
 
     stores: Ranges
     loads: Ranges
+    still: frozenset[str] = frozenset()
+    idle: Any = False
 
 
 def values(
@@ -156,8 +162,9 @@ def values(
         for name, part in ranges.items()
     }
     loads: Ranges = {}
+    idle: Any = False
     # Halide neither clamps nor wraps around the value of a loop that stands still.
-    still = fixed.keys() - corners
+    still = set(fixed.keys() - corners)
     points = set(fixed)
     ends = set(corners)
     for change in reversed(changes):
@@ -188,10 +195,12 @@ def values(
                 end = where(change.even, whole.hi, smaller(whole.hi, high))
                 first = smaller(whole.lo, end) if split.old in ends else whole.lo
                 guarded = Interval(end if split.old in points else first, end)
+            elif split.tail in PREDICATED_LOADS:
+                idle = idle | ((whole.lo > high) & ~np.asarray(change.even))
             if split.tail != "predicate_loads":
                 now[split.old] = guarded
             loads[split.old] = whole if split.tail == "predicate_stores" else guarded
-    return Values(now, {**now, **loads})
+    return Values(now, {**now, **loads}, frozenset(still), idle)
 
 
 def _unfuse(fuse: Fuse, now: Ranges, ranges: Ranges, still: bool) -> None:

@@ -172,7 +172,7 @@ class Hull:
     """What is loaded and stored inside a point, each end of each loop on its own."""
 
     def __init__(self, nest: ScheduledNest, here: Context) -> None:
-        self.nest = nest
+        self.nest = nest.apart
         self.found: dict[str, Box] = {}
         if here.stage is not None:
             own = {name: _fixed(*part) for name, part in here.ranges.items()}
@@ -185,8 +185,11 @@ class Hull:
         self.found[name] = union_boxes(self.found.get(name), box)
 
     def _production(self, production: Production, boxes: Twin) -> None:
+        entry = self.nest.structure.entries[production.func]
         for stage in production.stages:
             key = stage.key
+            if stage.key[1] and entry.store != entry.compute:
+                boxes = self._grown(stage, boxes)
             if stage.func.extern is not None:
                 self._note(stage.func.name, boxes.outer[key].box)
                 for name, box in self.nest.required_by(key, boxes.outer[key]).items():
@@ -197,6 +200,17 @@ class Hull:
                 pair = [_range(part[key], canonical, variable) for part in boxes]
                 own[canonical] = _ends(*pair)
             self._stage(stage, ends_after(self.nest.changes(stage), own), {}, boxes, -1)
+
+    def _grown(self, stage: StageNest, boxes: Twin) -> Twin:
+        """The boxes where a later stage of a Func that slides computes all that is stored of it.
+
+        What an earlier stage has rounded up is kept for the next iteration, and so has to be
+        complete (``SlidingWindow.cpp``).
+        """
+        stored = self.found[stage.func.name]
+        own = boxes.outer[stage.key]
+        grown = Required(union_boxes(own.box, stored), own.rvars)
+        return Twin({**boxes.outer, stage.key: grown}, boxes.inner)
 
     def _stage(
         self,

@@ -15,7 +15,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
+
+import numpy as np
 
 from tilewright.halide.analysis.bounds import (
     Bound,
@@ -37,7 +40,9 @@ from tilewright.halide.analysis.loop_ranges import (
     sized,
     smaller,
     values,
+    where,
 )
+from tilewright.halide.analysis.lowering_bounds import LoweringBounder, touched_at_most
 from tilewright.halide.analysis.nest_hull import Hull
 from tilewright.halide.analysis.nest_parts import (
     Allocation,
@@ -88,6 +93,7 @@ class ScheduledNest:
         self.structure = structure or NestStructure(analysis.view, schedule)
         self.at = at
         self.factors = factors or {}
+        self.bounder = LoweringBounder(analysis.bounder.linear, analysis.bounder.values)
         self._changes = {
             key: sized(nest.splits, _own(factors or {}, nest), nest.known)
             for key, nest in self.structure.stages.items()
@@ -109,6 +115,13 @@ class ScheduledNest:
         other = copy.copy(self)
         other.at = at
         other.__dict__.pop("_walked", None)
+        return other
+
+    @cached_property
+    def apart(self) -> ScheduledNest:
+        """The same nest with quotients as far apart as Halide may take them to be."""
+        other = copy.copy(self)
+        other.bounder = replace(self.bounder, apart=True)
         return other
 
     def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
@@ -214,15 +227,19 @@ class ScheduledNest:
         env = _env(nest, required.box, required.rvars)
         return self.reads(key, env)
 
-    def reads(self, key: StageKey, env: Mapping[str, Interval]) -> dict[str, Box]:
-        """What a stage loads while the variables of its definition range over `env`."""
+    def reads(
+        self, key: StageKey, env: Mapping[str, Interval], still: frozenset[str] = frozenset()
+    ) -> dict[str, Box]:
+        """What a stage loads while the variables of its definition range over `env`.
+
+        Those in `still` stand still (see `LoweringBounder`).
+        """
         func, stage = key
         summary = self.analysis.summaries(self.structure.names[func])[stage]
         memo: dict[int, Interval] = {}
-        return {
-            access.callee: touched(access, env, self.analysis.bounder, memo)
-            for access in summary.accesses
-        }
+        bounder = self.bounder.standing(still)
+        box_of = touched_at_most if bounder.apart else touched
+        return {access.callee: box_of(access, env, bounder, memo) for access in summary.accesses}
 
     def _extern_reads(self, nest: StageNest, box: Box) -> dict[str, Box]:
         """A C function's reads are its own affair; most read where they write."""
@@ -294,16 +311,26 @@ class ScheduledNest:
         corners: frozenset[str] = frozenset(),
     ) -> Required:
         """What a stage computes while the loops in `fixed` stand still."""
-        return self.stored(nest, ranges, self.values(nest, ranges, fixed, corners).stores)
+        now = self.values(nest, ranges, fixed, corners)
+        return self.stored(nest, ranges, now.stores, now.still)
 
-    def stored(self, nest: StageNest, ranges: Ranges, now: Ranges) -> Required:
-        """What a stage stores while the variables of its definition range over `now`."""
+    def stored(
+        self,
+        nest: StageNest,
+        ranges: Ranges,
+        now: Ranges,
+        still: frozenset[str] = frozenset(),
+    ) -> Required:
+        """What a stage stores while the variables of its definition range over `now`.
+
+        The loops in `still` stand still.
+        """
         env = {name: now[canonical] for canonical, name in nest.variables.items()}
         memo: dict[int, Interval] = {}
         if nest.stage.index == 0:
             box = tuple(env[arg] for arg in nest.func.args)
         else:
-            bounder = self.analysis.bounder
+            bounder = self.bounder.standing(named(nest, still))
             box = tuple(bounder.bound(arg, env, memo) for arg in nest.stage.args)
         rvars = {}
         for canonical, name in nest.variables.items():
@@ -316,11 +343,24 @@ class ScheduledNest:
         """What a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
-        return self.reads(nest.key, env)
+        found = self.reads(nest.key, env, named(nest, now.still))
+        if np.any(now.idle):
+            nothing = Interval(math.inf, -math.inf)
+            for name, box in found.items():
+                found[name] = tuple(
+                    Interval(*(where(now.idle, a, b) for a, b in zip(nothing, part, strict=True)))
+                    for part in box
+                )
+        return found
 
     def changes(self, nest: StageNest) -> tuple[Change, ...]:
         """The splits of a stage with their factors, and its fusions."""
         return self._changes[nest.key]
+
+
+def named(nest: StageNest, loops: frozenset[str]) -> frozenset[str]:
+    """The variables of the definition whose loops are among `loops`."""
+    return frozenset(name for canonical, name in nest.variables.items() if canonical in loops)
 
 
 def _own(factors: Factors, nest: StageNest) -> dict[int, Bound]:

@@ -1,0 +1,246 @@
+"""Bounds of expressions as Halide's lowering finds them, where they are not the tightest.
+
+Halide 21 (``Bounds.cpp``) bounds expressions in symbols. Two rules differ from interval arithmetic
+on the numbers that the symbols turn out to have:
+
+- The remainder of what varies is anything from 0 to the divisor less one, even where all values
+  lie in one period: the two ends of a loop are two symbols, never one point. Only where all
+  variables stand still the remainder is worked out.
+- A ``select`` takes a branch where its condition can be decided from the ends of what it compares,
+  else both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import (
+    Access,
+    Bound,
+    Bounder,
+    Box,
+    Env,
+    Interval,
+    Linear,
+    touched,
+    union,
+)
+from tilewright.halide.analysis.loop_ranges import floor, larger, smaller, where
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable
+
+_PLAIN_BITS = 32  # signed integers of this width and wider do not overflow, says Halide
+# Functions of one argument that grow with it, by the part of the name before the type.
+_MONOTONIC: dict[str, Callable[[Bound], Bound]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.round,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+}
+
+
+@dataclass
+class LoweringBounder(Bounder):
+    """A `Bounder` that follows Halide's lowering.
+
+    `still` names the variables that stand still where the expression is evaluated: loops around a
+    place, not loops that a required box is worked out for. `apart` is for
+    `touched_at_most`.
+    """
+
+    still: frozenset[str] = frozenset()
+    apart: bool = False
+    _variables: dict[int, tuple[Expr, frozenset[str] | None]] = field(default_factory=dict)
+
+    def standing(self, still: frozenset[str]) -> LoweringBounder:
+        """The same bounder where other variables stand still."""
+        return self if still == self.still else replace(self, still=still)
+
+    def _of_atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
+        if isinstance(e, Op):
+            rule = _RULES.get(e.name)
+            if rule is not None and e.type.code != "float":
+                return rule(self, e, [self.bound(a, env, memo) for a in e.args])
+            if e.name == "select":
+                condition, *branches = (self.bound(a, env, memo) for a in e.args)
+                return _select(condition, branches[0], branches[1])
+        return super()._of_atom(e, env, memo)
+
+    def _of_call(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
+        if e.name == "if_then_else" and len(e.args) == 3:
+            condition, *branches = (self.bound(a, env, memo) for a in e.args)
+            return _select(condition, branches[0], branches[1])
+        if e.name == "shift_left" and e.type.code == "int" and e.type.bits >= _PLAIN_BITS:
+            return self._shifted(e, env, memo)
+        rule = _MONOTONIC.get(e.name.partition("_")[0])
+        if rule is not None and e.kind != "func" and e.kind != "image" and len(e.args) == 1:
+            low, high = self.bound(e.args[0], env, memo)
+            if np.all(np.isfinite(low)) and np.all(np.isfinite(high)):
+                with np.errstate(all="ignore"):
+                    return Interval(_single(rule(low), e), _single(rule(high), e))
+        return super()._of_call(e, env, memo)
+
+    def _shifted(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
+        """``a << b``; Halide wants to prove of `b`, whatever the loops are, that it is in range."""
+        a, b = (self.bound(part, env, memo) for part in e.args)
+        always = self.bound(e.args[1], {}, {})
+        least = bool(np.all(always.lo >= 0.0))
+        most = least and bool(np.all(always.hi < e.type.bits))
+        low: Bound = -math.inf
+        if most:
+            low = a.lo * 2.0**b.lo
+        elif np.all(a.lo >= 0.0):
+            low = 0.0
+        return Interval(low, a.hi * 2.0**b.hi if most else math.inf)
+
+    def varies(self, e: Expr) -> bool:
+        """Whether a value changes while the variables in `still` stand still."""
+        names = self._names(e)
+        return names is None or not names <= self.still
+
+    def _names(self, e: Expr) -> frozenset[str] | None:
+        """The loop variables in an expression; None where values of Funcs or images are read."""
+        known = self._variables.get(id(e))
+        if known is None:
+            known = self._variables[id(e)] = (e, self._found(e))
+        return known[1]
+
+    def _found(self, e: Expr) -> frozenset[str] | None:
+        if isinstance(e, Const):
+            return frozenset()
+        if isinstance(e, Variable):
+            return frozenset() if e.kind == "param" else frozenset([e.name])
+        if isinstance(e, Call) and e.kind in ("func", "image"):
+            return None
+        found: frozenset[str] = frozenset()
+        for part in e.args:
+            names = self._names(part)
+            if names is None:
+                return None
+            found |= names
+        return found
+
+
+def _single(value: Bound, e: Expr) -> Bound:
+    """A value as the type of `e` holds it."""
+    array = np.asarray(value)
+    if e.type.bits == 32:
+        array = array.astype(np.float32).astype(np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
+    """What the branches give that the least and the greatest value of the condition take."""
+    taken = [
+        Interval(where(c != 0.0, yes.lo, no.lo), where(c != 0.0, yes.hi, no.hi)) for c in condition
+    ]
+    return union(taken[0], taken[1])
+
+
+def touched_at_most(
+    access: Access, env: Env, bounder: LoweringBounder, memo: dict[int, Interval]
+) -> Box:
+    """The box that `access` touches, for the least favourable place of what it divides.
+
+    Halide writes ``(x + k) / d - x / d`` as ``(x % d + k) / d``, and takes the remainder to be up
+    to ``d - 1`` whatever `x` is.
+    """
+    box = list(touched(access, env, bounder, memo))
+    for d, forms in enumerate(access.forms):
+        quotients = [_quotient(form) for form, _, _ in forms]
+        divisors = {quotient.divisor for quotient in quotients if quotient is not None}
+        if None in quotients or len(divisors) != 1:
+            continue
+        (divisor,) = divisors
+        total: Interval | None = None
+        for quotient, (form, low, high) in zip(quotients, forms, strict=True):
+            assert quotient is not None
+            part = bounder.bound(quotient.dividend, env, memo)
+            ends = [low - form.const, high - form.const]
+            part = Interval(part.lo + divisor * ends[0], part.hi + divisor * ends[1])
+            total = part if total is None else union(total, part)
+        assert total is not None
+        reach = floor((total.hi - total.lo + divisor - 1.0) / divisor)
+        box[d] = Interval(box[d].lo, larger(box[d].hi, box[d].lo + reach))
+    return tuple(box)
+
+
+class _Quotient(NamedTuple):
+    """An index that is a number divided by a positive constant, plus a constant."""
+
+    dividend: Expr
+    divisor: float
+
+
+def _quotient(form: Linear) -> _Quotient | None:
+    if len(form.terms) != 1 or form.terms[0][1] != 1.0:
+        return None
+    atom = form.terms[0][0]
+    if not (isinstance(atom, Op) and atom.name == "div" and atom.type.code != "float"):
+        return None
+    divisor = atom.args[1]
+    if not (isinstance(divisor, Const) and isinstance(divisor.value, int) and divisor.value > 0):
+        return None
+    return _Quotient(atom.args[0], float(divisor.value))
+
+
+def _truth(condition: object) -> Bound:
+    """0 and 1 for false and true."""
+    array = np.asarray(condition, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+def _mod(bounder: LoweringBounder, e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    if not bounder.varies(e.args[0]) and not bounder.varies(e.args[1]):
+        size = larger(larger(b.lo, -b.lo), 1.0)
+        rest = a.lo - floor(a.lo / size) * size
+        return Interval(rest, rest)
+    return Interval(0.0, larger(larger(b.hi - 1.0, -1.0 - b.lo), 0.0))
+
+
+def _less(bounder: LoweringBounder, e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    return Interval(_truth(a.hi < b.lo), _truth(a.lo < b.hi))
+
+
+def _less_or_equal(bounder: LoweringBounder, e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    return Interval(_truth(a.hi <= b.lo), _truth(a.lo <= b.hi))
+
+
+def _equal(bounder: LoweringBounder, e: Op, args: list[Interval]) -> Interval:
+    a, b = args
+    overlap = _truth((np.asarray(a.lo) <= b.hi) & (np.asarray(b.lo) <= a.hi))
+    if bounder.varies(e.args[0]) or bounder.varies(e.args[1]):
+        return Interval(0.0, overlap)
+    return Interval(overlap, overlap)
+
+
+def _not(bounder: LoweringBounder, e: Op, args: list[Interval]) -> Interval:
+    return Interval(1.0 - args[0].hi, 1.0 - args[0].lo)
+
+
+_Rule = Callable[[LoweringBounder, Op, list[Interval]], Interval]
+_RULES: Mapping[str, _Rule] = {
+    "mod": _mod,
+    "lt": _less,
+    "le": _less_or_equal,
+    "gt": lambda bounder, e, args: _less(bounder, e, args[::-1]),
+    "ge": lambda bounder, e, args: _less_or_equal(bounder, e, args[::-1]),
+    "eq": _equal,
+    "ne": lambda bounder, e, args: _not(bounder, e, [_equal(bounder, e, args)]),
+    "and": lambda bounder, e, args: Interval(
+        smaller(args[0].lo, args[1].lo), smaller(args[0].hi, args[1].hi)
+    ),
+    "or": lambda bounder, e, args: Interval(
+        larger(args[0].lo, args[1].lo), larger(args[0].hi, args[1].hi)
+    ),
+    "not": _not,
+}
