@@ -1,18 +1,22 @@
 """Files and functions of the package stay small; those that are not may only shrink."""
 
 import ast
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import house
+
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-FILE_LINES = 600
+FILE_LINES = 500
 FUNCTION_LINES = 60
+COMPLEXITY = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {
-    "schedule": 102,
+    "schedule": 93,
     "add_parser": 76,
-    "_nest": 72,
-    "schedule_cpu": 65,
     "compare": 68,
 }
 
@@ -51,6 +55,11 @@ def test_no_file_is_longer_than_it_may_be():
 
 def test_no_function_is_longer_than_it_may_be():
     assert excess(functions(), LONGER) == []
+
+
+def test_no_function_branches_more_than_it_may():
+    found = {name: branches for name, _, branches in house.functions(house.modules())}
+    assert {name: n for name, n in found.items() if n > COMPLEXITY} == {}
 
 
 def test_what_is_too_long_is_found():

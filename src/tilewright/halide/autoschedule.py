@@ -170,11 +170,7 @@ def schedule(
     """
     _check_options(mode, k, evaluations, estimates)
     improve = improve or mode == "given"
-    if improve and (keep_schedule or mode == "oneshot"):
-        raise TilewrightError(
-            "to improve a schedule is to measure it and others: give mode='top' or 'tune', and "
-            "no keep_schedule"
-        )
+    _check_improve(improve, mode, keep_schedule)
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
@@ -196,12 +192,7 @@ def schedule(
     given = [given_plan(serialized(pipeline), task)] if improve else []
     watch.enter("searching")
     searching = time.process_time()
-    if mode == "given":
-        planned = given
-    elif mode == "oneshot":
-        planned = plan_checked(task, k=k or 1, fusion=fusion, check=check)
-    else:
-        planned = [*given, *plan_sizes(task, k=k or TOP_K, fusion=fusion)]
+    planned = _planned(task, mode, k, fusion, check, given)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
     if mode in ("oneshot", "given") and not verify:
@@ -257,6 +248,31 @@ def _check_options(mode: str, k: int | None, evaluations: int, estimates: Estima
             "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
             "measures at every size"
         )
+
+
+def _check_improve(improve: bool, mode: str, keep_schedule: bool) -> None:
+    """Raise `TilewrightError` where the schedule given can be neither improved nor kept."""
+    if improve and (keep_schedule or mode == "oneshot"):
+        raise TilewrightError(
+            "to improve a schedule is to measure it and others: give mode='top' or 'tune', and "
+            "no keep_schedule"
+        )
+
+
+def _planned(
+    task: Task,
+    mode: Mode,
+    k: int | None,
+    fusion: Fusion,
+    check: bool,
+    given: list[PlannedSchedule],
+) -> list[PlannedSchedule]:
+    """The schedules that a mode considers, the model's best first; `given` come before."""
+    if mode == "given":
+        return given
+    if mode == "oneshot":
+        return plan_checked(task, k=k or 1, fusion=fusion, check=check)
+    return [*given, *plan_sizes(task, k=k or TOP_K, fusion=fusion)]
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
@@ -375,26 +391,15 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
 
     Raises `TilewrightError` where nothing runs, the naive schedule included.
     """
-    notes = []
-    if outcome.stopped:
-        notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
-    failed = [t for t in outcome.tried if t.measurement is not None and not t.ok]
-    if failed:
-        counts = Counter(t.measurement.status for t in failed if t.measurement is not None)
-        causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
-        notes.append(f"{len(failed)} of {len(outcome.tried)} schedules failed: {causes}.")
-    best = outcome.best
+    best, facts = outcome.best, dict(facts)
     naive_ran = outcome.naive is not None and outcome.naive.ok
+    failed = [m for t in outcome.tried if (m := t.measurement) is not None and not m.ok]
     if best is None and failed and not naive_ran and not outcome.stopped:
-        first = failed[0].measurement
         raise TilewrightError(
-            f"no schedule of {task.name} could be run, the naive one included: "
-            + (failure(first) if first is not None else "")
+            f"no schedule of {task.name} could be run, the naive one included: {failure(failed[0])}"
         )
     if outcome.final is not None:
-        facts = {**facts, "final rounds": outcome.final.words}
-    elif best is not None and len(outcome.tried) > 1 and sum(t.ok for t in outcome.tried) > 1:
-        notes.append("There was no time for final rounds: it was chosen by times taken alone.")
+        facts["final rounds"] = outcome.final.words
     result = Result(
         task,
         outcome.tried[0].planned,
@@ -402,28 +407,43 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
         naive=outcome.baseline,
         tried=outcome.tried,
         facts=facts,
-        notes=tuple(notes),
+        notes=_search_notes(outcome, failed),
     )
     if best is not None:
-        if best.reads_beyond:
-            notes.append(f"It {best.note}: no other schedule was right.")
+        beyond = (f"It {best.note}: no other schedule was right.",) if best.reads_beyond else ()
         return replace(
             result,
             planned=best.planned,
             measurement=best.measurement,
             verified=True,
-            notes=tuple(notes),
+            notes=(*result.notes, *beyond),
         )
     untried = [t for t in outcome.tried if t.measurement is None]
     if untried:
         return replace(result, planned=untried[0].planned)
     if naive_ran:
-        notes.append("The naive schedule is what is left.")
-        planned = PlannedSchedule(naive(task), (), 0.0)
         return replace(
-            result, planned=planned, measurement=outcome.naive, verified=True, notes=tuple(notes)
+            result,
+            planned=PlannedSchedule(naive(task), (), 0.0),
+            measurement=outcome.naive,
+            verified=True,
+            notes=(*result.notes, "The naive schedule is what is left."),
         )
     return result
+
+
+def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str, ...]:
+    """How the search ended, what failed, and whether there were final rounds."""
+    notes = []
+    if outcome.stopped:
+        notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
+    if failed:
+        counts = Counter(measurement.status for measurement in failed)
+        causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
+        notes.append(f"{len(failed)} of {len(outcome.tried)} schedules failed: {causes}.")
+    if outcome.final is None and outcome.best is not None and sum(t.ok for t in outcome.tried) > 1:
+        notes.append("There was no time for final rounds: it was chosen by times taken alone.")
+    return tuple(notes)
 
 
 def failure(measurement: Measurement) -> str:

@@ -9,9 +9,10 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu import scheduler
+from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch, schedule_gpu
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import gpu
 

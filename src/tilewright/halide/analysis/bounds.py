@@ -49,6 +49,8 @@ Env = Mapping[str, Interval]
 EVERYTHING = Interval(-math.inf, math.inf)
 # What the names of operations begin with that Halide 21 makes of ``strict_float``.
 STRICT = "strict_"
+_ROUNDING = ("floor", "ceil", "round", "trunc")
+_BITWISE = frozenset(["shift_right", "shift_left", "bitwise_and"])
 _TRANSPARENT = frozenset(
     [
         "likely",
@@ -146,6 +148,10 @@ class Linearizer:
             if e.kind == "intrinsic" and e.name in _TRANSPARENT:
                 return self(e.args[-1] if e.name == "return_second" else e.args[0])
             return _atom(e)
+        return self._of_operator(e)
+
+    def _of_operator(self, e: Op) -> Linear:
+        """A sum, a product with a constant, or a widening cast; anything else is an atom."""
         if e.name in ("add", "sub"):
             sign = 1.0 if e.name == "add" else -1.0
             return _combine(self(e.args[0]), self(e.args[1]), sign)
@@ -244,29 +250,20 @@ class Bounder:
         args = [self.bound(a, env, memo) for a in e.args]
         if e.kind == "intrinsic" and e.name.startswith(STRICT):
             return self._of_strict(e, args)
-        if e.name in ("abs",) and len(args) == 1:
+        if e.name == "abs" and len(args) == 1:
             a = args[0]
             both = _maximum(-a.lo, a.hi)
             return Interval(_maximum(0.0, _maximum(a.lo, -a.hi)), both)
-        if e.name.startswith(("floor", "ceil", "round", "trunc")) and len(args) == 1:
-            step = np.ceil if e.name.startswith("ceil") else np.floor
-            if e.name.startswith(("round", "trunc")):
-                return Interval(np.floor(args[0].lo), np.ceil(args[0].hi))
-            return Interval(step(args[0].lo), step(args[0].hi))
+        if e.name.startswith(_ROUNDING) and len(args) == 1:
+            return _rounded_to_whole(e.name, args[0])
         if e.name == "lerp" and len(args) == 3:
             return union(args[0], args[1])
         if e.name in ("if_then_else", "select") and len(args) == 3:
             return union(args[1], args[2])
         if e.name.startswith(("sin_", "cos_")):
             return Interval(-1.0, 1.0)
-        if e.name == "shift_right" and _is_point(args[1]):
-            scale = 2.0 ** float(np.max(args[1].lo))
-            return Interval(np.floor(args[0].lo / scale), np.floor(args[0].hi / scale))
-        if e.name == "shift_left" and _is_point(args[1]):
-            scale = 2.0 ** float(np.max(args[1].lo))
-            return Interval(args[0].lo * scale, args[0].hi * scale)
-        if e.name == "bitwise_and" and _is_point(args[1]) and float(np.min(args[1].lo)) >= 0:
-            return Interval(0.0, args[1].hi)
+        if e.name in _BITWISE and _is_point(args[1]):
+            return _of_bits(e, args[0], args[1])
         return type_range(e.type)
 
     def _of_strict(self, e: Call, args: list[Interval]) -> Interval:
@@ -294,6 +291,24 @@ def _rounded(a: Interval) -> Interval:
 
 def _single(a: Bound) -> Bound:
     return _plain(np.asarray(a).astype(np.float32).astype(np.float64))
+
+
+def _rounded_to_whole(name: str, a: Interval) -> Interval:
+    """What floor, ceil, round or trunc makes of it; round and trunc go either way."""
+    if name.startswith(("round", "trunc")):
+        return Interval(np.floor(a.lo), np.ceil(a.hi))
+    step = np.ceil if name.startswith("ceil") else np.floor
+    return Interval(step(a.lo), step(a.hi))
+
+
+def _of_bits(e: Call, a: Interval, by: Interval) -> Interval:
+    """A shift, or a mask that is not negative, by one known number."""
+    scale = 2.0 ** float(np.max(by.lo))
+    if e.name == "shift_right":
+        return Interval(np.floor(a.lo / scale), np.floor(a.hi / scale))
+    if e.name == "shift_left":
+        return Interval(a.lo * scale, a.hi * scale)
+    return Interval(0.0, by.hi) if float(np.min(by.lo)) >= 0 else type_range(e.type)
 
 
 def _is_point(a: Interval) -> bool:

@@ -8,7 +8,7 @@ still under their canonical names. `tilewright.halide.emit.apply` calls it, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
@@ -24,14 +24,17 @@ from tilewright.halide.ir.nest import (
 from tilewright.halide.ir.schedule import (
     ComputeWith,
     FuncSchedule,
+    Fuse,
     KnownValue,
     Level,
     LoopAlign,
     Mapping,
     MemoryType,
     OutputExtent,
+    Prefetch,
     PrefetchStrategy,
     Schedule,
+    ScheduledLoop,
     ScheduleError,
     Split,
     StageSchedule,
@@ -318,70 +321,97 @@ def _nest(
     """Splits, fusions, loop order and mappings of one stage."""
     func = algorithm.funcs[entry.func]
     definition = func.stages[stage]
-    result: list[Directive] = []
-    reductions = {loop.name: loop.reduction for loop in original_loops(func, definition)}
-
-    def ref(name: str) -> LoopRef:
-        return LoopRef(entry.func, stage, name, reductions[name])
-
-    def emit(method: str, *args: Argument) -> None:
-        result.append(Directive(entry.func, stage, method, args))
-
-    for change in nest.splits:
-        if isinstance(change, Split):
-            reductions[change.outer] = reductions[change.inner] = reductions[change.old]
-            old, outer, inner = ref(change.old), ref(change.outer), ref(change.inner)
-            tail = EnumRef("TailStrategy", TAILS[change.tail])
-            emit("split", old, outer, inner, change.factor, tail)
-        else:
-            reductions[change.fused] = reductions[change.inner] or reductions[change.outer]
-            emit("fuse", ref(change.inner), ref(change.outer), ref(change.fused))
-    before = [loop.name for loop in split_loops(func, definition, nest)]
-    after = [loop.name for loop in nest.loops]
-    if before != after:
-        emit("reorder", *(ref(name) for name in after))
+    made = _StageDirectives(
+        entry.func, stage, {loop.name: loop.reduction for loop in original_loops(func, definition)}
+    )
+    made.change_loops(nest.splits)
+    if [loop.name for loop in split_loops(func, definition, nest)] != [
+        loop.name for loop in nest.loops
+    ]:
+        made.emit("reorder", *(made.loop(loop.name) for loop in nest.loops))
     if nest.allow_races:
-        emit("allow_race_conditions")
+        made.emit("allow_race_conditions")
     if nest.atomic:
-        emit("atomic")
+        made.emit("atomic")
     if nest.single_thread:
-        # As Halide's gpu_single_thread, whose automatic names may be taken in the pipeline.
-        for name in (THREAD, BLOCK):
-            tail = EnumRef("TailStrategy", "GuardWithIf")
-            emit("split", Outermost(), Outermost(), LoopRef(entry.func, stage, name), 1, tail)
-        emit("gpu_blocks", LoopRef(entry.func, stage, BLOCK))
-        emit("gpu_threads", LoopRef(entry.func, stage, THREAD))
-    for mapping, method in _TOGETHER.items():
-        chosen = [ref(loop.name) for loop in nest.loops if loop.mapping == mapping]
-        if chosen:
-            emit(method, *chosen)
-    for loop in nest.loops:
-        if loop.mapping in _SINGLE:
-            emit(_SINGLE[loop.mapping], ref(loop.name))
-    for loop in nest.loops:
-        if loop.partition != "auto":
-            emit("partition", ref(loop.name), EnumRef("Partition", loop.partition.capitalize()))
-    for fetch in nest.prefetch:
-        strategy = EnumRef("PrefetchBoundStrategy", PREFETCHES[fetch.strategy])
-        emit(
-            "prefetch",
-            FuncRef(fetch.func),
-            ref(fetch.at),
-            ref(fetch.along),
-            fetch.distance,
-            strategy,
-        )
+        made.run_in_one_thread()
+    made.map_loops(nest.loops)
+    made.prefetch(nest.prefetch)
     if nest.compute_with is not None:
-        shared = nest.compute_with
-        at = LoopRef(shared.func, shared.stage, shared.loop, is_reduction(shared, loops))
-        pairs = [(ref(loop), EnumRef("LoopAlignStrategy", ALIGN[s])) for loop, s in shared.align]
-        emit("compute_with", StageRef(shared.func, shared.stage), at, Pairs(tuple(pairs)))
-    if not result and stage > 0:
+        made.compute_with(nest.compute_with, loops)
+    if not made.found and stage > 0:
         # Silences Halide's warning that only the pure definition has been scheduled. Where
         # rfactor has been, `unscheduled` would be refused; of loops with dots, any other.
-        named = nest.loops and not any("." in loop.name for loop in definition.loops)
-        if named:
-            emit("serial", ref(nest.loops[0].name))
+        if nest.loops and not any("." in loop.name for loop in definition.loops):
+            made.emit("serial", made.loop(nest.loops[0].name))
         else:
-            emit("unscheduled")
-    return result
+            made.emit("unscheduled")
+    return made.found
+
+
+@dataclass
+class _StageDirectives:
+    """The directives of one stage while they are made, in the order in which Halide wants them.
+
+    `reductions` says of each loop by name whether it is one over a reduction; splits and
+    fusions add theirs.
+    """
+
+    func: int
+    stage: int
+    reductions: dict[str, bool]
+    found: list[Directive] = field(default_factory=list)
+
+    def loop(self, name: str) -> LoopRef:
+        return LoopRef(self.func, self.stage, name, self.reductions[name])
+
+    def emit(self, method: str, *args: Argument) -> None:
+        self.found.append(Directive(self.func, self.stage, method, args))
+
+    def change_loops(self, changes: Sequence[Split | Fuse]) -> None:
+        reductions = self.reductions
+        for change in changes:
+            if isinstance(change, Split):
+                reductions[change.outer] = reductions[change.inner] = reductions[change.old]
+                names = (change.old, change.outer, change.inner)
+                tail = EnumRef("TailStrategy", TAILS[change.tail])
+                self.emit("split", *map(self.loop, names), change.factor, tail)
+            else:
+                reductions[change.fused] = reductions[change.inner] or reductions[change.outer]
+                self.emit("fuse", *map(self.loop, (change.inner, change.outer, change.fused)))
+
+    def run_in_one_thread(self) -> None:
+        """As Halide's gpu_single_thread, whose automatic names may be taken in the pipeline."""
+        for name in (THREAD, BLOCK):
+            tail = EnumRef("TailStrategy", "GuardWithIf")
+            made = LoopRef(self.func, self.stage, name)
+            self.emit("split", Outermost(), Outermost(), made, 1, tail)
+        self.emit("gpu_blocks", LoopRef(self.func, self.stage, BLOCK))
+        self.emit("gpu_threads", LoopRef(self.func, self.stage, THREAD))
+
+    def map_loops(self, loops: Sequence[ScheduledLoop]) -> None:
+        for mapping, method in _TOGETHER.items():
+            chosen = [self.loop(loop.name) for loop in loops if loop.mapping == mapping]
+            if chosen:
+                self.emit(method, *chosen)
+        for loop in loops:
+            if loop.mapping in _SINGLE:
+                self.emit(_SINGLE[loop.mapping], self.loop(loop.name))
+        for loop in loops:
+            if loop.partition != "auto":
+                how = EnumRef("Partition", loop.partition.capitalize())
+                self.emit("partition", self.loop(loop.name), how)
+
+    def prefetch(self, fetches: Sequence[Prefetch]) -> None:
+        for fetch in fetches:
+            strategy = EnumRef("PrefetchBoundStrategy", PREFETCHES[fetch.strategy])
+            at, along = self.loop(fetch.at), self.loop(fetch.along)
+            self.emit("prefetch", FuncRef(fetch.func), at, along, fetch.distance, strategy)
+
+    def compute_with(self, shared: ComputeWith, loops: Loops) -> None:
+        at = LoopRef(shared.func, shared.stage, shared.loop, is_reduction(shared, loops))
+        pairs = [
+            (self.loop(loop), EnumRef("LoopAlignStrategy", ALIGN[how]))
+            for loop, how in shared.align
+        ]
+        self.emit("compute_with", StageRef(shared.func, shared.stage), at, Pairs(tuple(pairs)))

@@ -7,10 +7,7 @@ order of Funcs depends on automatic names, which differ from one build to the ne
 
 from __future__ import annotations
 
-import builtins
 import json
-import keyword
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +25,7 @@ from tilewright.halide.emit.directives import (
     directives,
 )
 from tilewright.halide.emit.finders import CPP_FINDER, CPP_KNOWN, PYTHON_FINDER, PYTHON_KNOWN
+from tilewright.halide.emit.identifiers import RESERVED, name_keys, shown
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
 from tilewright.halide.ir.loops import dimension_of, origin
@@ -35,39 +33,6 @@ from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement
-
-_CPP_WORDS = (
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
-    "const constexpr const_cast continue decltype default delete do double dynamic_cast else "
-    "enum explicit export extern false float for friend goto if inline int long mutable "
-    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
-    "register reinterpret_cast requires return short signed sizeof static static_assert "
-    "static_cast struct switch template this thread_local throw true try typedef typeid "
-    "typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "std Halide Func Var RVar Pipeline Stage TailStrategy MemoryType Partition LoopAlignStrategy "
-    "PrefetchBoundStrategy"
-)
-_RESERVED = {
-    *keyword.kwlist,
-    *keyword.softkwlist,
-    *dir(builtins),
-    *_CPP_WORDS.split(),
-    *[
-        "hl",
-        "pipeline",
-        "schedule",
-        "func",
-        "funcs",
-        "find_funcs",
-        "named",
-        "name",
-        "number",
-        "base",
-        "param",
-        "find_params",
-        "known",
-    ],
-}
 
 
 @dataclass(frozen=True)
@@ -130,33 +95,6 @@ def to_cpp(
     return f"{text}{cpp_check(name, requirements)}" if checks else text
 
 
-def name_key(name: str) -> tuple[str, int]:
-    """What a Func's name is apart from automatic numbering, and the number.
-
-    ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
-    """
-    match = re.fullmatch(r"(.*)\$(\d+)", name) or re.fullmatch(r"([a-z])(\d+)", name)
-    return (match[1], int(match[2])) if match else (name, 0)
-
-
-def _keys(names: Sequence[str]) -> list[tuple[str, int]]:
-    """For each name the part that was given, and its rank by age among those of that part."""
-    groups: dict[str, list[tuple[int, str]]] = {}
-    for name in names:
-        base, number = name_key(name)
-        groups.setdefault(base, []).append((number, name))
-    result = []
-    for name in names:
-        base, number = name_key(name)
-        result.append((base, sorted(groups[base]).index((number, name))))
-    return result
-
-
-def _shown(text: str) -> str:
-    """Text fit for a comment: names may hold anything."""
-    return re.sub(r"[^\w$.:;,()\- ]", "?", text, flags=re.ASCII)
-
-
 @dataclass
 class _Section:
     """The directives of one stage of one Func, and how its own loops are called in them.
@@ -190,9 +128,9 @@ class _Printer:
         self.given = originals(algorithm)
         self.language = language
         self.names: LoopNames = loop_names(schedule, algorithm)
-        keys = _keys([algorithm.funcs[place].name for place in self.given.values()])
+        keys = name_keys([algorithm.funcs[place].name for place in self.given.values()])
         self.keys = dict(zip(self.given.values(), keys, strict=True))
-        self.param_keys = _keys([parameter.name for parameter in algorithm.parameters])
+        self.param_keys = name_keys([parameter.name for parameter in algorithm.parameters])
         self.sections: list[_Section] = []
         for directive in directives(schedule, algorithm):
             last = self.sections[-1] if self.sections else None
@@ -211,11 +149,11 @@ class _Printer:
 
     def _choose_identifiers(self) -> None:
         """Identifiers for Funcs, for introduced loops, and for the loops of definitions."""
-        taken = set(_RESERVED)
+        taken = set(RESERVED)
 
         def choose(wish: str) -> str:
             wish = wish.replace("__", "_")
-            name = distinct(f"{wish}_" if wish in _RESERVED else wish, taken)
+            name = distinct(f"{wish}_" if wish in RESERVED else wish, taken)
             taken.add(name)
             return name
 
@@ -267,7 +205,7 @@ class _Printer:
                 if ref.name in result:
                     continue
                 wish = readable(self.names(ref.func, ref.stage, ref.name))
-                result[ref.name] = distinct(f"{wish}_" if wish in _RESERVED else wish, taken)
+                result[ref.name] = distinct(f"{wish}_" if wish in RESERVED else wish, taken)
                 taken.add(result[ref.name])
         return dict(sorted(result.items(), key=lambda item: _place(item[0])))
 
@@ -330,7 +268,7 @@ class _Printer:
         return ident if stage == 0 else f"{ident}.update({stage - 1})"
 
     def _comment(self, section: _Section) -> str:
-        name = _shown(self.algorithm.funcs[section.func].name)
+        name = shown(self.algorithm.funcs[section.func].name)
         if section.branch:
             return f"{name}, for {self._outputs(section)}"
         if (section.func, section.stage, 1) in self.branch_ids and not section.makes:
@@ -345,7 +283,7 @@ class _Printer:
         if not self.schedule.variants:
             return "large outputs"
         condition = self.conditions[section.func, section.stage, section.branch]
-        return _shown(conditions_text(condition.known, self.algorithm))
+        return shown(conditions_text(condition.known, self.algorithm))
 
     def _placement(self, entry: FuncSchedule) -> str:
         text = f"computed {self._level(entry.compute)}"
@@ -359,23 +297,23 @@ class _Printer:
         if level.kind != "at":
             return f"at {level.kind}"
         loop = readable(self.names(level.func, level.stage, level.loop))
-        return f"at loop {loop} of {_shown(self.algorithm.funcs[level.func].name)}"
+        return f"at loop {loop} of {shown(self.algorithm.funcs[level.func].name)}"
 
     def _about(self) -> list[str]:
         inlined = [f.func for f in self.schedule.funcs if f.compute.kind == "inline"]
         lines = [
-            f"Schedule for target {_shown(self.schedule.target)}.",
-            f"Algorithm {_shown(self.schedule.algorithm)}.",
+            f"Schedule for target {shown(self.schedule.target)}.",
+            f"Algorithm {shown(self.schedule.algorithm)}.",
         ]
         if inlined:
             names = ", ".join(self.algorithm.funcs[i].name for i in inlined)
-            lines.append(f"Inlined: {_shown(names)}.")
+            lines.append(f"Inlined: {shown(names)}.")
         if self.specialised:
             names = ", ".join(self.algorithm.parameters[i].name for i in self.specialised)
             lines.append(
-                f"Compiled a second time for the expected sizes or values of {_shown(names)}."
+                f"Compiled a second time for the expected sizes or values of {shown(names)}."
             )
-        lines += [f"Requires: {_shown(str(need))}" for need in self.requirements]
+        lines += [f"Requires: {shown(str(need))}" for need in self.requirements]
         return lines
 
     @property

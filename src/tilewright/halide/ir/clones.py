@@ -193,6 +193,13 @@ def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tu
                 name = base.funcs[sources[reader]].name
                 yield func.name, f"it is {verb} twice for {name}"
             taken.add((clone.func, reader))
+    yield from _unread(base, clones, sources, taken)
+
+
+def _unread(
+    base: Algorithm, clones: Sequence[Clone], sources: Sequence[int], taken: set[tuple[int, int]]
+) -> Iterator[tuple[str, str]]:
+    """Funcs that nothing would read but their clones; `taken` has pairs of Func and reader."""
     wrapped = {clone.func for clone in clones if clone.wrapper}
     for i in sorted({clone.func for clone in clones} - wrapped):
         name = base.funcs[i].name

@@ -172,17 +172,9 @@ def aligned(schedule: Schedule, like: Schedule) -> Schedule | None:
         return None
     if schedule.clones != like.clones or set(given) != {entry.func for entry in like.funcs}:
         return None
-    names: dict[int, dict[str, str]] = {}
-    for theirs in like.funcs:
-        mine = given[theirs.func]
-        pairs = [(mine.compute, theirs.compute), (mine.store, theirs.store)]
-        if mine.hoist is not None and theirs.hoist is not None:
-            pairs.append((mine.hoist, theirs.hoist))
-        for one, other in pairs:
-            if replace(one, loop="") != replace(other, loop=""):
-                return None
-            if one.kind == "at" and not _rename(names.setdefault(one.func, {}), one, other):
-                return None
+    names = _corresponding_loops(given, like)
+    if names is None:
+        return None
     funcs = tuple(
         replace(
             given[theirs.func],
@@ -201,6 +193,27 @@ def aligned(schedule: Schedule, like: Schedule) -> Schedule | None:
         for mine, theirs in zip(funcs, like.funcs, strict=True)
     )
     return replace(schedule, funcs=funcs, variants=()) if same else None
+
+
+def _corresponding_loops(
+    given: Mapping[int, FuncSchedule], like: Schedule
+) -> dict[int, dict[str, str]] | None:
+    """By Func, the names in `like` of the loops that others are computed or stored at.
+
+    None where a Func's levels differ by more than the name of the loop.
+    """
+    names: dict[int, dict[str, str]] = {}
+    for theirs in like.funcs:
+        mine = given[theirs.func]
+        pairs = [(mine.compute, theirs.compute), (mine.store, theirs.store)]
+        if mine.hoist is not None and theirs.hoist is not None:
+            pairs.append((mine.hoist, theirs.hoist))
+        for one, other in pairs:
+            if replace(one, loop="") != replace(other, loop=""):
+                return None
+            if one.kind == "at" and not _rename(names.setdefault(one.func, {}), one, other):
+                return None
+    return names
 
 
 def _rename(names: dict[str, str], one: Level, other: Level) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from tilewright.halide.analysis.paths import Path, Paths, position
@@ -12,6 +13,8 @@ from tilewright.halide.ir.targets import is_gpu
 from tilewright.halide.legality.stages import GPU, HALVES, PARALLEL
 
 Found = Iterator[tuple[str, str]]
+
+_GRID_DIMENSIONS = 3  # x, y and z, of CUDA and OpenCL alike
 
 
 def level_problems(
@@ -112,32 +115,41 @@ def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Foun
 
 def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
     """What is wrong with how the loops around one stage are mapped."""
-    gpu = is_gpu(target)
     mappings = [node.mapping for node in path]
     blocks = [i for i, mapping in enumerate(mappings) if mapping == "gpu_block"]
     threads = [i for i, mapping in enumerate(mappings) if mapping == "gpu_thread"]
-    if (blocks or threads) and not gpu:
+    if (blocks or threads) and not is_gpu(target):
         yield "target", "GPU blocks and threads need a GPU target"
         return
     if "vectorized" in mappings:
-        inside = path[mappings.index("vectorized") + 1 :]
-        for node in inside:
+        for node in path[mappings.index("vectorized") + 1 :]:
             if node.mapping in PARALLEL:
                 yield "nesting", f"loop {node.loop} is {node.mapping} inside a vectorised loop"
-    if not blocks:
-        if threads:
-            yield "nesting", f"the GPU threads of {path[threads[0]].loop} are in no GPU block"
-        return
-    if "cuda" not in target.split("-"):
-        lanes = next((i for i in range(blocks[0], len(path)) if mappings[i] == "vectorized"), None)
-        guarded = [] if lanes is None else [node for node in path[lanes:] if node.guarded]
-        if lanes is not None and guarded:
-            yield (
-                "vector",
-                f"the vectorised loop {path[lanes].loop} has the loop {guarded[0].loop} guarded "
-                "by a condition, which Halide cannot compile inside this target's kernels; split "
-                "it with round_up or shift_inwards, or do not vectorise",
-            )
+    if blocks:
+        if "cuda" not in target.split("-"):
+            yield from _guarded_lanes(path[blocks[0] :])
+        yield from _grid_nesting(path, blocks, threads)
+        yield from _grid_sizes(path, blocks, threads, threads_per_block)
+    elif threads:
+        yield "nesting", f"the GPU threads of {path[threads[0]].loop} are in no GPU block"
+
+
+def _guarded_lanes(kernel: Path) -> Found:
+    """Vectors around a condition, which only CUDA kernels can have; `kernel` is inside blocks."""
+    vectors = (i for i, node in enumerate(kernel) if node.mapping == "vectorized")
+    lanes = next(vectors, len(kernel))
+    guarded = next((node for node in kernel[lanes:] if node.guarded), None)
+    if guarded is not None:
+        yield (
+            "vector",
+            f"the vectorised loop {kernel[lanes].loop} has the loop {guarded.loop} guarded "
+            "by a condition, which Halide cannot compile inside this target's kernels; split "
+            "it with round_up or shift_inwards, or do not vectorise",
+        )
+
+
+def _grid_nesting(path: Path, blocks: list[int], threads: list[int]) -> Found:
+    """Block and thread loops, by their places, that are not as a launch needs them."""
     if len({path[i].func for i in blocks}) > 1:
         yield "nesting", "GPU blocks are nested in the GPU blocks of another Func"
     elif len({path[i].func for i in threads}) > 1:
@@ -146,14 +158,19 @@ def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
         yield "nesting", "the block loops must be directly inside one another"
     if threads and threads[0] < blocks[-1]:
         yield "nesting", f"the GPU block loop {path[blocks[-1]].loop} is inside a thread loop"
-    if "parallel" in mappings[blocks[0] :]:
+    if any(node.mapping == "parallel" for node in path[blocks[0] :]):
         yield "nesting", "a loop inside a GPU block cannot be parallel; map it to threads"
+
+
+def _grid_sizes(path: Path, blocks: list[int], threads: list[int], threads_per_block: int) -> Found:
+    """More dimensions, or more threads in a block, than a launch can have."""
     for kind, chosen in (("block", blocks), ("thread", threads)):
-        if len(chosen) > 3:
-            yield "dimensions", f"{len(chosen)} loops are mapped to GPU {kind}s; 3 is the most"
-    count = 1
-    for i in threads:
-        count *= path[i].extent or 1
+        if len(chosen) > _GRID_DIMENSIONS:
+            yield (
+                "dimensions",
+                f"{len(chosen)} loops are mapped to GPU {kind}s; {_GRID_DIMENSIONS} is the most",
+            )
+    count = math.prod(path[i].extent or 1 for i in threads)
     if count > threads_per_block:
         yield "threads", f"a block has {count} threads; the most is {threads_per_block}"
 

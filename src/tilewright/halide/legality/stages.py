@@ -144,20 +144,11 @@ def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoo
         return
     if len(old.sources) > 1 and tail not in _EXACT:
         yield "tail", f"{old.name} is fused from several loops; split it with guard_with_if"
-    if stage.index > 0 and tail == "shift_inwards":
-        yield "tail", f"the split of {old.name} is in an update, where shift_inwards is illegal"
-    if stage.index > 0 and old.inside and tail == "round_up":
-        yield (
-            "tail",
-            f"the split of {old.name}, itself inside a split, is in an update, where round_up "
-            "would compute values twice",
-        )
+    if stage.index > 0:
+        yield from _update_tail_problems(tail, old)
     if tail in HALVES and old.name != old.sources[0]:
         # Halide refuses some of these and is wrong about the extents of others.
         yield "tail", f"{old.name} comes from a split; {tail} is for loops of the definition only"
-    if tail in HALVES and stage.index > 0:
-        # Halide 21 computes wrong values for vectors of a Tuple and refuses atomic ones.
-        yield "tail", f"{tail} guards only half of an update; use guard_with_if"
     if tail in _BLENDS and (nest.atomic or any(loop.mapping in PARALLEL for loop in nest.loops)):
         yield "tail", f"{tail} writes back old values, so no loop of the nest may be parallel"
     if old.inside and old.extent is not None and tail not in _EXACT:
@@ -168,6 +159,21 @@ def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoo
                 f"{old.name} has {old.extent} iterations, which do not split by {split.factor} "
                 f"with {tail}; use guard_with_if",
             )
+
+
+def _update_tail_problems(tail: Tail, old: NestLoop) -> Found:
+    """Tails that would compute values of an update twice, or only half guard it."""
+    if tail == "shift_inwards":
+        yield "tail", f"the split of {old.name} is in an update, where shift_inwards is illegal"
+    if old.inside and tail == "round_up":
+        yield (
+            "tail",
+            f"the split of {old.name}, itself inside a split, is in an update, where round_up "
+            "would compute values twice",
+        )
+    if tail in HALVES:
+        # Halide 21 computes wrong values for vectors of a Tuple and refuses atomic ones.
+        yield "tail", f"{tail} guards only half of an update; use guard_with_if"
 
 
 def _bound_problems(func: Func, nest: StageSchedule) -> Found:

@@ -120,25 +120,26 @@ def measure_tuned(
             tried.append(Tried(plan, len(tried), measurement, recorded, beyond))
             watch.count(measurement)
     leaders = leaders_of(tried)
-    final = base.final
-    stopped = tuning.reason
+    final, stopped = base.final, tuning.reason
     if any(t.rank >= len(planned) for t in leaders):
         final = None
         if stopped != INTERRUPTED:
+            variants = [_variant(t, task) for t in leaders]
             with early_end() as deciding:
-                baseline = replace(naive, name=NAIVE) if naive is not None else None
-                measured = (
-                    Measured(baseline, base.naive)
-                    if baseline is not None and base.naive is not None
-                    else None
-                )
-                final = decide(session, [_variant(t, task) for t in leaders], watch, measured)
+                final = decide(session, variants, watch, _measured(naive, base.naive))
             stopped = stopped or deciding.reason
         tried = [with_final(replace(t, final=False), final) for t in tried]
     watch.message = ""
     found = final.measurement(NAIVE) if final is not None else None
     outcome = Outcome(tuple(tried), found or base.naive, stopped, final)
     return outcome, _facts(tried, planned, structures)
+
+
+def _measured(naive: Variant | None, measurement: Measurement | None) -> Measured | None:
+    """The naive schedule with its measurement, where it has one."""
+    if naive is None or measurement is None:
+        return None
+    return Measured(replace(naive, name=NAIVE), measurement)
 
 
 @contextmanager

@@ -216,12 +216,7 @@ def measure_top(
     Raises:
         TilewrightError: what `Session` raises.
     """
-    variants = {
-        (name := name_of(p, i)): Variant(
-            p.schedule, target=target, name=name, max_registers=p.max_registers
-        )
-        for i, p in enumerate(planned)
-    }
+    variants = _variants(planned, target)
     allowed = allowed_reads(session.problem.algorithm, session)
     found: dict[str, Measured] = {}
     final: Final | None = None
@@ -251,6 +246,16 @@ def measure_top(
     if not stopped and any(t.measurement is None for t in tried):
         stopped = "the time limit"
     return Outcome(tuple(tried), _baseline(found.get(NAIVE), final), stopped, final)
+
+
+def _variants(planned: Sequence[PlannedSchedule], target: str) -> dict[str, Variant]:
+    """The planned schedules as what can be measured, by name, in the order of the model."""
+    return {
+        (name := name_of(p, i)): Variant(
+            p.schedule, target=target, name=name, max_registers=p.max_registers
+        )
+        for i, p in enumerate(planned)
+    }
 
 
 def decide(

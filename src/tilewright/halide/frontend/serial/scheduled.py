@@ -17,29 +17,38 @@ _SERIAL, _EXTERN = 0, 4
 
 def is_scheduled(func: Record, output: bool) -> bool:
     """Whether the user has scheduled `func`; an output is at root by itself."""
-    schedule = func.func_schedule
+    if _level_is_scheduled(func.func_schedule, output) or _storage_is_scheduled(func):
+        return True
+    partial = bool(_PARTIAL.search(func.name))
+    return any(
+        _stage_is_scheduled(func, definition, index, partial)
+        for index, definition in enumerate([func.init_def, *func.updates])
+        if definition is not None
+    )
+
+
+def _level_is_scheduled(schedule: Record, output: bool) -> bool:
+    """Whether it says where the Func is computed or stored."""
     compute, store, hoist = (
         _level(level)
         for level in (schedule.compute_level, schedule.store_level, schedule.hoist_storage_level)
     )
-    if compute and not (output and compute == "__root"):
-        return True
-    if (store and not (output and store == "__root")) or hoist:
-        return True
+    root = {"__root"} if output else set()
+    return bool({compute, store} - {"", *root}) or bool(hoist)
+
+
+def _storage_is_scheduled(func: Record) -> bool:
+    """Whether something is said of its memory: where it is, its order, its dimensions."""
+    schedule = func.func_schedule
     if schedule.memory_type or schedule.__dict__["async"] or defined(schedule.ring_buffer):
         return True
     if any(defined(bound.modulus) for bound in schedule.bounds):
         return True
     if tuple(dim.var for dim in schedule.storage_dims) != tuple(func.args):
         return True
-    for dim in schedule.storage_dims:
-        if defined(dim.alignment) or defined(dim.bound) or defined(dim.fold_factor):
-            return True
-    partial = bool(_PARTIAL.search(func.name))
     return any(
-        _stage_is_scheduled(func, definition, index, partial)
-        for index, definition in enumerate([func.init_def, *func.updates])
-        if definition is not None
+        defined(dim.alignment) or defined(dim.bound) or defined(dim.fold_factor)
+        for dim in schedule.storage_dims
     )
 
 

@@ -19,23 +19,9 @@ _MAX_DIMENSIONS = 100
 def validate(root: Record) -> None:
     """Raise `MalformedError` unless the parts of the pipeline fit together."""
     names = [func.name for func in root.funcs]
-    if list(root.func_names_in_order) != names:
-        raise MalformedError("the list of Funcs does not fit the Funcs")
-    _distinct("Func", names)
-    if not root.output_names:
-        raise MalformedError("the pipeline has no outputs")
-    _distinct("output", root.output_names)
-    for name in root.output_names:
-        if name not in names:
-            raise MalformedError(f"the output {name} is not defined in the pipeline")
+    _check_funcs(root, names)
     parameters = [*root.parameters, *root.external_parameters]
-    _distinct("parameter", [p.name for p in parameters])
-    for parameter in parameters:
-        if not 0 <= parameter.dimensions <= _MAX_DIMENSIONS:
-            raise MalformedError(f"{parameter.name} has {parameter.dimensions} dimensions")
-    for parameter in root.parameters:
-        if len(parameter.buffer_constraints) != parameter.dimensions or not parameter.is_buffer:
-            raise MalformedError(f"{parameter.name} lacks constraints of its dimensions")
+    _check_parameters(root, parameters)
     _distinct("buffer", [buffer.name for buffer in root.buffers])
     for buffer in root.buffers:
         _check_buffer(buffer)
@@ -45,26 +31,62 @@ def validate(root: Record) -> None:
     known = {None, "", *(p.name for p in parameters)}
     buffers = {None, "", *(b.name for b in root.buffers)}
     for record, depth in _walk(root):
-        fields = record.__dict__
         if depth > _MAX_DEPTH:
             raise MalformedError(f"tables are nested more than {_MAX_DEPTH} deep")
-        for field in ("param_name", "image_param_name"):
-            if fields.get(field) not in known:
-                raise MalformedError(f"the parameter {fields[field]} is not in the pipeline")
-        for field in ("image_name", "buffer_name"):
-            if fields.get(field) not in buffers:
-                raise MalformedError(f"the buffer {fields[field]} is not in the pipeline")
-        if record.table == "Type":
-            _check_type(record)
-        elif record.table == "Call" and not -1 <= record.func_index < len(names):
-            raise MalformedError(f"{record.name} is called, but not in the pipeline")
-        elif record.table == "Call" and record.func_index >= 0:
-            if record.name != names[record.func_index]:
-                raise MalformedError(f"{record.name} is called by the place of another Func")
-        elif record.table == "FuseLoopLevel" and len(record.align_strategies) != len(
-            record.align_dimension_names
-        ):
-            raise MalformedError("a fused loop lacks alignments")
+        _check_references(record, known, buffers)
+        _check_table(record, names)
+
+
+def _check_funcs(root: Record, names: list[str]) -> None:
+    """Funcs have names of their own, and the outputs are among them."""
+    if list(root.func_names_in_order) != names:
+        raise MalformedError("the list of Funcs does not fit the Funcs")
+    _distinct("Func", names)
+    if not root.output_names:
+        raise MalformedError("the pipeline has no outputs")
+    _distinct("output", root.output_names)
+    for name in root.output_names:
+        if name not in names:
+            raise MalformedError(f"the output {name} is not defined in the pipeline")
+
+
+def _check_parameters(root: Record, parameters: list[Record]) -> None:
+    """Parameters have names of their own; buffers among them say what holds of each dimension."""
+    _distinct("parameter", [p.name for p in parameters])
+    for parameter in parameters:
+        if not 0 <= parameter.dimensions <= _MAX_DIMENSIONS:
+            raise MalformedError(f"{parameter.name} has {parameter.dimensions} dimensions")
+    for parameter in root.parameters:
+        if len(parameter.buffer_constraints) != parameter.dimensions or not parameter.is_buffer:
+            raise MalformedError(f"{parameter.name} lacks constraints of its dimensions")
+
+
+def _check_references(
+    record: Record, parameters: set[str | None], buffers: set[str | None]
+) -> None:
+    """The parameters and buffers that a table names are in the pipeline."""
+    fields = record.__dict__
+    for field in ("param_name", "image_param_name"):
+        if fields.get(field) not in parameters:
+            raise MalformedError(f"the parameter {fields[field]} is not in the pipeline")
+    for field in ("image_name", "buffer_name"):
+        if fields.get(field) not in buffers:
+            raise MalformedError(f"the buffer {fields[field]} is not in the pipeline")
+
+
+def _check_table(record: Record, names: list[str]) -> None:
+    """What holds of types, of calls (by place among the Funcs' `names`) and of fused loops."""
+    if record.table == "Type":
+        _check_type(record)
+    elif record.table == "Call" and not -1 <= record.func_index < len(names):
+        raise MalformedError(f"{record.name} is called, but not in the pipeline")
+    elif record.table == "Call" and record.func_index >= 0:
+        if record.name != names[record.func_index]:
+            raise MalformedError(f"{record.name} is called by the place of another Func")
+    elif record.table == "FuseLoopLevel" and len(record.align_strategies) != len(
+        record.align_dimension_names
+    ):
+        raise MalformedError("a fused loop lacks alignments")
 
 
 def _walk(root: Record) -> Iterable[tuple[Record, int]]:

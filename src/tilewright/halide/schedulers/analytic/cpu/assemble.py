@@ -104,19 +104,9 @@ def stage_nest(
     block_level = within_tile[0].name if within_tile else None
     tile_level: str | None = None
     if tiling is not None:
-        tiles = loops.tile_loops
-        outer = [tiles[d] for d in tiling.order if d in tiles]
-        counts = {tiles[d]: math.ceil(extents[d] / sizes[d]) for d in tiles}
-        outer, parallel = _parallelise(outer, counts, loops.splits, cores, loops.suffix)
-        body += [
-            ScheduledLoop(
-                name,
-                "parallel" if name == parallel else "serial",
-                "auto" if name in cut else "never",
-            )
-            for name in outer
-        ]
-        tile_level = outer[0] if outer else None
+        outer = loops.over_tiles(tiling.order, extents, cores, cut)
+        body += outer
+        tile_level = outer[0].name if outer else None
     return _Nest(
         StageSchedule(tuple(loops.splits), tuple(body)),
         tile_level,
@@ -203,6 +193,23 @@ class _Loops:
             size = self.sizes[adjacent]
             loops = _transposing(costs, self.func, adjacent, size, loops, self.splits, self.tail)
         return loops, sequence
+
+    def over_tiles(
+        self, order: Sequence[int], extents: Sequence[float], cores: int, cut: set[str]
+    ) -> list[ScheduledLoop]:
+        """The loops over tiles, one of them parallel; Halide may cut those in `cut`."""
+        tiles = self.tile_loops
+        counts = {tiles[d]: math.ceil(extents[d] / self.sizes[d]) for d in tiles}
+        outer = [tiles[d] for d in order if d in tiles]
+        outer, parallel = _parallelise(outer, counts, self.splits, cores, self.suffix)
+        return [
+            ScheduledLoop(
+                name,
+                "parallel" if name == parallel else "serial",
+                "auto" if name in cut else "never",
+            )
+            for name in outer
+        ]
 
     def body(
         self, within_tile: Sequence[ScheduledLoop], sequence: Sequence[int]

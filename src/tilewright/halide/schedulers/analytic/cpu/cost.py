@@ -23,20 +23,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env
-from tilewright.halide.analysis.summaries import Analysis, StageSummary
+from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.regions import GroupCosts, Regions, Window, rows_of
+from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
+from tilewright.halide.schedulers.analytic.cpu.regions import (
+    GroupCosts,
+    Regions,
+    Window,
+    finite,
+    iterations,
+    rows_of,
+)
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     Block,
+    KnownBlocks,
     best_block,
     block_cycles,
     companion,
@@ -46,30 +53,6 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
-
-
-class NestedReduction(NamedTuple):
-    """A reduction is computed in the innermost block of `host`, the one Func that reads it.
-
-    Dimension `whole`, if any, is short and wholly inside that block.
-    """
-
-    host: str
-    whole: int | None = None
-
-
-@dataclass(frozen=True)
-class KnownBlocks:
-    """Innermost blocks and what they cost, found under some set of inlined Funcs.
-
-    Neither depends on what is inlined elsewhere. Shared by the `CpuCosts` of one model and one
-    order of storage at the same sizes. Each is kept for the stage itself, which is found at once,
-    and for its `form`, which other stages may share.
-    """
-
-    blocks: dict[Hashable, Block] = field(default_factory=dict)
-    cycles: dict[Hashable, float] = field(default_factory=dict)
-    forms: dict[StageSummary, Hashable] = field(default_factory=dict)
 
 
 class CpuCosts:
@@ -178,7 +161,7 @@ class CpuCosts:
         key = (summary, self.block_rank, whole, nest is not None)
         known = self._known.blocks.get(key)
         if known is None:
-            extents = {d: _finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
+            extents = {d: finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
             alike = (self._form(name, index), tuple(extents.values()), *key[1:])
             known = self._known.blocks.get(alike)
             if known is None:
@@ -302,8 +285,8 @@ class CpuCosts:
         """
         output = group.output
         region = self.analysis.regions[output]
-        full = np.array([_finite(i.extent) for i in region])
-        low = np.array([_finite(i.lo, 0.0) for i in region])
+        full = np.array([finite(i.extent) for i in region])
+        low = np.array([finite(i.lo, 0.0) for i in region])
         tiles = np.minimum(tiles, full)
         counts = np.ceil(full / tiles)
         # One pass of region inference for the tiles, every sweep over consecutive tiles, and
@@ -446,16 +429,14 @@ class CpuCosts:
         func = analysis.view.by_name[name]
         for stage in analysis.view.stages(name):
             env = stage_env(func, stage, box, analysis.bounder)
-            extents = {loop.name: _iterations(env[loop.name].extent) for loop in stage.loops}
+            extents = {loop.name: iterations(env[loop.name].extent) for loop in stage.loops}
             total = total + self.stage_cycles(name, stage.index, extents, members)
         return total
 
     def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:
         """Per tile: bytes that members hold, bytes they move, cycles to allocate them; (N,)."""
         c, analysis = self.model.constants, self.analysis
-        held = np.zeros(n)
-        heap = np.zeros(n)
-        moved = np.zeros(n)
+        held, moved, heap = np.zeros(n), np.zeros(n), np.zeros(n)
         for name in group.members[:-1]:
             if name in self.nested or name not in rows:
                 continue
@@ -499,7 +480,7 @@ class CpuCosts:
         known = self._bytes.get(name)
         if known is None:
             region = self.analysis.regions.get(name, ())
-            known = math.prod(_finite(i.extent, 1.0) for i in region) * self._element_bytes(name)
+            known = math.prod(finite(i.extent, 1.0) for i in region) * self._element_bytes(name)
             self._bytes[name] = known
         return known
 
@@ -517,17 +498,3 @@ class CpuCosts:
 
     def _element_bytes(self, name: str) -> int:
         return self.analysis.element_bytes.get(name, SEARCH.unknown_bytes)
-
-
-def _iterations(extent: Bound) -> Bound:
-    """Iterations of a loop; a guess where nothing bounds it."""
-    if isinstance(extent, float):
-        return extent if math.isfinite(extent) else SEARCH.unknown_iterations
-    if np.isfinite(extent).all():
-        return extent
-    return np.where(np.isfinite(extent), extent, SEARCH.unknown_iterations)
-
-
-def _finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
-    value = float(np.max(bound))
-    return value if math.isfinite(value) else default

@@ -21,9 +21,9 @@ from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, may_inline
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
+from tilewright.halide.schedulers.analytic.cpu.register_block import KnownBlocks, value_bytes
 from tilewright.halide.schedulers.analytic.cpu.staging import wrappers_of
 from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 
@@ -55,9 +55,7 @@ def inline_trivial(
         if func.name not in regions or not may_inline(algorithm, func) or func.name in wrappers:
             continue
         readers = current.analysis.view.consumers[func.name]
-        if not readers:
-            continue
-        if hopeless(current, func.name, readers):
+        if not readers or hopeless(current, func.name, readers):
             continue
         moved = _moved_cycles(current, func.name, regions[func.name])
         producers = current.analysis.view.producers
@@ -67,20 +65,28 @@ def inline_trivial(
             if _substituted_cycles(current, func.name, readers, alone) > (alone + moved) * bias:
                 continue
         proposal = CpuCosts(current.analysis.toggled(func.name), model, {}, known=known)
-        try:
-            size = max(_size(s) for r in readers for s in proposal.analysis.summaries(r))
-            if size > SEARCH.largest_expression:
-                continue
-            together = 0.0 if wide else sum(root_cycles(proposal, r) for r in readers)
-        except TooLarge:
+        if not _stays_small(proposal, readers):
             continue
-        apart = 0.0
+        apart = together = 0.0
         if not wide:
+            try:
+                together = sum(root_cycles(proposal, r) for r in readers)
+            except TooLarge:
+                continue
             apart = root_cycles(current, func.name)
             apart += sum(root_cycles(current, r) for r in readers)
         if together <= (apart + moved) * bias:
             current = proposal
     return current.analysis
+
+
+def _stays_small(costs: CpuCosts, readers: Sequence[str]) -> bool:
+    """Whether the expressions of the readers are small enough to be looked at."""
+    try:
+        sizes = [_size(s) for r in readers for s in costs.analysis.summaries(r)]
+    except TooLarge:
+        return False
+    return max(sizes) <= SEARCH.largest_expression
 
 
 def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:

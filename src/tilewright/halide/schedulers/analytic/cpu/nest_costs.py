@@ -38,8 +38,9 @@ from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, NestedReduction
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 

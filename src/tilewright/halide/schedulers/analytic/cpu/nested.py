@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Func, Variable
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
+
+
+class NestedReduction(NamedTuple):
+    """A reduction is computed in the innermost block of `host`, the one Func that reads it.
+
+    Dimension `whole`, if any, is short and wholly inside that block.
+    """
+
+    host: str
+    whole: int | None = None
 
 
 def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array
 
 
@@ -69,3 +71,18 @@ def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
     return {
         name: tuple(Interval(part(i.lo), part(i.hi)) for i in box) for name, box in boxes.items()
     }
+
+
+def iterations(extent: Bound) -> Bound:
+    """Iterations of a loop; a guess where nothing bounds it."""
+    if isinstance(extent, float):
+        return extent if math.isfinite(extent) else SEARCH.unknown_iterations
+    if np.isfinite(extent).all():
+        return extent
+    return np.where(np.isfinite(extent), extent, SEARCH.unknown_iterations)
+
+
+def finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
+    """The largest value, or the default where nothing bounds it."""
+    value = float(np.max(bound))
+    return value if math.isfinite(value) else default

@@ -22,18 +22,20 @@ link of the dependence chain for a reduction, plus stores, spills and the loop i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tilewright.halide.analysis.summaries import TRANSCENDENTAL, Load, OpCount, StageSummary
+from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
-from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-
-# Functions that Halide leaves to the C library, one lane at a time.
-_LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
-_LOGIC = frozenset(("and", "or", "not"))
+from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
+    Innermost,
+    across,
+    load_cycles,
+    op_cycles,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,20 @@ class Block:
 SCALAR = Block()
 
 
+@dataclass(frozen=True)
+class KnownBlocks:
+    """Innermost blocks and what they cost, found under some set of inlined Funcs.
+
+    Neither depends on what is inlined elsewhere. Shared by the `CpuCosts` of one model and one
+    order of storage at the same sizes. Each is kept for the stage itself, which is found at once,
+    and for its `form`, which other stages may share.
+    """
+
+    blocks: dict[Hashable, Block] = field(default_factory=dict)
+    cycles: dict[Hashable, float] = field(default_factory=dict)
+    forms: dict[StageSummary, Hashable] = field(default_factory=dict)
+
+
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     """Lanes that fill a register with the type most of the work is done in."""
     c = model.constants
@@ -78,92 +94,6 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
         widest = max(size for size, w in weight.items() if w >= c.main_type_share * total)
         widest = max(widest, min(t.bytes for t in summary.types))
     return max(SEARCH.least_lanes, model.vector_bytes // widest)
-
-
-def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
-    """Cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
-    c = model.constants
-    registers = float(math.ceil(lanes * op.type.bytes / model.vector_bytes))
-    if op.name.startswith(_LIBRARY):
-        return c.library_cycles * lanes
-    if op.name.startswith("pow"):
-        return c.pow_cycles * registers
-    if op.name.startswith(TRANSCENDENTAL):
-        return c.transcendental_cycles * registers
-    if op.name.startswith("sqrt"):
-        return c.sqrt_cycles * registers
-    if op.name in ("div", "mod"):
-        return _division(op, lanes, registers, c)
-    if op.name == "mul":
-        return _product(op, c) * registers
-    return _simple(op.name, c) * registers
-
-
-def _division(op: OpCount, lanes: int, registers: float, c: CpuConstants) -> float:
-    if op.type.code == "float":
-        each = c.divide_constant_cycles if op.constant_operand else c.divide_cycles
-        return each * registers
-    if op.constant_operand:
-        narrow = op.type.bits <= c.narrow_bits
-        return (c.divide_narrow_cycles if narrow else c.divide_wide_cycles) * registers
-    return c.divide_integer_cycles * lanes
-
-
-def _product(op: OpCount, c: CpuConstants) -> float:
-    """Cycles per register of a product."""
-    if op.type.code == "float" or op.type.bits <= c.narrow_bits:
-        return c.multiply_cycles
-    return c.multiply32_cycles if op.type.bits == c.middle_bits else c.multiply64_cycles
-
-
-def _simple(name: str, c: CpuConstants) -> float:
-    """Cycles per register of everything that is not a product, a quotient or a function."""
-    if name in _LOGIC:
-        return c.logic_cycles
-    named = {
-        "select": c.select_cycles,
-        "cast": c.cast_cycles,
-        "reinterpret": 0.0,
-        "absd": c.absd_cycles,
-        "lerp": c.lerp_cycles,
-    }
-    return named.get(name, c.simple_cycles)
-
-
-Innermost = Callable[[str], int]
-
-
-def load_cycles(
-    load: Load, vector: str | None, lanes: int, model: CpuModel, innermost: Innermost
-) -> float:
-    """Cycles of one load for a vector along `vector` (None: one scalar).
-
-    `innermost` gives the dimension of a Func or input that is contiguous in memory.
-    """
-    c = model.constants
-    if vector is None or lanes == 1 or vector not in load.strides:
-        return c.scalar_load_cycles
-    registers = math.ceil(lanes * load.type.bytes / model.vector_bytes)
-    steps = load.strides[vector]
-    if steps is None or _across(load, steps, innermost):
-        return c.gather_cycles * lanes
-    step = steps[innermost(load.callee)] if steps else 0.0
-    stride = abs(step)
-    if stride == 1:
-        return (c.load_cycles if step > 0 else c.reversed_load_cycles) * registers
-    if stride == 1 / 2:
-        return c.doubled_load_cycles * registers + c.doubled_shuffle_cycles
-    if 1 < stride <= c.longest_stride:
-        return (c.load_cycles * stride + c.shuffle_cycles * (stride - 1)) * registers
-    if 0 < stride < 1:
-        return c.fraction_cycles * registers
-    return c.gather_cycles * lanes
-
-
-def _across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
-    """Whether a step leaves the row of memory."""
-    inner = innermost(load.callee)
-    return any(step for d, step in enumerate(steps) if d != inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +403,7 @@ def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -
     found = []
     for load in summary.loads:
         steps = load.strides.get(vector, ())
-        if not load.indirect and (steps is None or _across(load, steps, innermost)):
+        if not load.indirect and (steps is None or across(load, steps, innermost)):
             found.append(load.callee)
     return tuple(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import ROOT, Clone, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, KnownBlocks
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.inline import (
     hopeless,
     inline_trivial,
 )
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
+from tilewright.halide.schedulers.analytic.cpu.register_block import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
@@ -271,58 +272,74 @@ def schedule_cpu(
         boxes = estimated_boxes(View(algorithm))
     if scalars is None:
         scalars = algorithm.symbols
-    found = Chosen(algorithm)
-    chosen = algorithm
-    searched: dict[Schedule, tuple[Policy, CpuCosts, Grouping[CpuPlan]]] = {}
-
-    bases: dict[tuple[Clone, ...], Analysis] = {}
-    known: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = {}
-
-    def base_of(extended: Algorithm) -> Analysis:
-        # What a stage computes and touches does not depend on the policy.
-        key = clones_of(extended)
-        if key not in bases:
-            bases[key] = Analysis(View(extended), boxes, scalars, specialize=True)
-        return bases[key]
-
-    def search(policy: Policy) -> CpuCosts:
-        effort = SEARCH.transposed_effort if policy.transposed else SEARCH.effort
-        schedule, grouping, costs = schedule_with(
-            chosen,
-            machine,
-            boxes,
-            scalars,
-            policy,
-            effort,
-            base_of(chosen),
-            known.setdefault((clones_of(chosen), policy.memory_weight), KnownBlocks()),
-            constants,
-        )
-        searched.setdefault(schedule, (policy, costs, grouping))
-        if policy.memory_weight != 1.0:
-            costs, grouping = unweighted(costs, grouping, model_of(machine, constants))
-        found.offer(reported(schedule, grouping, costs))
-        return costs
-
-    wrappers = staged_reductions(base_of(algorithm), model_of(machine, constants))
+    searches = _Searches(machine, boxes, scalars, constants, Chosen(algorithm))
+    found = searches.found
+    wrappers = staged_reductions(searches.base(algorithm), model_of(machine, constants))
     chosen = with_clones(algorithm, wrappers)
-    first = search(POLICIES[0])
+    first = searches.run(chosen, POLICIES[0])
     if gathers(first):
-        search(Policy(transposed=True))
+        searches.run(chosen, Policy(transposed=True))
     if clones := worth_cloning(first):
-        chosen = with_clones(algorithm, (*clones, *wrappers))
-        search(POLICIES[0])
+        searches.run(with_clones(algorithm, (*clones, *wrappers)), POLICIES[0])
     best = min(found.accepted, key=lambda planned: planned.cost)
     chosen = with_clones(algorithm, best.schedule.clones)
     for policy in POLICIES[1:]:
         if len(found.accepted) >= k:
             break
-        search(policy)
+        searches.run(chosen, policy)
     if len(found.accepted) < k:
-        _offer_tilings(found, k, *searched[best.schedule], machine.cores)
+        _offer_tilings(found, k, *searches.results[best.schedule], machine.cores)
     rest = [planned for planned in found.accepted if planned is not best]
     ranked = sorted(rest, key=lambda planned: planned.cost)
     return [best, *ranked, *found.reserve][:k]
+
+
+@dataclass
+class _Searches:
+    """Searches of one pipeline and its clones under several policies.
+
+    Their schedules are offered to `found`; `results` keeps what each came from. What a stage
+    computes and touches does not depend on the policy, so that the searches share its analysis,
+    and those with one model of memory share their blocks.
+    """
+
+    machine: CpuMachine
+    boxes: Mapping[str, Box]
+    scalars: Mapping[str, float]
+    constants: CpuConstants | None
+    found: Chosen
+    results: dict[Schedule, tuple[Policy, CpuCosts, Grouping[CpuPlan]]] = field(
+        default_factory=dict
+    )
+    _bases: dict[tuple[Clone, ...], Analysis] = field(default_factory=dict)
+    _blocks: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = field(default_factory=dict)
+
+    def base(self, algorithm: Algorithm) -> Analysis:
+        """The analysis of the algorithm with its clones and nothing inlined."""
+        key = clones_of(algorithm)
+        if key not in self._bases:
+            view = View(algorithm)
+            self._bases[key] = Analysis(view, self.boxes, self.scalars, specialize=True)
+        return self._bases[key]
+
+    def run(self, algorithm: Algorithm, policy: Policy) -> CpuCosts:
+        """Search under a policy, offer what was found, and return the costs it was found with."""
+        schedule, grouping, costs = schedule_with(
+            algorithm,
+            self.machine,
+            self.boxes,
+            self.scalars,
+            policy,
+            SEARCH.transposed_effort if policy.transposed else SEARCH.effort,
+            self.base(algorithm),
+            self._blocks.setdefault((clones_of(algorithm), policy.memory_weight), KnownBlocks()),
+            self.constants,
+        )
+        self.results.setdefault(schedule, (policy, costs, grouping))
+        if policy.memory_weight != 1.0:
+            costs, grouping = unweighted(costs, grouping, model_of(self.machine, self.constants))
+        self.found.offer(reported(schedule, grouping, costs))
+        return costs
 
 
 def _offer_tilings(

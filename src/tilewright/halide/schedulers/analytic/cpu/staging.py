@@ -21,9 +21,13 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_problems
 from tilewright.halide.ir.schedule import Clone
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts, NestedReduction
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions, only_reduces
+from tilewright.halide.schedulers.analytic.cpu.nested import (
+    NestedReduction,
+    nest_reductions,
+    only_reduces,
+)
 
 
 def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:

@@ -71,14 +71,10 @@ def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
 def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
     """The nest of the stage that a kernel is made of."""
     kernel = plan.kernel
+    untiled = _untiled(plan)
+    if untiled is not None:
+        return ScheduledStage(untiled)
     names = _canonical(kernel.func, kernel.stage)
-    if plan.kind == "host":
-        return ScheduledStage(_host_stage(kernel.func, kernel.stage))
-    if plan.kind == "nothing":
-        return ScheduledStage(default_stage(kernel.func, kernel.stage))
-    if plan.kind == "single_thread":
-        nest = default_stage(kernel.func, kernel.stage)
-        return ScheduledStage(StageSchedule(nest.splits, nest.loops, single_thread=True))
     splits: list[Split | Fuse] = []
     unrolled: list[str] = []
     serial: list[str] = []
@@ -129,6 +125,19 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     )
     schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
     return ScheduledStage(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+
+
+def _untiled(plan: KernelPlan) -> StageSchedule | None:
+    """The nest on the host, of nothing, or of one thread; None of kernels with a grid."""
+    func, stage = plan.kernel.func, plan.kernel.stage
+    if plan.kind == "host":
+        return _host_stage(func, stage)
+    if plan.kind == "nothing":
+        return default_stage(func, stage)
+    if plan.kind == "single_thread":
+        nest = default_stage(func, stage)
+        return StageSchedule(nest.splits, nest.loops, single_thread=True)
+    return None
 
 
 def _fused(

@@ -24,10 +24,10 @@ from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import Costs
 from tilewright.halide.schedulers.analytic.gpu.features import features
+from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Mode, Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine

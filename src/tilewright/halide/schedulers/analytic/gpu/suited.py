@@ -9,8 +9,8 @@ from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Options
-from tilewright.halide.schedulers.analytic.gpu.scheduler import GroupingSearch
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
 

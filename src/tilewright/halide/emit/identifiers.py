@@ -1,0 +1,68 @@
+"""Names in printed schedules: those that languages reserve, and what was given of a Func's name."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Sequence
+
+_CPP_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
+    "const constexpr const_cast continue decltype default delete do double dynamic_cast else "
+    "enum explicit export extern false float for friend goto if inline int long mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "register reinterpret_cast requires return short signed sizeof static static_assert "
+    "static_cast struct switch template this thread_local throw true try typedef typeid "
+    "typename union unsigned using virtual void volatile wchar_t while xor xor_eq "
+    "std Halide Func Var RVar Pipeline Stage TailStrategy MemoryType Partition LoopAlignStrategy "
+    "PrefetchBoundStrategy"
+)
+RESERVED = {
+    *keyword.kwlist,
+    *keyword.softkwlist,
+    *dir(builtins),
+    *_CPP_WORDS.split(),
+    *[
+        "hl",
+        "pipeline",
+        "schedule",
+        "func",
+        "funcs",
+        "find_funcs",
+        "named",
+        "name",
+        "number",
+        "base",
+        "param",
+        "find_params",
+        "known",
+    ],
+}
+
+
+def name_key(name: str) -> tuple[str, int]:
+    """What a Func's name is apart from automatic numbering, and the number.
+
+    ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
+    """
+    match = re.fullmatch(r"(.*)\$(\d+)", name) or re.fullmatch(r"([a-z])(\d+)", name)
+    return (match[1], int(match[2])) if match else (name, 0)
+
+
+def name_keys(names: Sequence[str]) -> list[tuple[str, int]]:
+    """For each name the part that was given, and its rank by age among those of that part."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        base, number = name_key(name)
+        groups.setdefault(base, []).append((number, name))
+    result = []
+    for name in names:
+        base, number = name_key(name)
+        result.append((base, sorted(groups[base]).index((number, name))))
+    return result
+
+
+def shown(text: str) -> str:
+    """Text fit for a comment: names may hold anything."""
+    return re.sub(r"[^\w$.:;,()\- ]", "?", text, flags=re.ASCII)

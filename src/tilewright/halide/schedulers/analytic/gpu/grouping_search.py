@@ -1,0 +1,427 @@
+"""The search of the GPU scheduler with a set of Funcs inlined: groups, tilings, and their plans.
+
+Groups are merged greedily with power-of-two tiles and tiled finally in steps of two
+(Sioutas 2020, Section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Box
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
+from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
+from tilewright.halide.schedulers.analytic.gpu.capability import (
+    can_be_atomic,
+    host_only,
+    read_by_externs,
+)
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
+from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, iterations
+from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch
+from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
+from tilewright.halide.schedulers.analytic.gpu.nested import (
+    grows_inside_threads,
+    optimize_granularity,
+)
+from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
+from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
+from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
+from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
+from tilewright.halide.schedulers.diversity import far_from
+from tilewright.machines import GpuMachine
+
+
+class GroupingSearch:
+    """One pipeline with a set of Funcs inlined; groupings and tilings are looked for in it."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        machine: GpuMachine,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        inlined: frozenset[str],
+        constants: GpuConstants | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.machine = machine
+        self.view = View(algorithm, inlined)
+        self.analysis = Analysis(self.view, boxes, scalars, specialize=True)
+        self.model = CostModel(residency(machine), constants)
+        self.halve = machine.max_threads_per_block <= SEARCH.small_group
+        self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
+        self._for_externs = read_by_externs(algorithm)
+        self._why_host: dict[tuple[str, int], str | None] = {}
+        self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
+        self._why_not_member: dict[str, str] = {}
+        self._why_not_read: dict[tuple[str, str], str] = {}
+        self._relaxed: dict[tuple[str, int | None], int] = {}
+        self._final: dict[tuple[Group, Options], GroupPlan] = {}
+        self.tilings_costed = 0
+
+    def plan(self, options: Options) -> PlannedSchedule:
+        """The best schedule under the given options."""
+        return assemble(self.analysis, self.model, self.plans(options), options)
+
+    def plan_groups(self, groups: tuple[Group, ...], options: Options) -> PlannedSchedule:
+        """The best schedule with these groups under the given options."""
+        self._groupings[options.mode != "none", options.max_threads] = groups
+        return self.plan(options)
+
+    def plans(self, options: Options) -> list[GroupPlan]:
+        """The kernels of the best schedule, group by group."""
+        groups = self._groups(options)
+        if not options.unlike:
+            return [self.final_plan(group, options) for group in groups]
+        return [self._unlike_plan(group, options) for group in groups]
+
+    def _unlike_plan(self, group: Group, options: Options) -> GroupPlan:
+        """A group's final plan, known from before where only others' tiles are to differ."""
+        mine = tuple(place for place in options.unlike if place[0] == group.output)
+        key = (group, replace(options, unlike=mine))
+        if key not in self._final:
+            self._final[key] = self.final_plan(*key)
+        return self._final[key]
+
+    # --- grouping ------------------------------------------------------------------------
+
+    def _groups(self, options: Options) -> tuple[Group, ...]:
+        fuse = options.mode != "none"
+        key = (fuse, options.max_threads)
+        known = self._groupings.get(key)
+        if known is None:
+            if not fuse:
+                known = tuple(Group((f.name,)) for f in self._scheduled())
+            else:
+                grouping = greedy_grouping(
+                    self.view,
+                    lambda group: self.group_plan(group, "powers", options, merging=True),
+                    lambda producer, consumer: True,
+                )
+                scheduled = {f.name for f in self._scheduled()}
+                known = tuple(g for g in grouping.groups if g.output in scheduled)
+            self._groupings[key] = known
+        return known
+
+    def _scheduled(self) -> list[Func]:
+        return [
+            f
+            for f in self.view.funcs
+            if not f.fixed and not f.scheduled and f.name in self.analysis.regions
+        ]
+
+    def group_plan(
+        self, group: Group, step: Step, options: Options, *, merging: bool = False
+    ) -> GroupPlan:
+        """The best tiling of each stage of a group with its members at the block's level.
+
+        When `merging`, a group that must waive more of the model's demands than its members
+        alone is not a group.
+        """
+        func = self.view.by_name[group.output]
+        if func.fixed or func.scheduled or group.output not in self.analysis.regions:
+            return GroupPlan((), 0.0)
+        why_not = self._unfusable(group)
+        if why_not:
+            return GroupPlan((), np.inf, why_not)
+        plans = []
+        for stage in self.view.stages(group.output):
+            plan = self._stage_plan(group, stage.index, step, options)
+            if plan is None:
+                return GroupPlan((), np.inf, "no tiling fits the hardware")
+            plans.append(plan)
+        if len(group.members) > 1 and not self._one_block_loop(plans):
+            return GroupPlan((), np.inf, "its stages have different loops")
+        relaxed = max(plan.relaxed for plan in plans)
+        if (
+            merging
+            and len(group.members) > 1
+            and relaxed > self._relaxed_alone(group, step, options)
+        ):
+            return GroupPlan((), np.inf, "too little parallelism together")
+        return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
+
+    def _unfusable(self, group: Group) -> str:
+        """Why the members of a group cannot be computed in the blocks of its output."""
+        stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
+        if self.machine.api == "opencl" and stages > SEARCH.most_opencl_stages:
+            return f"{stages} stages of other Funcs in one kernel"
+        for name in group.members[:-1]:
+            for stage in self.view.stages(name):
+                if self.why_host(name, stage.index):
+                    return f"{name} stays on the host"
+            if name not in self._why_not_member:
+                self._why_not_member[name] = why_not_member(self.analysis, name)
+            if self._why_not_member[name]:
+                return self._why_not_member[name]
+        inside = set(group.members[:-1])
+        for reader in group.members:
+            for name in self.view.producers[reader]:
+                if name in inside:
+                    pair = (reader, name)
+                    if pair not in self._why_not_read:
+                        self._why_not_read[pair] = why_not_read(self.analysis, reader, name)
+                    if self._why_not_read[pair]:
+                        return self._why_not_read[pair]
+        return ""
+
+    def why_host(self, name: str, stage: int) -> str | None:
+        """Why a stage cannot run on the GPU."""
+        key = (name, stage)
+        if key not in self._why_host:
+            definition = self.view.stages(name)[stage]
+            func = self.view.by_name[name]
+            self._why_host[key] = host_only(
+                definition, func, self.machine, self._memoized, self._for_externs
+            )
+        return self._why_host[key]
+
+    def _one_block_loop(self, plans: list[KernelPlan]) -> bool:
+        loops = {
+            output_nest(p).block_loop if p.kind == "parallel" else ""
+            for p in plans
+            if p.kernel.members and p.kind != "nothing"
+        }
+        return len(loops) <= 1 and "" not in loops
+
+    def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
+        """What the members of a group waive as groups of their own."""
+        worst = 0
+        for name in group.members:
+            key = (name, options.max_threads)
+            if key not in self._relaxed:
+                alone = self.group_plan(Group((name,)), step, options)
+                self._relaxed[key] = alone.relaxed
+            worst = max(worst, self._relaxed[key])
+        return worst
+
+    # --- one stage of a group's output ---------------------------------------------------
+
+    def _stage_plan(
+        self, group: Group, index: int, step: Step, options: Options
+    ) -> KernelPlan | None:
+        kernel, kind, reason = self._kernel(group, index)
+        if kind != "parallel":
+            return self._alone_plan(kernel, kind, reason) if not kernel.members else None
+        plan = self._tiled(kernel, step, options)
+        if kernel.atomic or not self._leaves_idle(kernel):
+            return plan
+        func = self.view.by_name[group.output]
+        if not can_be_atomic(func, kernel.stage, self.machine):
+            return plan
+        atomic = FusedKernel(self.analysis, group.output, index, group.members, atomic=True)
+        other = self._tiled(atomic, step, options)
+        if plan is None or other is None:
+            return plan or other
+        slow, fast = (predicted_seconds(self.model, each) for each in (plan, other))
+        if slow is None or fast is None:
+            return plan
+        return other if self.model.constants.atomic_gain * fast < slow else plan
+
+    def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
+        tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
+        return self._best(kernel, tiles, None, {}, step == "two", options)
+
+    def _leaves_idle(self, kernel: FusedKernel) -> bool:
+        """Whether a reduction's own parallel loops are too few for the GPU to be busy."""
+        threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
+        room = self.machine.sms * self.machine.max_threads_per_sm
+        return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
+
+    def _kernel(self, group: Group, index: int) -> tuple[FusedKernel, str, str]:
+        name = group.output
+        func = self.view.by_name[name]
+        kernel = FusedKernel(self.analysis, name, index, group.members)
+        if nothing_to_do(kernel.stage):
+            return kernel, "nothing", "it only leaves values undefined"
+        why = self.why_host(name, index)
+        if why:
+            return kernel, "host", why
+        if kernel.loops:
+            return kernel, "parallel", ""
+        stage = self.view.stages(name)[index]
+        if can_be_atomic(func, stage, self.machine):
+            atomic = FusedKernel(self.analysis, name, index, group.members, atomic=True)
+            if atomic.loops:
+                return atomic, "parallel", ""
+        iterations = self._iterations(kernel)
+        if iterations > self.model.constants.most_alone:
+            return kernel, "host", "its iterations depend on one another, and are many"
+        return kernel, "single_thread", "its iterations depend on one another"
+
+    def _iterations(self, kernel: FusedKernel) -> float:
+        total = 1.0
+        for span in kernel.serial_env.values():
+            total *= iterations(span)
+        for extent in kernel.extents:
+            total *= extent
+        return total
+
+    def _alone_plan(self, kernel: FusedKernel, kind: str, reason: str) -> KernelPlan:
+        if kind == "nothing":
+            return KernelPlan(kernel, "nothing", reason=reason)
+        each = kernel.summary.arithmetic + len(kernel.summary.loads)
+        c = self.model.constants
+        weight = c.host_cost if kind == "host" else c.alone_cost
+        return KernelPlan(
+            kernel,
+            kind,  # type: ignore[arg-type]
+            cost=self._iterations(kernel) * each * weight,
+            reason=reason,
+        )
+
+    def _best(
+        self,
+        kernel: FusedKernel,
+        tiles: Tiles,
+        registers: Tiles | None,
+        nested: Mapping[str, str],
+        final: bool,
+        options: Options,
+    ) -> KernelPlan | None:
+        costs = self.model.costs(kernel, tiles, registers, nested)
+        self.tilings_costed += len(tiles)
+        legal = costs.legal
+        if options.max_threads is not None:
+            fewer = legal & (costs.thread_count <= options.max_threads)
+            legal = fewer if fewer.any() else legal
+        if final and options.unlike:
+            func, stage = kernel.output, kernel.stage.index
+            seen = [tile for name, index, tile in options.unlike if (name, index) == (func, stage)]
+            other = legal & far_from(costs.tiles, seen)
+            legal = other if other.any() else legal
+        for _ in range(SEARCH.most_refusals):
+            if not legal.any():
+                return None
+            level, chosen = self.pick(costs, legal, final)
+            plan = self._chosen(kernel, costs, chosen, level, nested, final)
+            varies = final or len(kernel.exact_members) < len(kernel.members)
+            if not varies or self._can_launch(plan, options):
+                return plan
+            legal = legal & (np.arange(len(tiles)) != chosen)
+        return None
+
+    # What `tilewright.halide.schedulers.analytic.gpu.sample` decides otherwise.
+
+    def total(self, costs: Costs, final: bool) -> Array:
+        """The cost of every tiling; where SMs have no block the others take as much longer."""
+        return costs.total(final) * (self.machine.sms / costs.active_sms)
+
+    def pick(self, costs: Costs, legal: object, final: bool) -> tuple[int, int]:
+        """How many demands must be waived, one by one, and the cheapest tiling that is left."""
+        total = self.total(costs, final)
+        wanted = [costs.all_sms, costs.occupied]
+        if final:
+            wanted.append(costs.warps_full)
+        for level in range(4):
+            mask = np.asarray(legal)
+            keep = len(wanted) - level + (0 if final else 1)
+            for condition in wanted[: max(min(keep, len(wanted)), 0)]:
+                mask = mask & condition
+            if mask.any():
+                return level, int(np.argmin(np.where(mask, total, np.inf)))
+        raise AssertionError("a legal tiling passes when everything is waived")
+
+    def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
+        """Which of the members that can be nested are to be."""
+        return dict(found)
+
+    def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
+        """Whether a kernel with nested members is better than without."""
+        return (tighter.relaxed, tighter.cost) < (loose.relaxed, loose.cost)
+
+    def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
+        """Whether the largest of all blocks fits, not only the one in the middle."""
+        launch = predicted_launch(plan, options.any_size)
+        threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
+        return (
+            threads <= self.machine.max_threads_per_block
+            and launch.shared_bytes <= self.machine.shared_per_block
+        )
+
+    def _chosen(
+        self,
+        kernel: FusedKernel,
+        costs: Costs,
+        chosen: int,
+        level: int,
+        nested: Mapping[str, str],
+        final: bool,
+    ) -> KernelPlan:
+        return KernelPlan(
+            kernel,
+            "parallel",
+            tuple(int(t) for t in costs.tiles[chosen]),
+            tuple(int(r) for r in costs.registers[chosen]),
+            dict(nested),
+            float(self.total(costs, final)[chosen]),
+            float(costs.blocks[chosen]),
+            tuple(int(t[chosen]) for t in costs.threads),
+            int(costs.shared[chosen]),
+            float(costs.launch_occupancy[chosen]),
+            level,
+        )
+
+    # --- the final pass ------------------------------------------------------------------
+
+    def final_plan(self, group: Group, options: Options) -> GroupPlan:
+        """Tiles in steps of two, and members inside threads where that is cheaper."""
+        plan = self.group_plan(group, "two", options)
+        if not plan.kernels:
+            plan = self.group_plan(group, "powers", options)
+        if options.mode != "nested" or not plan.kernels:
+            return plan
+        reading = [p for p in plan.kernels if p.kernel.members]
+        if len(reading) != 1:
+            return plan
+        best = reading[0]
+        kernel = best.kernel
+        nested = self.nest(kernel, optimize_granularity(kernel))
+        if not nested:
+            return plan
+        tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
+        registers: Tiles | None = None
+        if options.register_tiles and self._has_reduction(nested):
+            tiles, registers = self._register_tiles(kernel)
+        for i in grows_inside_threads(kernel, nested):
+            chosen = tiles[:, i] == 1.0
+            tiles = tiles[chosen]
+            registers = None if registers is None else registers[chosen]
+        tighter = self._best(kernel, tiles, registers, nested, True, options)
+        if tighter is None or not self.prefer(tighter, best):
+            return plan
+        kernels = tuple(tighter if p is best else p for p in plan.kernels)
+        return GroupPlan(kernels, sum(p.cost for p in kernels))
+
+    def _has_reduction(self, nested: Mapping[str, str]) -> bool:
+        return any(stage.rvars for name in nested for stage in self.view.stages(name))
+
+    def _register_tiles(self, kernel: FusedKernel) -> tuple[Tiles, Tiles]:
+        """Power-of-two threads times what each does in registers, for reductions."""
+        threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
+        rows = []
+        shares = []
+        inner = kernel.roles.threads[:2]
+        for x in SEARCH.register_tiles:
+            for y in SEARCH.register_tiles if len(inner) > 1 else (1,):
+                if x * y > SEARCH.most_register_tile:
+                    continue
+                each = np.ones(len(kernel.extents))
+                for i, share in zip(inner, (x, y), strict=False):
+                    each[i] = share
+                rows.append(threads * each)
+                shares.append(np.broadcast_to(each, threads.shape))
+        tiles = np.concatenate(rows)
+        registers = np.concatenate(shares)
+        inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
+        return tiles[inside], registers[inside]
