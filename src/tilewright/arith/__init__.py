@@ -3,10 +3,19 @@
 Start at `polynomial`: the normal form, what is proved of it for all sizes, and division with the
 ranges of loop variables in mind. `atoms` is what it is made of, `substitution` and `evaluation`
 put polynomials and numbers in place of atoms, and `parsing` reads what ``str`` printed.
+`expressions` says what the expressions that users write may consist of.
 """
 
 from tilewright.arith.atoms import Atom, Boundary, Div, LoopVariable, Mod, Size
 from tilewright.arith.evaluation import NotWhole, boundary_value, evaluate
+from tilewright.arith.expressions import (
+    ARITHMETIC,
+    FUNCTIONS,
+    ExpressionError,
+    Grammar,
+    Mistake,
+    parse_expression,
+)
 from tilewright.arith.parsing import parse, sizes
 from tilewright.arith.polynomial import (
     Poly,
@@ -21,10 +30,15 @@ from tilewright.arith.polynomial import (
 from tilewright.arith.substitution import boundary, substitute
 
 __all__ = [
+    "ARITHMETIC",
+    "FUNCTIONS",
     "Atom",
     "Boundary",
     "Div",
+    "ExpressionError",
+    "Grammar",
     "LoopVariable",
+    "Mistake",
     "Mod",
     "NotWhole",
     "Poly",
@@ -39,6 +53,7 @@ __all__ = [
     "floor_divide",
     "modulo",
     "parse",
+    "parse_expression",
     "poly",
     "sizes",
     "substitute",

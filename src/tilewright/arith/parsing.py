@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 
 from tilewright.arith.atoms import Size
+from tilewright.arith.expressions import ExpressionError, parse_expression
 from tilewright.arith.polynomial import Poly
 from tilewright.arith.substitution import boundary
 
@@ -23,8 +24,8 @@ def parse(text: str) -> Poly:
         ValueError: the text is not of that form.
     """
     try:
-        return _parsed(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ZeroDivisionError) as error:
+        return _parsed(parse_expression(text))
+    except (ExpressionError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size or an index: {error}") from None
 
 

@@ -9,6 +9,7 @@ from .measured import (
     TrialOutcome as TrialOutcome,
     Trial as Trial,
     CandidateTrial as CandidateTrial,
+    failed_by_tighter_limits as failed_by_tighter_limits,
     measure_recorded as measure_recorded,
 )
 from .store import (

@@ -10,6 +10,12 @@ from tilewright.measure import Candidate, Measurement, RunLimits, Timing, measur
 
 from .store import Json, MeasurementRecord, Records
 
+# Failures that come of a limit, and the limits that they may come of.
+_BY_LIMITS = {
+    "timeout": ("build_seconds", "run_seconds"),
+    "out_of_memory": ("memory_bytes",),
+}
+
 
 @dataclass(frozen=True)
 class CandidateTrial:
@@ -101,9 +107,14 @@ def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
         return True
     if measurement.ok and timing.verify and not context.get("timing", {}).get("verify", True):
         return True
-    if measurement.status not in ("timeout", "out_of_memory"):
-        return False
-    timed_out = measurement.status == "timeout"
-    names = ["build_seconds", "run_seconds"] if timed_out else ["memory_bytes"]
-    before = context.get("limits", {})
+    return failed_by_tighter_limits(record, limits)
+
+
+def failed_by_tighter_limits(record: MeasurementRecord, limits: RunLimits) -> bool:
+    """Whether a recorded failure came of less time or memory than `limits` allow.
+
+    Limits that a record does not have count as none at all.
+    """
+    names = _BY_LIMITS.get(record.measurement.status, ())
+    before = record.context.get("limits", {})
     return any(before.get(name, 0) < getattr(limits, name) for name in names)

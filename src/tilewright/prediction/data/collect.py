@@ -29,7 +29,7 @@ from tilewright.prediction.data.kernel import Kernel, KernelVariant, Operands
 from tilewright.prediction.data.runs import Runs
 from tilewright.prediction.data.work import VariantWork, quiet_blas
 from tilewright.prediction.errors import PredictionError
-from tilewright.records import MeasurementRecord, Records
+from tilewright.records import MeasurementRecord, Records, failed_by_tighter_limits
 
 # Short samples many times over: data sets have hundreds of instances, most below a millisecond.
 TIMING = Timing(
@@ -44,11 +44,6 @@ AGREE = 0.01
 # Instances that a worker is asked for.
 AT_ONCE = 64
 REPEATS = 2
-# The limits that, when they are wider, may change a failure.
-_BY_LIMITS = {
-    "timeout": ("build_seconds", "run_seconds"),
-    "out_of_memory": ("memory_bytes",),
-}
 
 
 @dataclass(frozen=True)
@@ -303,10 +298,9 @@ class _Collection:
             return False
         if known.status == "wrong_answer" and not self._verify:
             return False
-        before, now = record.context.get("limits"), asdict(self._limits)
-        if self._made_from is None or before is None or known.status not in _BY_LIMITS:
+        if self._made_from is None or record.context.get("limits") is None:
             return True
-        return all(before.get(name, 0) >= now[name] for name in _BY_LIMITS[known.status])
+        return not failed_by_tighter_limits(record, self._limits)
 
     def progress(self, settled: int, total: int) -> CollectionProgress:
         """Progress, with `settled` measurements not needed."""

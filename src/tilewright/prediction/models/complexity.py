@@ -1,13 +1,12 @@
 """The mathematical complexity f(K, H): an expression of the parameters, never run as code.
 
-The text is read with Python's parser and only an allow-list of its syntax tree is accepted.
-The same tree computes columns of values and is printed as Python and as C by the exports.
+A `tilewright.arith.Grammar` says what it may consist of. The same tree computes columns of values
+and is printed as Python and as C by the exports.
 """
 
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.arith import ExpressionError, Grammar, parse_expression
 from tilewright.prediction.errors import PredictionError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -38,7 +38,6 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "sqrt": np.sqrt,
 }
 _MANY = {"min": np.minimum, "max": np.maximum}
-_LIMIT = 1000  # nodes of the syntax tree
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,9 @@ class Complexity:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise PredictionError(f"complexity is {self.text!r}; give a text such as 'm*n*k'")
-        _check(self._tree(), self)
+        mistake = Grammar(self.features).mistake(self._tree())
+        if mistake is not None:
+            raise PredictionError(f"complexity {_short(self.text)}: {mistake}")
 
     def _tree(self) -> ast.expr:
         return _parse(self.text)
@@ -93,78 +94,13 @@ class Complexity:
 @functools.lru_cache(maxsize=256)
 def _parse(text: str) -> ast.expr:
     try:
-        return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise PredictionError(
-            f"complexity {_short(text)} is not an expression: {error}; write e.g. 'm*n*k'"
-        ) from None
+        return parse_expression(text)
+    except ExpressionError as error:
+        raise PredictionError(f"complexity {_short(text)} {error}; write e.g. 'm*n*k'") from None
 
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 100 else f"{text[:97]}...")
-
-
-def _check(tree: ast.expr, whole: Complexity) -> None:
-    """Raise PredictionError unless the tree is arithmetic on the features."""
-    problem: tuple[str, str] | None = None
-    if sum(1 for _ in ast.walk(tree)) > _LIMIT:
-        problem = "the expression is too long", f"use at most {_LIMIT} operations"
-    else:
-        problems = (_problem(node, whole.features) for node in _expressions(tree))
-        problem = next((p for p in problems if p is not None), None)
-    if problem is not None:
-        what, cure = problem
-        raise PredictionError(f"complexity {_short(whole.text)}: {what}; {cure}")
-
-
-def _problem(node: ast.expr, features: Sequence[str]) -> tuple[str, str] | None:
-    """What is wrong with a part of an expression and what to do about it; None if it is right."""
-    if isinstance(node, ast.Constant):
-        if type(node.value) in (int, float) and abs(node.value) <= 1e300:  # type: ignore[arg-type]
-            return None
-        return f"the constant {node.value!r} is not allowed", "use a finite number"
-    if isinstance(node, ast.Name):
-        if node.id in features:
-            return None
-        near = difflib.get_close_matches(node.id, features, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        return f"the name {node.id!r} is unknown", f"the features are {', '.join(features)}{meant}"
-    if isinstance(node, ast.BinOp):
-        if type(node.op) in _BINARY:
-            return None
-        return f"the operator in {ast.unparse(node)!r} is not allowed", "use + - * / // % **"
-    if isinstance(node, ast.UnaryOp):
-        if isinstance(node.op, ast.USub | ast.UAdd):
-            return None
-        return f"{ast.unparse(node)!r} is not allowed", "use + or -"
-    if isinstance(node, ast.Call):
-        return _problem_of_call(node)
-    return f"{ast.unparse(node)!r} is not allowed", "use arithmetic on the features"
-
-
-def _problem_of_call(node: ast.Call) -> tuple[str, str] | None:
-    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
-    if name not in _UNARY and name not in _MANY:
-        return f"the function {name!r} is unknown", f"use {', '.join([*_UNARY, *_MANY])}"
-    count = len(node.args)
-    if node.keywords or (count < 2 if name in _MANY else count != 1):
-        return (
-            f"{ast.unparse(node)!r} has the wrong number of arguments",
-            "min and max take two or more, the others one",
-        )
-    return None
-
-
-def _expressions(tree: ast.expr) -> list[ast.expr]:
-    """The tree's expressions; of a call its arguments, not its function's name."""
-    children: list[ast.expr] = []
-    if isinstance(tree, ast.Call):
-        children = list(tree.args)
-    elif isinstance(tree, ast.BinOp):
-        children = [tree.left, tree.right]
-    elif isinstance(tree, ast.UnaryOp):
-        children = [tree.operand]
-    return [tree, *(node for child in children for node in _expressions(child))]
 
 
 def _evaluate(tree: ast.expr, columns: Mapping[str, Array]) -> Any:

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Collection
 
+from tilewright.arith import ExpressionError, parse_expression
 from tilewright.tuning.errors import ConstraintError
 
 _LOGARITHMS = {"log": "0.6931471805599453", "log10": "0.3010299956639812"}
@@ -28,10 +29,9 @@ def translate(text: str, permutations: Collection[str], names: Collection[str]) 
         ConstraintError: a syntax error, or something that has no counterpart.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        where = f" (at column {error.offset})" if isinstance(error, SyntaxError) else ""
-        raise ConstraintError(f"constraint {text!r} is not an expression{where}: {error}") from None
+        tree = parse_expression(text)
+    except ExpressionError as error:
+        raise ConstraintError(f"constraint {text!r} {error}") from None
     changed = _Translator(text, permutations, names).visit(tree)
     return ast.unparse(ast.fix_missing_locations(changed))
 

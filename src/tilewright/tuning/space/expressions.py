@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.tuning.errors import ConstraintError, nearest
+from tilewright.arith import ExpressionError, Grammar, parse_expression
+from tilewright.tuning.errors import ConstraintError
 
 Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
@@ -75,12 +76,9 @@ def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constr
         ConstraintError: a syntax error, an unknown name, or something not allowed.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        where, why = "", str(error)
-        if isinstance(error, SyntaxError):
-            where, why = f" (at column {error.offset})", error.msg
-        raise ConstraintError(f"constraint {text!r} is not an expression{where}: {why}") from None
+        tree = parse_expression(text)
+    except ExpressionError as error:
+        raise ConstraintError(f"constraint {text!r} {error}") from None
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     return [_constraint(part, text, known) for part in parts]
 
@@ -140,11 +138,18 @@ class _Compiler:
     def __init__(self, text: str, known: Mapping[str, tuple[Any, ...] | None]) -> None:
         self.text = text
         self.known = known
+        self.grammar = Grammar(tuple(known), _FUNCTIONS, "parameters", words=True)
         self.names: set[str] = set()
         self.elements: set[tuple[str, int]] = set()
 
     def fail(self, what: str, cure: str) -> ConstraintError:
         return ConstraintError(f"constraint {self.text!r}: {what}; {cure}")
+
+    def check(self, tree: ast.expr) -> None:
+        """Raise `ConstraintError` where the grammar does not allow a node."""
+        mistake = self.grammar.mistake_at(tree)
+        if mistake is not None:
+            raise self.fail(mistake.what, mistake.cure)
 
     def compile(self, tree: ast.expr) -> Node:
         method = getattr(self, f"_{type(tree).__name__.lower()}", None)
@@ -157,18 +162,13 @@ class _Compiler:
         return node
 
     def _constant(self, tree: ast.Constant) -> Node:
+        self.check(tree)
         value = tree.value
-        if not isinstance(value, bool | int | float | str):
-            raise self.fail(f"the constant {value!r} is not allowed", "use a number or a string")
         return lambda rows: value
 
     def _name(self, tree: ast.Name) -> Node:
+        self.check(tree)
         name = tree.id
-        if name not in self.known:
-            raise self.fail(
-                f"the name {name!r} is unknown{nearest(name, self.known)}",
-                f"the parameters are {', '.join(self.known)}",
-            )
         if self.known[name] is not None:
             raise self.fail(
                 f"the permutation {name!r} is used as a number",
@@ -198,18 +198,14 @@ class _Compiler:
         inner = self.compile(tree.operand)
         if isinstance(tree.op, ast.Not):
             return lambda rows: ~_truth(inner(rows), rows.count)
+        self.check(tree)
         if isinstance(tree.op, ast.USub):
             return lambda rows: _subtract(rows, 0, inner(rows))
-        if isinstance(tree.op, ast.UAdd):
-            return inner
-        raise self.fail(f"{ast.unparse(tree)!r} is not allowed", "use not, - or +")
+        return inner
 
     def _binop(self, tree: ast.BinOp) -> Node:
-        function = _BINARY.get(type(tree.op))
-        if function is None:
-            raise self.fail(
-                f"the operator in {ast.unparse(tree)!r} is not allowed", "use + - * / // % **"
-            )
+        self.check(tree)
+        function = _BINARY[type(tree.op)]
         left, right = self.compile(tree.left), self.compile(tree.right)
         return lambda rows: function(rows, _numeric(left(rows)), _numeric(right(rows)))
 
@@ -264,21 +260,14 @@ class _Compiler:
         return node
 
     def _call(self, tree: ast.Call) -> Node:
-        if tree.keywords or any(isinstance(arg, ast.Starred) for arg in tree.args):
-            raise self.fail(f"{ast.unparse(tree)!r} is not allowed", "give plain arguments")
         if isinstance(tree.func, ast.Attribute):
             return self._index(tree)
-        name = tree.func.id if isinstance(tree.func, ast.Name) else ast.unparse(tree.func)
-        if name not in _FUNCTIONS:
-            raise self.fail(f"the function {name!r} is unknown", "use " + ", ".join(_FUNCTIONS))
+        self.check(tree)
+        name = ast.unparse(tree.func)
         arguments = [self.compile(arg) for arg in tree.args]
         if name in ("min", "max"):
-            if len(arguments) < 2:
-                raise self.fail(f"{name} needs at least two arguments", "write them out")
             pick = np.minimum if name == "min" else np.maximum
             return lambda rows: _reduce(pick, [a(rows) for a in arguments])
-        if len(arguments) != 1:
-            raise self.fail(f"{name} takes one argument", "write it so")
         inner = arguments[0]
         if name == "abs":
             return lambda rows: np.abs(np.asarray(inner(rows)))
@@ -287,12 +276,8 @@ class _Compiler:
     def _permutation(self, tree: ast.expr) -> tuple[str, tuple[Any, ...]]:
         if not isinstance(tree, ast.Name):
             raise self.fail(f"{ast.unparse(tree)!r} is not a permutation", "name one")
-        items = self.known.get(tree.id)
-        if tree.id not in self.known:
-            raise self.fail(
-                f"the name {tree.id!r} is unknown{nearest(tree.id, self.known)}",
-                f"the parameters are {', '.join(self.known)}",
-            )
+        self.check(tree)
+        items = self.known[tree.id]
         if items is None:
             raise self.fail(f"{tree.id!r} is not a permutation", "only permutations have elements")
         self.names.add(tree.id)
@@ -318,7 +303,7 @@ class _Compiler:
 
     def _index(self, tree: ast.Call) -> Node:
         assert isinstance(tree.func, ast.Attribute)
-        if tree.func.attr != "index" or len(tree.args) != 1:
+        if tree.func.attr != "index" or len(tree.args) != 1 or tree.keywords:
             raise self.fail(f"{ast.unparse(tree)!r} is not allowed", "only .index(item) is")
         name, items = self._permutation(tree.func.value)
         wanted = tree.args[0]

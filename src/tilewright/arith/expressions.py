@@ -1,0 +1,157 @@
+"""Expressions that users write: read by Python's parser, checked by a `Grammar`, never run as code.
+
+Constraints of a search space, complexities of a kernel and the conditions of scenario files are
+all such expressions. What is allowed is said here once; what an expression is worth is up to who
+asks: constraints compute whole numbers exactly and know permutations, complexities compute in
+double precision and are printed as Python and as C.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+LARGEST_CONSTANT = 1e300  # below the largest double, 1.8e308
+MOST_NODES = 1000  # of a syntax tree: what recurses over it stays far from Python's limit
+# Functions by name: how many arguments they take; None: two or more.
+FUNCTIONS: dict[str, int | None] = {
+    "min": None,
+    "max": None,
+    "abs": 1,
+    "ceil": 1,
+    "exp": 1,
+    "floor": 1,
+    "log": 1,
+    "log2": 1,
+    "sqrt": 1,
+}
+ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+
+
+class ExpressionError(ValueError):
+    """A text that is not an expression; the message follows on the text: ``is not …``."""
+
+
+def parse_expression(text: str) -> ast.expr:
+    """The syntax tree of an expression; nothing in it has been checked.
+
+    Raises:
+        ExpressionError: the text is not an expression.
+    """
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        where, why = "", str(error)
+        if isinstance(error, SyntaxError):
+            where, why = f" (at column {error.offset})", error.msg
+        raise ExpressionError(f"is not an expression{where}: {why}") from None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong with a part of an expression, and what to do about it."""
+
+    what: str
+    cure: str
+
+    def __str__(self) -> str:
+        """Both, as the end of a message."""
+        return f"{self.what}; {self.cure}"
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What an expression may consist of: numbers, names, arithmetic and calls of functions.
+
+    Args:
+        names: what may be named.
+        functions: which of `FUNCTIONS` may be called.
+        noun: what the names are, for messages: ``parameters``.
+        words: whether strings and truth values are constants, too.
+    """
+
+    names: Collection[str]
+    functions: Collection[str] = tuple(FUNCTIONS)
+    noun: str = "features"
+    words: bool = False
+
+    def mistake(self, tree: ast.expr) -> Mistake | None:
+        """The first mistake in an expression, None where there is none."""
+        if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
+            return Mistake("the expression is too long", f"use at most {MOST_NODES} operations")
+        return next((m for node in operands(tree) if (m := self.mistake_at(node))), None)
+
+    def mistake_at(self, node: ast.expr) -> Mistake | None:
+        """What is wrong with a node, whatever its operands are like."""
+        if isinstance(node, ast.Constant):
+            return self._mistake_in_constant(node)
+        if isinstance(node, ast.Name):
+            return self.unknown_name(node.id)
+        if isinstance(node, ast.BinOp):
+            allowed = ", ".join(ARITHMETIC.values())
+            what = f"the operator in {ast.unparse(node)!r} is not allowed"
+            return None if type(node.op) in ARITHMETIC else Mistake(what, f"use {allowed}")
+        if isinstance(node, ast.UnaryOp):
+            if isinstance(node.op, ast.USub | ast.UAdd):
+                return None
+            return Mistake(f"{ast.unparse(node)!r} is not allowed", "use + or -")
+        if isinstance(node, ast.Call):
+            return self._mistake_in_call(node)
+        return Mistake(
+            f"{ast.unparse(node)!r} is not allowed", f"use arithmetic on the {self.noun}"
+        )
+
+    def unknown_name(self, name: str) -> Mistake | None:
+        """What to say of a name that is not one of `names`; None where it is."""
+        if name in self.names:
+            return None
+        near = get_close_matches(name, list(self.names), 1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        cure = f"the {self.noun} are {', '.join(self.names)}"
+        return Mistake(f"the name {name!r} is unknown{meant}", cure)
+
+    def _mistake_in_constant(self, node: ast.Constant) -> Mistake | None:
+        value = node.value
+        if self.words and isinstance(value, bool | int | float | str):
+            return None
+        if type(value) in (int, float) and abs(value) <= LARGEST_CONSTANT:  # type: ignore[arg-type]
+            return None
+        cure = "use a number or a string" if self.words else "use a finite number"
+        return Mistake(f"the constant {value!r} is not allowed", cure)
+
+    def _mistake_in_call(self, node: ast.Call) -> Mistake | None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+        if name not in self.functions:
+            return Mistake(f"the function {name!r} is unknown", f"use {', '.join(self.functions)}")
+        if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+            return Mistake(f"{ast.unparse(node)!r} is not allowed", "give plain arguments")
+        count = FUNCTIONS[name]
+        if len(node.args) < 2 if count is None else len(node.args) != count:
+            what = f"{ast.unparse(node)!r} has the wrong number of arguments"
+            wanted = "at least two arguments" if count is None else "one argument"
+            return Mistake(what, f"give {name} {wanted}")
+        return None
+
+
+def operands(tree: ast.expr) -> Iterator[ast.expr]:
+    """An expression and all its operands; of a call its arguments, not its function's name."""
+    yield tree
+    children: list[ast.expr] = []
+    if isinstance(tree, ast.Call):
+        children = list(tree.args)
+    elif isinstance(tree, ast.BinOp):
+        children = [tree.left, tree.right]
+    elif isinstance(tree, ast.UnaryOp):
+        children = [tree.operand]
+    for child in children:
+        yield from operands(child)
