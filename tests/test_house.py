@@ -15,9 +15,8 @@ COMPLEXITY = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {
-    "schedule": 93,
     "add_parser": 76,
-    "compare": 68,
+    "compare": 62,
 }
 
 

@@ -11,7 +11,10 @@ from . import patterns as patterns
 
 # What most programs need of them.
 from .errors import TilewrightError as TilewrightError
+from .halide import Budget as Budget
 from .halide import Comparison as Comparison
+from .halide import Measuring as Measuring
+from .halide import Planning as Planning
 from .halide import Result as Result
 from .halide import compare as compare
 from .halide import schedule as schedule

@@ -78,7 +78,9 @@ def test_all_are_timed_together_and_failures_are_shown(example, monkeypatch, tmp
     assert naive.low <= naive.seconds <= naive.high
     assert naive.slower[0] > 1
     assert found.entry(OURS).measurement.verified
-    report = found.report(tmp_path / "page.html")
+    found.write_page(tmp_path / "page.html")
+    report = found.report()
+    assert "Mullapudi2016" in found._repr_html_()
     ours = [bar.label for bar in report.comparison if bar.ours]
     assert ours == [OURS, ONESHOT]
     assert "it timeout" in found.explain()

@@ -215,7 +215,9 @@ def test_inputs_are_contents_and_values():
 
 def test_the_page_is_written(tmp_path):
     page = tmp_path / "page.html"
-    report = tilewright.schedule(blur()).report(page)
+    result = tilewright.schedule(blur())
+    result.write_page(page)
+    report = result.report()
     assert page.read_text().startswith("<!doctype html>")
     names = {node.name.split("$")[0] for node in report.dag.nodes}
     assert names >= {"image", "across", "blurred"}

@@ -14,6 +14,11 @@ from .execution.session import (
     Variant as Variant,
     versions as versions,
 )
+from .options import (
+    Planning as Planning,
+    Measuring as Measuring,
+    Budget as Budget,
+)
 from .autoschedule import schedule as schedule
 from .comparison import (
     Comparison as Comparison,

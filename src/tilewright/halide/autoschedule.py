@@ -7,18 +7,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Unpack, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.profiling import group_seconds, profile
 from tilewright.halide.execution.session import Session, Variant, machine_key
 from tilewright.halide.frontend.source import resolve, serialized
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.options import (
+    IMPROVE,
+    TOP_K,
+    Budget,
+    Existing,
+    Groups,
+    Measuring,
+    Mode,
+    Planning,
+    ScheduleOptions,
+    grouped,
+)
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.given import given_plan
-from tilewright.halide.schedulers.registry import Fusion, device_limits, model_facts, naive
+from tilewright.halide.schedulers.registry import device_limits, model_facts, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Estimates, Machine, Task, make_task, name_of
 from tilewright.halide.search.one_shot import plan_checked
@@ -36,22 +48,6 @@ from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.report import Progress
 
-Mode = Literal["oneshot", "top", "tune", "given"]
-TOP_K = 5
-EVALUATIONS = 60  # of mode "tune"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What measuring may use, and where it is kept; see `schedule`."""
-
-    time_limit: float | None = None
-    jobs: int | None = None
-    candidate_time: float = 120.0
-    candidate_memory: int = 8 << 30
-    records: str | os.PathLike[str] | Records | None = None
-    remeasure: bool = False
-
 
 def schedule(
     pipeline: Any,
@@ -59,103 +55,51 @@ def schedule(
     target: str | None = None,
     machine: Machine | str | None = None,
     mode: Mode = "oneshot",
-    k: int | None = None,
-    evaluations: int = EVALUATIONS,
-    fusion: Fusion = "nested",
-    verify: bool = False,
-    check: bool = True,
-    keep_schedule: bool = False,
-    discard_schedule: bool = False,
-    improve: bool = False,
-    calibration: bool = True,
-    exact_sizes: bool = False,
     estimates: Estimates = None,
-    inputs: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    time_limit: float | None = None,
-    jobs: int | None = None,
-    candidate_time: float = 120.0,
-    candidate_memory: int = 8 << 30,
-    records: str | os.PathLike[str] | Records | None = None,
-    remeasure: bool = False,
+    planning: Planning | None = None,
+    measuring: Measuring | None = None,
+    budget: Budget | None = None,
     on_progress: Callable[[Progress], object] | None = None,
     name: str = "",
+    **options: Unpack[ScheduleOptions],
 ) -> Result:
     """Schedule a Halide pipeline.
 
-    Parameters
-    ----------
-    pipeline
-        A ``halide.Func``, a list of them, a ``halide.Pipeline``, a Python
-        ``halide.Generator``, serialised bytes, or a path: a ``.hlpipe`` file or
-        ``FILE.py:NAME``. It is not changed.
-    target
-        ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the machine's.
-    machine
-        What to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU; by default
-        what is in this computer.
-    mode
-        ``oneshot``: the model's best that Halide can lower; no code is generated.
-        ``top``: the best `k` distinct schedules are built, verified and measured, and the
-        fastest is the result.
-        ``tune``: as ``top``, then the tile sizes, vector widths and unrolls of the best
-        structures are tuned on measured times (`tilewright.tuning`). ``given``: no search; the
-        result is the schedule that the pipeline came with.
-    k
-        How many schedules to find, one for ``oneshot`` and 5 else unless it is given; all are
-        in ``Result.top``.
-    evaluations
-        How many more schedules ``tune`` measures than the planned ones; fewer where little is
-        left to gain.
-    fusion
-        On GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas 2020,
-        Section 4.3), ``overlapped`` or ``none``.
-    verify
-        Build the schedule of ``oneshot`` and compare its answers with an unscheduled run's.
-    check
-        In ``oneshot``, have Halide lower the schedule, and take the next where it refuses.
-    keep_schedule
-        Leave Funcs as they are that have been scheduled already; else they are refused.
-    discard_schedule
-        Drop the schedules that Funcs have already; estimates and bounds stay. `Result.apply`
-        wants the pipeline without them.
-    improve
-        As `discard_schedule`, and the schedule that the pipeline came with is a candidate of
-        ``top`` and ``tune``, named "given": the result is never slower than it.
-    calibration
-        Cost CPUs with what ``tilewright machine --calibrate`` measured of them, if it did.
-    exact_sizes
-        Suit the estimated sizes alone: the schedule may then fail at others, as
-        `Result.requirements` says. By default it is right at every size that the pipeline
-        allows, and as fast at the estimated ones.
-    estimates
-        Sizes and values that the pipeline does not say, by name:
-        ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. A list of these, one per size, makes a
-        schedule that has loops of its own for each of them (`Schedule.variants`) and is right at
-        all others; it is measured at each. Mode ``tune`` takes one size.
-    inputs
-        What to measure on, by input: an array (axis d is dimension d), a ``.npy`` file, a pair
-        ``(low, high)`` of random contents, or a function of the shape; scalars by value. By
-        default random, from `seed`.
-    time_limit
-        Seconds for everything. The best so far is returned then, as it is on Ctrl-C.
-    jobs
-        Builds at a time; by default one a core.
-    candidate_time, candidate_memory
-        Seconds and bytes that one candidate may use.
-    records
-        The file in which measurements are kept (by default one in the user's cache), or the
-        open `Records`. What is there is not measured again, unless `remeasure`.
-    on_progress
-        Called with a `Progress` whenever there is news.
-    name
-        What to call the pipeline; by default as its file, Generator or output is called.
+    Args:
+        pipeline: a ``halide.Func``, a list of them, a ``halide.Pipeline``, a Python
+            ``halide.Generator``, serialised bytes, or a path: a ``.hlpipe`` file or
+            ``FILE.py:NAME``. It is not changed.
+        target: ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the
+            machine's.
+        machine: what to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU; by
+            default what is in this computer.
+        mode: ``oneshot``: the model's best that Halide can lower; no code is generated.
+            ``top``: the best ``k`` distinct schedules are built, verified and measured, and the
+            fastest is the result. ``tune``: as ``top``, then the tile sizes, vector widths and
+            unrolls of the best structures are tuned on measured times (`tilewright.tuning`).
+            ``given``: no search; the result is the schedule that the pipeline came with.
+        estimates: sizes and values that the pipeline does not say, by name:
+            ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. A list of these, one per size,
+            makes a schedule that has loops of its own for each of them (`Schedule.variants`) and
+            is right at all others; it is measured at each. Mode ``tune`` takes one size.
+        planning: which schedules are considered, and what becomes of one that the pipeline came
+            with; see `Planning`.
+        measuring: inputs, and where measurements are kept; see `Measuring`.
+        budget: seconds, bytes and builds at a time; see `Budget`.
+        on_progress: called with a `Progress` whenever there is news.
+        name: what to call the pipeline; by default as its file, Generator or output is called.
+        **options: fields of `planning`, `measuring` and `budget` by their own names, which go
+            before what these say: ``schedule(pipeline, mode="top", k=3, time_limit=60)``. Earlier
+            versions had ``keep_schedule``, ``discard_schedule`` and ``improve`` in place of
+            ``existing``; these go on working.
 
-    Raises `TilewrightError` where something is wrong that the user can put right: the message
-    names cause and cure. Failures of candidates are in the result.
+    Returns:
+        The schedule, with everything that was measured. Failures of candidates are in it.
 
-    Examples
-    --------
+    Raises:
+        TilewrightError: something is wrong that the user can put right: the message names cause
+            and cure.
+
     >>> import halide as hl, tilewright
     >>> x, y = hl.vars("x y")
     >>> f, g = hl.Func("f"), hl.Func("g")
@@ -168,13 +112,14 @@ def schedule(
     True
     >>> result.apply(g)
     """
-    _check_options(mode, k, evaluations, estimates)
-    improve = improve or mode == "given"
-    _check_improve(improve, mode, keep_schedule)
+    groups = grouped(
+        "schedule", planning, measuring, budget, options, ScheduleOptions.__optional_keys__
+    )
+    existing = _checked(mode, groups.planning, estimates)
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
-    values, contents = split_inputs(inputs)
+    values, contents = split_inputs(groups.measuring.inputs)
     if isinstance(pipeline, str | os.PathLike):
         name = name or name_of(pipeline)
         pipeline = resolve(os.fspath(pipeline))
@@ -183,96 +128,100 @@ def schedule(
         target=target,
         machine=machine,
         estimates=with_values(estimates, values),
-        keep_schedule=keep_schedule,
-        discard_schedule=discard_schedule or improve,
-        calibration=calibration,
-        exact_sizes=exact_sizes,
+        keep_schedule=existing == "keep",
+        discard_schedule=existing in ("discard", "improve"),
+        calibration=groups.planning.calibration,
+        exact_sizes=groups.planning.exact_sizes,
         name=name,
     )
-    given = [given_plan(serialized(pipeline), task)] if improve else []
+    given = [given_plan(serialized(pipeline), task)] if existing == "improve" else []
     watch.enter("searching")
     searching = time.process_time()
-    planned = _planned(task, mode, k, fusion, check, given)
+    planned = _planned(task, mode, groups.planning, given)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
-    if mode in ("oneshot", "given") and not verify:
+    if mode in ("oneshot", "given") and not groups.measuring.verify:
         tried = tuple(Tried(p, i) for i, p in enumerate(planned))
         return Result(task, planned[0], mode, tried=tried, facts=facts)
     task.must_run("verify" if mode in ("oneshot", "given") else f"mode={mode!r}")
-    budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
+    opened = partial(open_session, groups=groups, watch=watch, began=began, contents=contents)
     if task.smaller:
-        opened = partial(
-            open_session, budget=budget, watch=watch, began=began, seed=seed, contents=contents
-        )
         return conclude_sizes(task, planned, mode, facts, opened, watch)
-    with ExitStack() as stack:
-        session = stack.enter_context(
-            open_session(task, budget, watch, began, seed=seed, contents=contents)
-        )
+    with opened(task) as session:
         if mode in ("oneshot", "given"):
-            outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
-            tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
-            outcome = replace(outcome, tried=tried)
-            return replace(conclude_oneshot(task, outcome, facts), mode=mode)
-        baseline = Variant(naive(task), target=task.target)
-        if mode == "tune":
-            from tilewright.halide.search.autotune import measure_tuned
-
-            outcome, more = measure_tuned(
-                session,
-                planned,
-                task,
-                watch=watch,
-                naive=baseline,
-                evaluations=evaluations,
-                seed=seed,
-                limits=device_limits(task),
-            )
-            facts = {**facts, **more}
-        else:
-            outcome = measure_top(session, planned, target=task.target, watch=watch, naive=baseline)
-        result = replace(conclude_top(task, outcome, facts), mode=mode)
+            return replace(_verified(session, task, planned, facts, watch), mode=mode)
+        outcome, more = _measured(session, task, planned, mode, groups, watch)
+        result = replace(conclude_top(task, outcome, {**facts, **more}), mode=mode)
         return result if outcome.stopped else with_profile(session, result, watch)
 
 
-def _check_options(mode: str, k: int | None, evaluations: int, estimates: Estimates) -> None:
-    """Raise `TilewrightError` where an argument of `schedule` makes no sense."""
-    if k is not None and k < 1:
-        raise TilewrightError(f"k={k}: at least one schedule is needed")
+def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
+    """What to do with a schedule that the pipeline came with.
+
+    Raises `TilewrightError` where the mode makes no sense, or not with what else is given.
+    """
     if mode not in get_args(Mode):
         raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
-    if evaluations < 1:
-        raise TilewrightError(f"evaluations={evaluations}: at least one is needed")
     if mode == "tune" and not isinstance(estimates, Mapping | None):
         raise TilewrightError(
             "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
             "measures at every size"
         )
-
-
-def _check_improve(improve: bool, mode: str, keep_schedule: bool) -> None:
-    """Raise `TilewrightError` where the schedule given can be neither improved nor kept."""
-    if improve and (keep_schedule or mode == "oneshot"):
-        raise TilewrightError(
-            "to improve a schedule is to measure it and others: give mode='top' or 'tune', and "
-            "no keep_schedule"
-        )
+    if mode == "given" and planning.existing != "keep":
+        return "improve"
+    if mode == "given" or (mode == "oneshot" and planning.existing == "improve"):
+        raise TilewrightError(IMPROVE)
+    return planning.existing
 
 
 def _planned(
-    task: Task,
-    mode: Mode,
-    k: int | None,
-    fusion: Fusion,
-    check: bool,
-    given: list[PlannedSchedule],
+    task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule]
 ) -> list[PlannedSchedule]:
     """The schedules that a mode considers, the model's best first; `given` come before."""
     if mode == "given":
         return given
     if mode == "oneshot":
-        return plan_checked(task, k=k or 1, fusion=fusion, check=check)
-    return [*given, *plan_sizes(task, k=k or TOP_K, fusion=fusion)]
+        return plan_checked(task, k=planning.k or 1, fusion=planning.fusion, check=planning.check)
+    return [*given, *plan_sizes(task, k=planning.k or TOP_K, fusion=planning.fusion)]
+
+
+def _verified(
+    session: Session,
+    task: Task,
+    planned: Sequence[PlannedSchedule],
+    facts: Mapping[str, str],
+    watch: Watch,
+) -> Result:
+    """The first schedule with what running it said; the others as they were planned."""
+    outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
+    tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
+    return conclude_oneshot(task, replace(outcome, tried=tried), facts)
+
+
+def _measured(
+    session: Session,
+    task: Task,
+    planned: Sequence[PlannedSchedule],
+    mode: Mode,
+    groups: Groups,
+    watch: Watch,
+) -> tuple[Outcome, dict[str, str]]:
+    """What measuring the schedules gave, and tuning them in mode ``tune``; facts of the tuning."""
+    baseline = Variant(naive(task), target=task.target)
+    if mode != "tune":
+        return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}
+    from tilewright.halide.search.autotune import measure_tuned
+
+    return measure_tuned(
+        session,
+        planned,
+        task,
+        watch=watch,
+        naive=baseline,
+        evaluations=groups.planning.evaluations,
+        seed=groups.measuring.seed,
+        limits=device_limits(task),
+    )
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
@@ -312,17 +261,12 @@ def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict
 
 @contextmanager
 def open_session(
-    task: Task,
-    budget: Budget,
-    watch: Watch,
-    began: float,
-    *,
-    seed: int,
-    contents: Mapping[str, Any],
+    task: Task, groups: Groups, watch: Watch, began: float, contents: Mapping[str, Any]
 ) -> Iterator[Session]:
     """Workers and records for measuring the task; `began` is when the time limit started."""
+    _, measuring, budget = groups
     with ExitStack() as stack:
-        records = budget.records
+        records = measuring.records
         if not isinstance(records, Records):
             records = stack.enter_context(Records(records))
         device = {"gpu": task.machine.name} if isinstance(task.machine, GpuMachine) else {}
@@ -330,14 +274,14 @@ def open_session(
             Session(
                 task.algorithm,
                 targets=[task.target],
-                seed=seed,
+                seed=measuring.seed,
                 contents=contents,
                 records=records,
                 machine={**machine_key(task.target), **device},
                 limits=limits(budget.candidate_time, budget.candidate_memory),
                 timing=timing(),
                 jobs=budget.jobs,
-                remeasure=budget.remeasure,
+                remeasure=measuring.remeasure,
                 on_event=watch.on_event,
                 deadline=None if budget.time_limit is None else began + budget.time_limit,
             )

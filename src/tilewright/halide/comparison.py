@@ -15,12 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.autoschedule import (
-    TOP_K,
-    Budget,
     conclude_top,
     open_session,
     split_inputs,
@@ -30,6 +28,14 @@ from tilewright.halide.execution.session import Session, Source, Variant
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.source import serialized
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.options import (
+    TOP_K,
+    Budget,
+    CommonOptions,
+    Measuring,
+    Planning,
+    grouped,
+)
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.halide_autoschedulers import (
     CPU_SECONDS,
@@ -38,7 +44,7 @@ from tilewright.halide.schedulers.halide_autoschedulers import (
     peers,
     run_peers,
 )
-from tilewright.halide.schedulers.registry import Fusion, naive, plan
+from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import Machine, Task, make_task
 from tilewright.halide.search.finals import Rounds
 from tilewright.halide.search.top_k import (
@@ -50,7 +56,6 @@ from tilewright.halide.search.top_k import (
     measure_top,
 )
 from tilewright.measure import Measurement
-from tilewright.records import Records
 from tilewright.report import Bar, Progress, ScheduleReport
 
 ROUNDS = 12
@@ -105,9 +110,24 @@ class Comparison:
 
         return explain(self.report())
 
-    def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
-        """Everything that a reader is shown, as data; with `path`, also written as an HTML page."""
-        return replace(self.result, comparison=tuple(map(_bar, self.entries))).report(path)
+    def report(self) -> ScheduleReport:
+        """Everything that a reader is shown, as data."""
+        return self._with_bars().report()
+
+    def write_page(self, path: str | os.PathLike[str]) -> None:
+        """Write everything that a reader is shown as an HTML page.
+
+        Raises:
+            TilewrightError: the file cannot be written.
+        """
+        self._with_bars().write_page(path)
+
+    def _repr_html_(self) -> str:
+        return self._with_bars()._repr_html_()
+
+    def _with_bars(self) -> Result:
+        """Our schedule, with the times of all."""
+        return replace(self.result, comparison=tuple(map(_bar, self.entries)))
 
 
 def compare(
@@ -115,42 +135,53 @@ def compare(
     *,
     target: str | None = None,
     machine: Machine | str | None = None,
-    k: int | None = None,
-    fusion: Fusion = "nested",
     hand: Callable[..., Any] | bytes | str | os.PathLike[str] | None = None,
+    estimates: Mapping[str, Any] | None = None,
+    planning: Planning | None = None,
+    measuring: Measuring | None = None,
+    budget: Budget | None = None,
     peer_time: float = CPU_SECONDS,
     peer_memory: int = MEMORY_BYTES,
-    keep_schedule: bool = False,
-    discard_schedule: bool = False,
-    calibration: bool = True,
-    estimates: Mapping[str, Any] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    time_limit: float | None = None,
-    jobs: int | None = None,
-    candidate_time: float = 120.0,
-    candidate_memory: int = 8 << 30,
-    records: str | os.PathLike[str] | Records | None = None,
-    remeasure: bool = False,
     on_progress: Callable[[Progress], object] | None = None,
     name: str = "",
+    **options: Unpack[CommonOptions],
 ) -> Comparison:
     """Compare our schedules with the naive one, Halide's autoschedulers', and one by hand.
 
-    `hand` is a function ``hand(target, …)`` of a Python file that builds the same pipeline with
-    a schedule (a `functools.partial` gives it further arguments), or a scheduled serialisation
-    of the same algorithm: bytes, or the path of a ``.hlpipe`` file. An autoscheduler may use
-    `peer_time` CPU seconds and `peer_memory` bytes; one that fails is listed with the reason.
-    Everything else is as for `tilewright.schedule`. Every measurement and every search of an
-    autoscheduler is recorded and found again by the next run, apart from the final rounds: every
-    run does its own.
+    Every measurement and every search of an autoscheduler is recorded and found again by the next
+    run, apart from the final rounds: every run does its own.
 
-    Raises `TilewrightError` as `tilewright.schedule` does.
+    Args:
+        pipeline: as for `tilewright.schedule`; so are target, machine, on_progress and name.
+        target: see above.
+        machine: see above.
+        hand: a function ``hand(target, …)`` of a Python file that builds the same pipeline with a
+            schedule (a `functools.partial` gives it further arguments), or a scheduled
+            serialisation of the same algorithm: bytes, or the path of a ``.hlpipe`` file.
+        estimates: sizes and values that the pipeline does not say, of one size.
+        planning: how many of our schedules take part, and how they are found; `existing` is not
+            ``improve``, and what is for other modes than ``top`` has no effect.
+        measuring: inputs, and where measurements are kept.
+        budget: seconds, bytes and builds at a time.
+        peer_time: CPU seconds that an autoscheduler may use, and
+        peer_memory: bytes; one that fails is listed with the reason.
+        on_progress: see above.
+        name: see above.
+        **options: fields of `planning`, `measuring` and `budget` by their own names.
+
+    Raises:
+        TilewrightError: as `tilewright.schedule` does.
     """
+    groups = grouped(
+        "compare", planning, measuring, budget, options, CommonOptions.__optional_keys__
+    )
+    existing = groups.planning.existing
+    if existing == "improve":
+        raise TilewrightError("compare shows a schedule by hand next to ours: give it as hand")
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
-    values, contents = split_inputs(inputs)
+    values, contents = split_inputs(groups.measuring.inputs)
     if not isinstance(estimates, Mapping | None):
         raise TilewrightError("schedules are compared at one size: give one estimate of each name")
     task = make_task(
@@ -158,35 +189,34 @@ def compare(
         target=target,
         machine=machine,
         estimates={**(estimates or {}), **values},
-        keep_schedule=keep_schedule,
-        discard_schedule=discard_schedule,
-        calibration=calibration,
+        keep_schedule=existing == "keep",
+        discard_schedule=existing == "discard",
+        calibration=groups.planning.calibration,
+        exact_sizes=groups.planning.exact_sizes,
         name=name,
     )
     task.must_run("comparing")
     watch.enter("searching")
-    planned = plan(task, k=k or TOP_K, fusion=fusion)
-    budget = Budget(time_limit, jobs, candidate_time, candidate_memory, records, remeasure)
-    with open_session(task, budget, watch, began, seed=seed, contents=contents) as session:
-        others: dict[str, Variant] = {}
-        if hand is not None:
-            others[HAND] = hand_variant(hand, task)
+    planned = plan(task, k=groups.planning.k or TOP_K, fusion=groups.planning.fusion)
+    by_hand = {} if hand is None else {HAND: hand_variant(hand, task)}
+    with open_session(task, groups, watch, began, contents) as session:
         searched = peer_schedules(session, task, watch, peer_time, peer_memory)
-        for found in searched.values():
-            if found.serialized is not None:
-                others[found.peer.name] = peer_variant(found, task.target)
-        baseline = Variant(naive(task), target=task.target, name=NAIVE)
+        others = by_hand | {
+            found.peer.name: peer_variant(found, task.target)
+            for found in searched.values()
+            if found.serialized is not None
+        }
         outcome = measure_top(
             session,
             planned,
             target=task.target,
             watch=watch,
-            naive=baseline,
+            naive=Variant(naive(task), target=task.target, name=NAIVE),
             others=tuple(others.values()),
             rounds=Rounds(ROUNDS, SECONDS, reuse=False),
         )
         result = with_profile(session, conclude_top(task, outcome, {}), watch)
-    labels = [NAIVE, *([HAND] if hand is not None else []), *searched, OURS, ONESHOT]
+    labels = [NAIVE, *by_hand, *searched, OURS, ONESHOT]
     return Comparison(result, _entries(outcome, labels, searched))
 
 

@@ -150,10 +150,24 @@ class Result:
 
         return explain(self.report())
 
-    def report(self, path: str | os.PathLike[str] | None = None) -> ScheduleReport:
-        """Everything that a reader is shown, as data; with `path`, also written as an HTML page."""
-        from tilewright.halide.report.explain import schedule_report
+    def _repr_html_(self) -> str:
+        from tilewright.halide.report.notebook import report_html
+
+        return report_html(self.report())
+
+    def write_page(self, path: str | os.PathLike[str]) -> None:
+        """Write everything that a reader is shown as an HTML page.
+
+        Raises:
+            TilewrightError: the file cannot be written.
+        """
         from tilewright.report.pages import schedule_page
+
+        write_text(path, schedule_page(self.report()))
+
+    def report(self) -> ScheduleReport:
+        """Everything that a reader is shown, as data."""
+        from tilewright.halide.report.explain import schedule_report
 
         report = schedule_report(
             self.task.algorithm,
@@ -176,8 +190,6 @@ class Result:
                 for row, seconds in zip(report.groups, self.group_seconds, strict=True)
             )
             report = replace(report, groups=rows)
-        if path is not None:
-            write_text(path, schedule_page(report))
         return report
 
     def _sizes(self) -> tuple[SizeRow, ...]:

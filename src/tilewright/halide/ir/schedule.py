@@ -343,3 +343,8 @@ class Schedule:
     funcs: tuple[FuncSchedule, ...]
     clones: tuple[Clone, ...] = ()
     variants: tuple[SizeVariant, ...] = ()
+
+    def _repr_html_(self) -> str:
+        from tilewright.halide.ir.notebook import schedule_html
+
+        return schedule_html(self)

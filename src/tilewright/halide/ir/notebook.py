@@ -1,0 +1,41 @@
+"""Schedules as notebooks show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.report.pages import fragment
+from tilewright.report.table import Column
+
+if TYPE_CHECKING:
+    from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule
+
+_COLUMNS = [Column("Func", "right"), Column("computed"), Column("stored"), Column("loops")]
+
+
+def schedule_html(schedule: Schedule) -> str:
+    """A row per Func, by its place in the pipeline: where it is, and its last stage's loops."""
+    rows = [
+        (str(entry.func), _level(entry.compute), _level(entry.store), _loops(entry))
+        for entry in schedule.funcs
+    ]
+    notes = [f"copies of Funcs: {len(schedule.clones)}"] if schedule.clones else []
+    if schedule.variants:
+        notes.append(f"sizes with loops of their own: {len(schedule.variants)}")
+    return fragment(f"Schedule for {schedule.target}", _COLUMNS, rows, notes)
+
+
+def _level(level: Level) -> str:
+    """Where something is computed or stored."""
+    return f"at {level.loop} of Func {level.func}" if level.kind == "at" else level.kind
+
+
+def _loops(entry: FuncSchedule) -> str:
+    """The loops of the last stage from the outermost in, with what is not serial."""
+    if not entry.stages:
+        return ""
+    loops = [
+        loop.name if loop.mapping == "serial" else f"{loop.name} ({loop.mapping})"
+        for loop in reversed(entry.stages[-1].loops)
+    ]
+    return ", ".join(loops)

@@ -1,0 +1,47 @@
+"""Results and comparisons as notebooks show them."""
+
+from __future__ import annotations
+
+from tilewright.report import ScheduleReport
+from tilewright.report.pages import fragment
+from tilewright.report.table import Column
+from tilewright.report.units import seconds as duration
+
+_GROUPS = [
+    Column("loops of"),
+    Column("tile"),
+    Column("predicted", "right"),
+    Column("measured", "right"),
+]
+_OTHERS = [Column("schedule"), Column("time", "right"), Column("outcome")]
+
+
+def report_html(report: ScheduleReport) -> str:
+    """A schedule's name and time, with a row per group of Funcs, or per schedule compared."""
+    state = {None: "not run", True: "verified", False: "wrong or failed"}[report.verified]
+    title = f"{report.pipeline} for {report.target}: {state}"
+    if report.seconds is not None:
+        title += f", {duration(report.seconds)}"
+    elif report.predicted is not None:
+        title += f", {duration(report.predicted)} predicted"
+    notes = [*report.notes]
+    if report.speedup is not None:
+        notes.insert(0, f"{report.speedup:.3g} times as fast as the naive schedule.")
+    if report.comparison:
+        bars = [(bar.label, _time(bar.value), bar.status) for bar in report.comparison]
+        return fragment(title, _OTHERS, bars, notes)
+    known = report.predicted_unit == "s"
+    rows = [
+        (
+            group.name,
+            " x ".join(str(size) for _, size in group.tile),
+            _time(group.predicted if known else None),
+            _time(group.measured),
+        )
+        for group in report.groups
+    ]
+    return fragment(title, _GROUPS, rows, notes)
+
+
+def _time(value: float | None) -> str:
+    return "" if value is None else duration(value)
