@@ -185,13 +185,13 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
 def _slid(foretold: Sequence[int], made: Sequence[int], folded: bool, partial: bool) -> bool:
     """Whether sliding explains what two launches differ in.
 
-    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Shared memory is
-    not compared where it may be `folded`, to a power of two.
+    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Where shared memory
+    may be `folded`, a block has at most the bytes foretold.
     """
-    end = -1 if folded else None
+    bytes_fit = made[-1] <= foretold[-1] if folded or partial else made[-1] == foretold[-1]
     if partial:
-        return all(a <= b for a, b in zip(made[:end], foretold[:end], strict=True))
-    return made[:end] == foretold[:end]
+        return bytes_fit and all(a <= b for a, b in zip(made[:-1], foretold[:-1], strict=True))
+    return bytes_fit and made[:-1] == foretold[:-1]
 
 
 def _kernel_of(name: str, known: list[str]) -> str:

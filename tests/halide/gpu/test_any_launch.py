@@ -1,5 +1,7 @@
 """Launches of any GPU schedule: against launches by hand, and what legality makes of them."""
 
+from dataclasses import replace
+
 import halide as hl
 import numpy as np
 import pytest
@@ -72,6 +74,55 @@ def test_a_kernel_with_shared_memory(tail):
     assert launch.block == (16.0, 10.0, 1.0)  # two more rows are computed than written
     assert launch.shared_bytes == 16 * 10 * 4
     assert (launch.func, launch.stage) == (2, 0)
+
+
+def sliding_schedule(algorithm):
+    """Blocks of 16 by 8, row by row; the other Func is kept in shared memory from row to row."""
+    block, row = Level("at", 2, 0, "xb"), Level("at", 2, 0, "yi")
+    nest = StageSchedule(
+        (Split("v0", "xb", "xt", 16, "round_up"), Split("v1", "yb", "yi", 8, "round_up")),
+        (
+            ScheduledLoop("xt", "gpu_thread"),
+            ScheduledLoop("yi"),
+            ScheduledLoop("xb", "gpu_block"),
+            ScheduledLoop("yb", "gpu_block"),
+        ),
+    )
+    inner = StageSchedule((), (ScheduledLoop("v0", "gpu_thread"), ScheduledLoop("v1")))
+    funcs = (
+        FuncSchedule(0, INLINE, INLINE),
+        FuncSchedule(1, row, block, "gpu_shared", (inner,)),
+        FuncSchedule(2, ROOT, ROOT, stages=(nest,)),
+    )
+    return Schedule(algorithm.digest, "cuda", funcs)
+
+
+def test_shared_memory_has_room_for_a_window_that_starts_early():
+    algorithm = blur()
+    (launch,) = launched(algorithm, sliding_schedule(algorithm))
+    # A tile wants 10 rows, a row of it 3: up to 2 rows are begun before the first.
+    assert launch.slides
+    assert launch.shared_bytes == 16 * 12 * 4
+
+
+def test_shared_memory_has_room_for_a_whole_window_where_the_output_is_small():
+    algorithm = blur(height=1)
+    schedule = sliding_schedule(algorithm)
+    guarded = replace(
+        schedule.funcs[2],
+        stages=(
+            replace(
+                schedule.funcs[2].stages[0],
+                splits=(
+                    Split("v0", "xb", "xt", 16, "round_up"),
+                    Split("v1", "yb", "yi", 8, "guard_with_if"),
+                ),
+            ),
+        ),
+    )
+    (launch,) = launched(algorithm, replace(schedule, funcs=(*schedule.funcs[:2], guarded)))
+    # Three rows are stored; Halide folds the window of a large output to four.
+    assert launch.shared_bytes == 16 * 4 * 4
 
 
 def test_registers_are_what_a_thread_keeps():

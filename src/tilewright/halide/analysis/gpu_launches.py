@@ -13,14 +13,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Bound
+from tilewright.halide.analysis import slid_storage
+from tilewright.halide.analysis.bounds import Bound, Box
 from tilewright.halide.analysis.loop_ranges import larger
 from tilewright.halide.analysis.nest_parts import Allocation, Corner, LoopSize
 from tilewright.halide.analysis.nest_structure import Body, NestStructure, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.shared_memory import Array, SharedAllocation, packed_bytes
+from tilewright.halide.analysis.slid_storage import elements
 from tilewright.halide.analysis.summaries import nothing_to_do
 
+ROOM = 1024.0  # more than a tile or a window that is folded has in any dimension
 MAX_DIMENSIONS = 3
 REGISTER_BYTES = 4.0
 # Fractions of each dimension at which sizes are looked at; the largest of all counts. For a single
@@ -37,7 +40,8 @@ class Launch:
 
     `registers` are the words (4 bytes) that a thread keeps of Funcs computed inside it; what the
     expressions themselves need comes on top. `slides` says that values in shared memory are kept
-    from one iteration to the next, where Halide may fold the storage and need less. `partial` says
+    from one iteration to the next, where Halide may fold the storage; what is
+    given is the most. `partial` says
     that a loop over blocks or threads runs inside a serial loop whose iterations keep values for
     the next: Halide may compute only what is new there, so that grid, block and shared memory are
     upper bounds. Numbers are scalars or arrays of shape (N,).
@@ -77,8 +81,13 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
     slid = _slid_loops(structure)
     for copies in zip(*(one.loops for one in sizes), strict=True):
         _note_loop(kernels, nest, copies, slid)
+    beyond = [one.of_size(_larger_outputs(nest)) for one in sizes]
     for copies in zip(*(one.allocations for one in sizes), strict=True):
-        _note_allocation(kernels, nest, copies)
+        extents = [
+            slid_storage.at_most(*given) if given[1].slides else given[1].extents
+            for given in zip(sizes, copies, beyond, strict=True)
+        ]
+        _note_allocation(kernels, nest, copies[0], [elements(found) for found in extents])
     constant = _constant(nest)
     return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
 
@@ -182,14 +191,15 @@ def _note_loop(
 def _note_allocation(
     kernels: Mapping[tuple[Path, StageKey], _Kernel],
     nest: ScheduledNest,
-    copies: Sequence[Allocation],
+    item: Allocation,
+    counts: Sequence[Bound],
 ) -> None:
-    item, structure = copies[0], nest.structure
+    structure = nest.structure
     kernel = _kernel_at(kernels, structure, item.path)
     if kernel is None:
         return
     mapped = [dict(structure.stages[key].loops)[name] for key, name in item.path]
-    size = _most(nest, [_elements(copy) for copy in copies])
+    size = _most(nest, counts)
     memory = structure.entries[item.func].memory
     if "gpu_thread" in mapped or kernel.stage.single_thread:
         bytes_each = size * structure.stages[item.func, 0].func.bytes
@@ -199,11 +209,12 @@ def _note_allocation(
         kernel.slides |= item.slides
 
 
-def _elements(item: Allocation) -> Bound:
-    count: Bound = 1.0
-    for extent in item.extents:
-        count = count * extent
-    return count
+def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
+    """Boxes of the outputs that are so large that no tile is cut short."""
+    return {
+        name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + ROOM) for part in box)
+        for name, box in nest.analysis.output_boxes.items()
+    }
 
 
 def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
@@ -211,11 +222,7 @@ def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
 
     Halide sees that, and treats such allocations apart when it packs them.
     """
-    boxes = {
-        name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + 5.0) for part in box)
-        for name, box in nest.analysis.output_boxes.items()
-    }
-    others = [*_everywhere(nest), *_everywhere(nest.of_size(boxes))]
+    others = [*_everywhere(nest), *_everywhere(nest.of_size(_larger_outputs(nest)))]
     found = []
     for copies in zip(*(one.allocations for one in others), strict=True):
         first = [float(np.max(extent)) for extent in copies[0].extents]
