@@ -89,18 +89,22 @@ def passes(lower: Callable[[], None], wanted: tuple[str, ...], seconds: float) -
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         tail = f"took more than {seconds:g} CPU seconds"
-    text = "".join(chunks)
+    return _statements("".join(chunks), wanted, tail)
+
+
+def _statements(text: str, wanted: tuple[str, ...], failure: str) -> dict[str, str]:
+    """The statements after the passes called `wanted`; `failure` says why the text ends early."""
     found = {}
     for name in wanted:
         match = re.search(rf"^Lowering after {re.escape(name)}:?(?: \(unchanged\))?\n", text, re.M)
         if match:
             rest = text[match.end() :]
             stop = re.search(r"\n\n\S", rest)
-            if stop or not tail:  # else the time was up in the middle of a statement
+            if stop or not failure:  # else the time was up in the middle of a statement
                 found[name] = rest[: stop.start()] if stop else rest
     if len(found) < len(wanted):
         lines = [line for line in text.splitlines() if line.strip()]
-        found["error"] = tail or " | ".join(lines[-3:])[-400:]
+        found["error"] = failure or " | ".join(lines[-3:])[-400:]
     return found
 
 
@@ -391,71 +395,75 @@ def run(
     text: str, values: Mapping[str, Any], fraction: float
 ) -> tuple[list[Loop], list[Allocated], list[str]]:
     """The loops and allocations that are met, and the lines that could not be evaluated."""
-    lines = _POINTER.sub("", text).splitlines()
-    closing = _matching(lines)
-    loops: list[Loop] = []
-    allocations: list[Allocated] = []
-    failed: list[str] = []
+    done = _Run(text, fraction)
+    done.block(0, len(done.lines), Scope(values), ())
+    return done.loops, done.allocations, done.failed
 
-    def block(at: int, end: int, scope: Scope, path: tuple[str, ...]) -> None:
+
+class _Run:
+    """One pass over a statement, each loop at one iteration."""
+
+    def __init__(self, text: str, fraction: float) -> None:
+        self.lines = _POINTER.sub("", text).splitlines()
+        self.loops: list[Loop] = []
+        self.allocations: list[Allocated] = []
+        self.failed: list[str] = []
+        self._closing = _matching(self.lines)
+        self._fraction = fraction
+
+    def block(self, at: int, end: int, scope: Scope, path: tuple[str, ...]) -> None:
+        """The lines from `at` to before `end`."""
         while at < end:
-            line = lines[at].strip()
+            line = self.lines[at].strip()
             match = _LET.match(line)
             if match:
                 scope = scope.let(match[1], match[2])
-                at += 1
-                continue
-            match = _ALLOCATE.match(line)
-            if match:
-                try:
-                    extents = tuple(scope.evaluate(e) for e in _factors(match[3]))
-                    allocations.append(Allocated(match[1], match[2], extents, match[4], path))
-                except DataDependent:
-                    allocations.append(Allocated(match[1], match[2], None, match[4], path))
-                except Unreadable as why:
-                    failed.append(f"{line}: {why}")
-                at += 1
-                continue
-            if line.endswith("{"):
-                stop = closing[at]
-                inside(line, at, stop, scope, path)
+            elif match := _ALLOCATE.match(line):
+                self._allocate(line, match, scope, path)
+            elif line.endswith("{"):
+                stop = self._closing[at]
+                self._inside(line, at, stop, scope, path)
                 at = stop
-                while lines[at].strip().startswith("} else"):
-                    at = closing[at]
-                at += 1
-                continue
+                while self.lines[at].strip().startswith("} else"):
+                    at = self._closing[at]
             at += 1
 
-    def inside(line: str, at: int, stop: int, scope: Scope, path: tuple[str, ...]) -> None:
-        match = _FOR.match(line)
-        if match:
-            name, low_text, extent_text = _arguments(match[3])
-            try:
-                low, extent = scope.evaluate(low_text), scope.evaluate(extent_text)
-            except Unreadable as why:
-                failed.append(f"{line}: {why}")
-                return
-            loops.append(Loop(name, match[1], low, extent, path))
-            if extent > 0:
-                index = low + int(fraction * (extent - 1) // 1)
-                block(at + 1, stop, scope.bind(name, index), (*path, name))
+    def _allocate(
+        self, line: str, match: re.Match[str], scope: Scope, path: tuple[str, ...]
+    ) -> None:
+        extents: tuple[int, ...] | None = None
+        try:
+            extents = tuple(scope.evaluate(e) for e in _factors(match[3]))
+        except DataDependent:
+            pass
+        except Unreadable as why:
+            self.failed.append(f"{line}: {why}")
             return
-        if line.startswith(("if (", "} else if (")):
-            condition = line[line.index("if (") + 3 : -1].strip()
-            try:
-                holds = bool(scope.evaluate(condition))
-            except Unreadable as why:
-                failed.append(f"{line}: {why}")
-                return
-            if holds:
-                block(at + 1, stop, scope, path)
-            elif lines[stop].strip().startswith("} else"):
-                inside(lines[stop].strip(), stop, closing[stop], scope, path)
-            return
-        block(at + 1, stop, scope, path)
+        self.allocations.append(Allocated(match[1], match[2], extents, match[4], path))
 
-    block(0, len(lines), Scope(values), ())
-    return loops, allocations, failed
+    def _inside(self, line: str, at: int, stop: int, scope: Scope, path: tuple[str, ...]) -> None:
+        """What the line at `at` opens and the one at `stop` closes."""
+        match = _FOR.match(line)
+        try:
+            if match:
+                name, low_text, extent_text = _arguments(match[3])
+                low, extent = scope.evaluate(low_text), scope.evaluate(extent_text)
+            elif line.startswith(("if (", "} else if (")):
+                holds = bool(scope.evaluate(line[line.index("if (") + 3 : -1].strip()))
+            else:
+                holds = True
+        except Unreadable as why:
+            self.failed.append(f"{line}: {why}")
+            return
+        if match:
+            self.loops.append(Loop(name, match[1], low, extent, path))
+            if extent > 0:
+                index = low + int(self._fraction * (extent - 1) // 1)
+                self.block(at + 1, stop, scope.bind(name, index), (*path, name))
+        elif holds:
+            self.block(at + 1, stop, scope, path)
+        elif self.lines[stop].strip().startswith("} else"):
+            self._inside(self.lines[stop].strip(), stop, self._closing[stop], scope, path)
 
 
 def _matching(lines: list[str]) -> dict[int, int]:

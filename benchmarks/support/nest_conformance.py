@@ -22,6 +22,10 @@ from lowered_nest import BOUNDS, PATIENCE, STORAGE
 FRACTIONS = (0.0, 0.5, 1.0)
 
 
+# Loops by the names of the loops around and their own.
+Places = dict[tuple[str, ...], list[Any]]
+
+
 @dataclass
 class Comparison:
     """How many loops, allocations and launches were compared, and where the two differ.
@@ -185,8 +189,8 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
 def _slid(foretold: Sequence[int], made: Sequence[int], folded: bool, partial: bool) -> bool:
     """Whether sliding explains what two launches differ in.
 
-    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Where shared memory
-    may be `folded`, a block has at most the bytes foretold.
+    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Where shared
+    memory may be `folded`, a block has at most the bytes foretold.
     """
     bytes_fit = made[-1] <= foretold[-1] if folded or partial else made[-1] == foretold[-1]
     if partial:
@@ -223,28 +227,11 @@ def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:
         loops, _, failed = lowered_nest.run(found[BOUNDS], symbols, fraction)
         _count(result, "unreadable", len(failed))
         result.extent_mismatches += [f"unreadable: {why}" for why in failed[:3]]
-        theirs: defaultdict[tuple[str, ...], list[Any]] = defaultdict(list)
+        theirs: Places = defaultdict(list)
         for loop in loops:
             path = tuple(_plain(name) for name in (*loop.path, loop.name))
             theirs[path].append(loop)
-        for path, all_of in theirs.items():
-            if path not in ours:
-                if not path[-1].endswith(("one_block", "one_thread")):
-                    result.extent_mismatches.append(f"not foretold: {path}")
-                continue
-            if len(all_of) != len(ours[path]):
-                result.extent_mismatches.append(
-                    f"{path[-1]} at {fraction}: {len(ours[path])} places foretold, {len(all_of)}"
-                )
-                continue
-            for loop, own in zip(all_of, ours[path], strict=True):
-                result.loops += 1
-                got = _at(own.lo, row), _at(own.extent, row)
-                if got != (loop.lo, loop.extent):
-                    result.extent_mismatches.append(
-                        f"{path[-1]} at {fraction}: {got} foretold, {(loop.lo, loop.extent)} made"
-                    )
-        _count(result, "skipped", sum(len(own) for path, own in ours.items() if path not in theirs))
+        _compare_loops(result, nest, ours, theirs, row, fraction)
         later, made, failed = lowered_nest.run(found[STORAGE], symbols, fraction)
         result.allocation_mismatches += [f"unreadable: {why}" for why in failed[:3]]
         # Between the two passes Halide guards what is computed for nobody.
@@ -258,9 +245,40 @@ def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:
             if there and _runs(item, ours, {(), *theirs}, path):
                 placed[item.func].append(item)
             else:
-                _count(result, "skipped", 1)
+                keys = _own_loops(item, ours, path) or [(*path, "")]
+                idle = all(_left_out(nest, ours, key, row) for key in keys)
+                _count(result, "left_out" if idle else "skipped", 1)
         _compare_allocations(result, nest, placed, made, row, fraction)
     return result
+
+
+def _compare_loops(
+    result: Comparison, nest: Any, ours: Places, theirs: Places, row: int, fraction: float
+) -> None:
+    for path, made in theirs.items():
+        if path not in ours:
+            if not path[-1].endswith(("one_block", "one_thread")):
+                result.extent_mismatches.append(f"not foretold: {path}")
+            continue
+        if len(made) != len(ours[path]):
+            result.extent_mismatches.append(
+                f"{path[-1]} at {fraction}: {len(ours[path])} places foretold, {len(made)}"
+            )
+            continue
+        for loop, own in zip(made, ours[path], strict=True):
+            result.loops += 1
+            got = _at(own.lo, row), _at(own.extent, row)
+            if got != (loop.lo, loop.extent):
+                result.extent_mismatches.append(
+                    f"{path[-1]} at {fraction}: {got} foretold, {(loop.lo, loop.extent)} made"
+                )
+    for path, foretold in ours.items():
+        idle = _left_out(nest, ours, path, row)
+        if idle and path not in theirs:
+            _count(result, "left_out", len(foretold))
+        elif idle or path not in theirs:
+            reached = "reached" if idle else "not reached"
+            result.extent_mismatches.append(f"{path[-1]} at {fraction}: {reached}")
 
 
 def _compare_allocations(
@@ -323,6 +341,22 @@ def _compare_allocation(
         )
 
 
+def _left_out(nest: Any, ours: Places, path: tuple[str, ...], row: int) -> bool:
+    """Whether a guard or an empty loop around keeps a loop from being reached, as foretold."""
+    for depth in range(1, len(path)):
+        for loop in ours.get(path[:depth], ()):
+            here = loop.context
+            now = nest.values(here.stage, here.ranges, here.fixed)
+            if _at(loop.extent, row) <= 0 or bool(_row(now.beyond, row)):
+                return True
+    return False
+
+
+def _row(value: Any, row: int) -> Any:
+    array = np.asarray(value)
+    return array[()] if array.ndim == 0 else array[row]
+
+
 def _nothing(context: Any, row: int) -> bool:
     """Whether a guard leaves a stage around the place nothing to compute at this iteration."""
     return any(
@@ -334,17 +368,22 @@ def _nothing(context: Any, row: int) -> bool:
 
 def _runs(
     item: Any,
-    ours: dict[tuple[str, ...], list[Any]],
+    ours: Places,
     reached: set[tuple[str, ...]],
     path: tuple[str, ...],
 ) -> bool:
     """Whether Halide's statement comes to a place: to a loop of the Func that is stored there."""
-    own = [
+    own = _own_loops(item, ours, path)
+    return any(key in reached for key in own) if own else path in reached
+
+
+def _own_loops(item: Any, ours: Places, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The loops of the Func that is stored at a place, inside it."""
+    return [
         key
         for key, loops in ours.items()
         if loops[0].stage[0] == item.func and key[: len(path)] == path
     ]
-    return any(key in reached for key in own) if own else path in reached
 
 
 def _speller(schedule: Any, algorithm: Any) -> Callable[[tuple[int, int], str], str]:

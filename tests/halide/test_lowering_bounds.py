@@ -117,15 +117,23 @@ def test_two_quotients_are_as_far_apart_as_at_any_place():
 
 
 @pytest.mark.parametrize(
-    ("tail", "idle"), [("predicate", True), ("predicate_loads", True), ("predicate_stores", False)]
+    ("tail", "idle", "beyond"),
+    [
+        ("guard_with_if", False, True),
+        ("predicate", False, True),
+        ("predicate_loads", True, False),
+        ("predicate_stores", False, False),
+    ],
 )
-def test_a_predicate_loads_nothing_beyond_the_end(tail, idle):
+def test_beyond_the_end_nothing_is_done_or_loaded(tail, idle, beyond):
     # 20 iterations in pieces of 8: the last one has 16 to 23.
     changes = (SizedSplit(Split("v0", "o", "i", 8, tail), 8.0, even=False),)
     ranges = ranges_after(changes, {"v0": Interval(0.0, 19.0)})
-    beyond = values(changes, ranges, {"o": 2.0, "i": 4.0})
-    assert beyond.still == {"o", "i", "v0"}
-    assert bool(beyond.idle) is idle
-    assert not values(changes, ranges, {"o": 2.0, "i": 3.0}).idle
-    # While a loop of the split runs, something is left to load.
-    assert not values(changes, ranges, {"o": 2.0}).idle
+    past = values(changes, ranges, {"o": 2.0, "i": 4.0})
+    assert past.still == {"o", "i", "v0"}
+    assert (bool(past.idle), bool(past.beyond)) == (idle, beyond)
+    # The last iteration, and one in which a loop of the split runs, have something to do.
+    for fixed in ({"o": 2.0, "i": 3.0}, {"o": 2.0}):
+        inside = values(changes, ranges, fixed)
+        assert not inside.idle
+        assert not inside.beyond

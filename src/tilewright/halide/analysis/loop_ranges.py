@@ -21,7 +21,8 @@ from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse, Split
 
 Ranges = dict[str, Interval]
-PREDICATED_LOADS = frozenset(["predicate", "predicate_loads"])
+# The tails that Halide guards by a branch around all that is inside.
+BRANCHES = frozenset(["guard_with_if", "predicate"])
 UNKNOWN = math.nan  # as an alignment: nothing is known of the extent
 
 
@@ -133,15 +134,16 @@ class Values:
     """Ranges of the definition's loop variables, where the stage stores and where it loads.
 
     They differ under ``predicate_loads`` and ``predicate_stores``, which guard one side only.
-    `still` names the loops that stand still, those that are split or fused away included. `idle`
-    says, for each row, whether a predicate leaves nothing to load because loops stand beyond the
-    end.
+    `still` names the loops that stand still, those that are split or fused away included. `beyond`
+    says, for each row, whether loops stand where a guard leaves nothing to do, `idle` where a
+    predicate leaves nothing to load.
     """
 
     stores: Ranges
     loads: Ranges
     still: frozenset[str] = frozenset()
     idle: Any = False
+    beyond: Any = False
 
 
 def values(
@@ -163,6 +165,7 @@ def values(
     }
     loads: Ranges = {}
     idle: Any = False
+    beyond: Any = False
     # Halide neither clamps nor wraps around the value of a loop that stands still.
     still = set(fixed.keys() - corners)
     points = set(fixed)
@@ -195,12 +198,16 @@ def values(
                 end = where(change.even, whole.hi, smaller(whole.hi, high))
                 first = smaller(whole.lo, end) if split.old in ends else whole.lo
                 guarded = Interval(end if split.old in points else first, end)
-            elif split.tail in PREDICATED_LOADS:
-                idle = idle | ((whole.lo > high) & ~np.asarray(change.even))
+            else:
+                past = (whole.lo > high) & ~np.asarray(change.even)
+                if split.tail in BRANCHES:
+                    beyond = beyond | past
+                elif split.tail == "predicate_loads":
+                    idle = idle | past
             if split.tail != "predicate_loads":
                 now[split.old] = guarded
             loads[split.old] = whole if split.tail == "predicate_stores" else guarded
-    return Values(now, {**now, **loads}, frozenset(still), idle)
+    return Values(now, {**now, **loads}, frozenset(still), idle, beyond)
 
 
 def _unfuse(fuse: Fuse, now: Ranges, ranges: Ranges, still: bool) -> None:
