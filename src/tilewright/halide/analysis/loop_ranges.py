@@ -177,20 +177,14 @@ def values(
                 if change.fused in known:
                     known |= {change.inner, change.outer}
             continue
-        split, factor = change.split, change.factor
+        split = change.split
         for known in (still, points):
             if split.outer in known and split.inner in known:
                 known.add(split.old)
         if split.outer in ends or split.inner in ends:
             ends.add(split.old)
-        outer, inner = now[split.outer], now[split.inner]
-        low, high = ranges[split.old]
-        first, last = outer.lo * factor + low, outer.hi * factor + low
-        if "shift" in split.tail:
-            latest = high + 1.0 - factor
-            first = where(change.even, first, smaller(first, latest))
-            last = where(change.even, last, smaller(last, latest))
-        whole = Interval(first + inner.lo, last + inner.hi)
+        high = ranges[split.old].hi
+        whole = _whole(change, now, ranges[split.old])
         now[split.old] = whole
         if split.tail in GUARDED:
             guarded = whole
@@ -208,6 +202,17 @@ def values(
                 now[split.old] = guarded
             loads[split.old] = whole if split.tail == "predicate_stores" else guarded
     return Values(now, {**now, **loads}, frozenset(still), idle, beyond)
+
+
+def _whole(change: SizedSplit, now: Ranges, old: Interval) -> Interval:
+    """What a split loop over `old` runs over where nothing guards it."""
+    outer, inner = now[change.split.outer], now[change.split.inner]
+    first, last = outer.lo * change.factor + old.lo, outer.hi * change.factor + old.lo
+    if "shift" in change.split.tail:
+        latest = old.hi + 1.0 - change.factor
+        first = where(change.even, first, smaller(first, latest))
+        last = where(change.even, last, smaller(last, latest))
+    return Interval(first + inner.lo, last + inner.hi)
 
 
 def _unfuse(fuse: Fuse, now: Ranges, ranges: Ranges, still: bool) -> None:
