@@ -183,6 +183,20 @@ def product():
     return _estimated(out)
 
 
+def deep_features():
+    """A convolution over 32 features a point, each costly: their number depends on no size."""
+    x, y = _vars()
+    f = hl.Var("f")
+    image, weights = _image(hl.Int(32), 3), hl.ImageParam(hl.Int(32), 1, "weights")
+    features, total, out = hl.Func("features"), hl.Func("total"), hl.Func("out")
+    value = image[f, x, y]
+    features[f, x, y] = (value * value // 7 + value // 3) * (value // 11) // (value * value + 5)
+    r = hl.RDom([(0, 32), (0, 3), (0, 3)], "r")
+    total[x, y] += weights[r.x] * features[r.x, x + r.y, y + r.z]
+    out[x, y] = total[x, y] // 3
+    return _estimated(out)
+
+
 PIPELINES = {
     build.__name__: build
     for build in (
@@ -199,5 +213,6 @@ PIPELINES = {
         slides,
         channels,
         product,
+        deep_features,
     )
 }

@@ -112,6 +112,20 @@ def test_only_what_reads_an_input_openly_is_compiled_twice():
     assert twice("stencils") > {"out"}
 
 
+def splits_without_sizes(name, func):
+    """The tails of the splits of a Func's pure stage, where it is compiled once."""
+    algorithm = task(name).algorithm
+    (entry,) = (e for e in scheduled(name).funcs if algorithm.funcs[e.func].name == func)
+    assert not any(nest.sizes for nest in entry.stages)
+    return {split.tail for split in entry.stages[0].splits if isinstance(split, Split)}
+
+
+def test_what_no_size_makes_smaller_is_compiled_once():
+    names = {func.name for func in task("deep_features").algorithm.funcs}
+    (features,) = (name for name in names if name.startswith("features"))
+    assert splits_without_sizes("deep_features", features) == {"shift_inwards"}
+
+
 def test_reach_is_by_dimension():
     x, y = hl.Var("x"), hl.Var("y")
     image = hl.ImageParam(hl.Float(32), 2, "image")

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
+from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
 from tilewright.halide.legality.overreach import overreaching
 
@@ -206,14 +207,20 @@ def needs(
     """What nests as they are written need: the Func, its nests, the dimension and the extents.
 
     Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm
-    that has the schedule's clones. `StageSchedule.sizes` is not taken into account.
+    that has the schedule's clones. `StageSchedule.sizes` is not taken into account. A Func that
+    is no output needs nothing where it always computes enough, nor for stages that read nothing.
     """
     beyond: frozenset[tuple[int, int]] | None = None
     for entry in schedule.funcs:
         if entry.compute.kind == "inline":
             continue
         func = algorithm.funcs[entry.func]
-        nests = [nest for _, nest in stage_schedules(algorithm, entry)]
+        is_output = func.name in algorithm.outputs
+        nests = [
+            nest
+            for stage, nest in stage_schedules(algorithm, entry)
+            if is_output or reads_anything(stage)
+        ]
         for dimension in range(len(func.args)):
             if func.args[dimension] in func.bounds:
                 continue
@@ -221,13 +228,20 @@ def needs(
             written = _needs(nests, dimension, WRITES_BEYOND)
             if not read and not written:
                 continue
-            if func.name in algorithm.outputs:
+            if is_output:
                 if read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
                     written = _needs(nests, dimension, WRITES_BEYOND | READS_BEYOND)
                 if written:
                     yield entry.func, nests, dimension, written
             elif read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
-                yield entry.func, nests, dimension, read
+                least = least_extents(schedule, algorithm).get((entry.func, dimension), 0.0)
+                if read.multiple > 1 or read.minimum > least:
+                    yield entry.func, nests, dimension, read
+
+
+def reads_anything(stage: Stage) -> bool:
+    """Whether a stage reads Funcs, images or what a C function returns; constants alone do not."""
+    return any(call.kind != "intrinsic" for call in stage.calls)
 
 
 @functools.lru_cache(maxsize=8)

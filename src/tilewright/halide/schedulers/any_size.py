@@ -27,7 +27,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.nest import exact_size, guarded
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
-from tilewright.halide.legality.sizes import needs
+from tilewright.halide.legality.sizes import needs, reads_anything
 
 Place = tuple[int, int]  # a Func and a dimension
 Conditions = tuple[OutputExtent | KnownValue, ...]
@@ -69,19 +69,27 @@ def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     )
     conditions = (*conditions, *sizes.known(least))
     twice = {func: conditions for func, _ in wanted if func not in sizes.hopeless}
-    return _with_sizes(schedule, twice, sizes.hopeless)
+    return _with_sizes(schedule, extended, twice, sizes.hopeless)
 
 
 def _with_sizes(
-    schedule: Schedule, twice: Mapping[int, Conditions], always: frozenset[int]
+    schedule: Schedule,
+    algorithm: Algorithm,
+    twice: Mapping[int, Conditions],
+    always: frozenset[int],
 ) -> Schedule:
-    """The schedule with these conditions for nests, and the nests that are guarded `always`."""
+    """The schedule with these conditions for nests, and the nests that are guarded `always`.
+
+    `algorithm` has the schedule's clones.
+    """
     funcs = []
     for entry in schedule.funcs:
+        func = algorithm.funcs[entry.func]
+        is_output = func.name in algorithm.outputs
         stages = []
-        for nest in entry.stages:
+        for stage, nest in zip(func.stages, entry.stages, strict=bool(entry.stages)):
             safe = guarded(nest)
-            if safe.splits == nest.splits:
+            if safe.splits == nest.splits or not (is_output or reads_anything(stage)):
                 stages.append(replace(nest, sizes=()))
             elif entry.func in always:
                 stages.append(replace(safe, specialize=nest.specialize))

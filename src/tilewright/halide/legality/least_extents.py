@@ -1,0 +1,137 @@
+"""How large what is computed of a Func is at the least, whatever the caller asks for.
+
+Much of what a pipeline computes between its inputs and outputs does not depend on the size of
+the outputs: a reduction over 64 channels reads 64 channels of its producer for a single point.
+A split of such a dimension needs no second nest for small outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Interval
+from tilewright.halide.analysis.computed import Computed
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Algorithm, Expr, Func, Parameter, Variable, walk
+from tilewright.halide.ir.nest import guarded
+from tilewright.halide.ir.schedule import Schedule
+
+# First coordinates of the outputs that are tried: halving coordinates gives regions that depend
+# on where they start.
+_STARTS = np.arange(4.0)
+# Bounds of the inputs that are tried besides those estimated: first coordinates far to either
+# side, with extents of a single element and of several times the estimate.
+_FAR = 100_003.0
+_LARGER = 4.0
+
+
+@functools.lru_cache(maxsize=8)
+def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int, int], float]:
+    """The least extent of what is computed at a time of each Func that is no output.
+
+    It holds for outputs of any size and for any parameters, as far as trying other values of
+    those that the computation uses shows. Dimensions of which nothing can be said are left out.
+
+    Args:
+        schedule: computes the Funcs of `algorithm`, which has the schedule's clones.
+        algorithm: the pipeline.
+
+    Returns:
+        The extent by the Func's place and the dimension.
+    """
+    plain = replace(
+        schedule,
+        funcs=tuple(
+            replace(entry, stages=tuple(guarded(nest) for nest in entry.stages))
+            for entry in schedule.funcs
+        ),
+    )
+    points = {
+        name: tuple(_single_points(algorithm.by_name[name], arg))
+        for name in algorithm.outputs
+        for arg in (algorithm.by_name[name].args,)
+    }
+    found: dict[tuple[int, int], float] = {}
+    with np.errstate(invalid="ignore", over="ignore"):
+        for n, symbols in enumerate(_settings(algorithm)):
+            analysis = Analysis(View(algorithm), {}, symbols).with_boxes(points)
+            for each in (schedule, plain):
+                computed = Computed(each, analysis)
+                for entry in schedule.funcs:
+                    if entry.compute.kind == "inline":
+                        continue
+                    for d, extent in enumerate(computed.extents(entry.func)):
+                        place, least = (entry.func, d), float(np.min(extent))
+                        if n == 0 and each is schedule:
+                            found[place] = least
+                        elif place in found:
+                            found[place] = min(found[place], least)
+    outputs = {algorithm.order[name] for name in algorithm.outputs}
+    return {p: least for p, least in found.items() if p[0] not in outputs and least == least}
+
+
+def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
+    """One point of an output, wherever it starts; all of a dimension with fixed bounds."""
+    for arg in args:
+        if arg in func.bounds:
+            span = func.bounds[arg]
+            yield Interval(np.full_like(_STARTS, span.min), np.full_like(_STARTS, span.max))
+        else:
+            first = (func.estimates[arg].min if arg in func.estimates else 0) + _STARTS
+            yield Interval(first, first)
+
+
+def _settings(algorithm: Algorithm) -> Iterator[dict[str, float]]:
+    """Values of the parameters: as estimated, then others of all that are used at once."""
+    estimated: dict[str, float] = dict(algorithm.symbols)
+    yield estimated
+    used = _used(algorithm)
+    if not used:
+        return
+    for first, share, value in ((-_FAR, 0.0, 0.0), (_FAR, _LARGER, 0.5), (-_FAR, _LARGER, 2.0)):
+        other = dict(estimated)
+        for parameter in algorithm.parameters:
+            _change(other, parameter, used, (first, share, value))
+        yield other
+
+
+def _change(
+    symbols: dict[str, float],
+    parameter: Parameter,
+    used: frozenset[str],
+    change: tuple[float, float, float],
+) -> None:
+    """Put an input's bounds, or a scalar, to another value: `change` has where and how much."""
+    first, share, value = change
+    if not parameter.is_buffer:
+        if parameter.name in used and parameter.name in symbols:
+            whole = parameter.type.code in ("int", "uint")
+            scaled = symbols[parameter.name] * value + (1.0 if value > 1 else 0.0)
+            symbols[parameter.name] = float(int(scaled)) if whole else scaled
+        return
+    for d in range(parameter.dimensions):
+        if f"{parameter.name}.min.{d}" in used:
+            symbols[f"{parameter.name}.min.{d}"] = first
+        extent = f"{parameter.name}.extent.{d}"
+        if extent in used:
+            symbols[extent] = max(1.0, symbols.get(extent, 0.0) * share)
+
+
+def _used(algorithm: Algorithm) -> frozenset[str]:
+    """The parameters, and bounds of inputs, that any stage uses."""
+    roots: list[Expr] = []
+    for func in algorithm.funcs:
+        if func.extern is not None:
+            roots += func.extern.expressions
+        for stage in func.stages:
+            roots += [*stage.values, *stage.args, *stage.predicates]
+            for rvar in stage.rvars:
+                roots += [rvar.min, rvar.extent]
+    return frozenset(
+        node.name for node in walk(*roots) if isinstance(node, Variable) and node.kind == "param"
+    )
