@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cpu_machines import FOUR_CORES as MACHINE
 
+from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.execution.binding import bind, deserialize
 from tilewright.halide.execution.inputs import describe_inputs
@@ -18,6 +19,7 @@ from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.assemble import middle_tile
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.naive import naive_schedule
 
@@ -276,3 +278,12 @@ def test_extern_stages_and_what_only_they_read_are_left_at_root() -> None:
         entry = placed.get(algorithm.order[extern.name()])
         assert entry is None or (entry.compute.kind == "root" and not entry.stages)
         assert "an extern stage, left as it is" in planned.groups[0].notes
+
+
+@pytest.mark.parametrize(
+    ("extent", "first"),
+    [(100, 36), (128, 64), (200, 128), (64, 0), (40, 0)],
+)
+def test_the_middle_tile_lies_inside_the_output(extent: int, first: int) -> None:
+    (tile,) = middle_tile([64], (Interval(5.0, 5.0 + extent - 1.0),))
+    assert (tile.lo, tile.hi) == (5.0 + first, 5.0 + first + min(64, extent) - 1.0)

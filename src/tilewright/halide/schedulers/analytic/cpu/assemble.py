@@ -350,6 +350,25 @@ def group_schedules(
     return result
 
 
+def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
+    """A tile in the middle of an output; the last tile ends with its region, as shifting does.
+
+    Args:
+        sizes: of a tile, by dimension, in elements.
+        region: what is computed of the output.
+    """
+    box = []
+    for size, interval in zip(sizes, region, strict=True):
+        whole = _whole(interval)
+        tile = min(size, whole)
+        count = math.ceil(whole / tile)
+        low = float(np.max(interval.lo))
+        offset = min(tile * (count // 2), whole - tile)
+        start = (low if math.isfinite(low) else 0.0) + offset
+        box.append(Interval(start, start + tile - 1.0))
+    return box
+
+
 class _Levels:
     """Where the members of a group are computed and stored, and how much of each at a time."""
 
@@ -361,24 +380,11 @@ class _Levels:
         self.tiling = tiling
         self.nests: dict[str, tuple[_Nest, ...]] = {group.output: tuple(output)}
         self.levels: dict[str, tuple[Level, Level]] = {}
-        box = self._tile()
+        box = middle_tile(tiling.sizes, costs.analysis.regions[group.output])
         self.rows, _ = costs.member_boxes(group, tuple(box))
         self.slides: frozenset[str] = frozenset()
         if tiling.sliding is not None:
             self._slide(box, tiling.sliding)
-
-    def _tile(self) -> list[Interval]:
-        """A tile in the middle of the output."""
-        box = []
-        region = self.costs.analysis.regions[self.group.output]
-        for size, interval in zip(self.tiling.sizes, region, strict=True):
-            whole = _whole(interval)
-            tile = min(size, whole)
-            count = math.ceil(whole / tile)
-            low = float(np.max(interval.lo))
-            start = (low if math.isfinite(low) else 0.0) + tile * (count // 2 if count > 1 else 0)
-            box.append(Interval(start, start + tile - 1.0))
-        return box
 
     def _slide(self, box: Sequence[Interval], window: Window) -> None:
         """The members' rows for one step of the window, and which of them serve the next."""
