@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tilewright.machines import OpenclError, detect_cpu, load_opencl
 
@@ -20,7 +20,12 @@ from tilewright.machines import OpenclError, detect_cpu, load_opencl
 MEMORY_BYTES = 2 << 30
 
 # How long an example takes depends on who else uses the machine.
-settings.register_profile("tilewright", deadline=None, derandomize=True)
+settings.register_profile(
+    "tilewright",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("tilewright")
 
 
