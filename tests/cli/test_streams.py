@@ -118,3 +118,38 @@ def test_an_ignored_signal_stays_ignored():
         assert (came.number, came.exit_code) == (0, 0)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+FIRST_PIPE = (
+    "import os, tilewright.cli as cli\n"
+    "cli._command = lambda argv: os.pipe()[0] <= 2\n"
+    "os._exit(cli.main([]))"
+)
+
+
+def test_closed_descriptors_are_not_taken_by_others():
+    """A worker would take a pipe with the number 2 for its standard error."""
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = f'"$0" -c "$1" {closed}'
+        done = subprocess.run(["sh", "-c", command, sys.executable, FIRST_PIPE], check=False)
+        assert done.returncode == 0, closed
+
+
+def test_everything_full_is_an_exit_code_alone():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(LIST, stdout=full, stderr=full, check=False)
+    assert done.returncode == 2
+
+
+def test_an_interruption_while_modules_are_imported_has_no_words():
+    script = (
+        "import os, signal, sys, types\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'tilewright.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from tilewright.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

@@ -271,3 +271,15 @@ def test_a_writer_killed_at_any_moment_loses_nothing_it_had_stored(path, tmp_pat
         assert numbers == list(range(len(numbers)))
         assert len(numbers) >= stored + 1
         assert len(numbers) <= stored + 2  # one may have been stored and not yet told
+
+
+@pytest.mark.parametrize("kind", ["folder", "device"])
+def test_what_is_no_file_is_refused_untouched(tmp_path, kind):
+    path = tmp_path / "records.sqlite"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/null")
+    with pytest.raises(RecordsError, match="give another file"):
+        Records(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["records.sqlite"]

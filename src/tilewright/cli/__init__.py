@@ -41,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with tolerant_streams() as out:
         code = _command(argv)
-    if out is not None and out.lost:
-        print(f"tilewright: output was lost: {out.lost}", file=sys.stderr)
-        return code or EXIT_ERROR
+        if out is not None:
+            out.flush()
+        if out is not None and out.lost:
+            print(f"tilewright: output was lost: {out.lost}", file=sys.stderr)
+            code = code or EXIT_ERROR
     return code
 
 

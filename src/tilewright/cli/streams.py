@@ -73,6 +73,19 @@ class Tolerant(io.TextIOBase):
         return self.error.strerror or str(self.error)
 
 
+def _take_standard_descriptors() -> None:
+    """Connect input, output and error to nothing where they are closed.
+
+    The first socket that is opened would be number 2 otherwise, and a child process would take it
+    for its standard error.
+    """
+    for wanted in (0, 1, 2):
+        try:
+            os.fstat(wanted)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+
+
 @contextlib.contextmanager
 def tolerant_streams() -> Iterator[Tolerant | None]:
     """Let output and error survive whatever they are connected to.
@@ -80,6 +93,7 @@ def tolerant_streams() -> Iterator[Tolerant | None]:
     Yields:
         Standard output, None where the process has none.
     """
+    _take_standard_descriptors()
     out, err = sys.stdout, sys.stderr
     made = None if out is None else Tolerant(out)
     if made is not None:

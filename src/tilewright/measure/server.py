@@ -249,7 +249,12 @@ def preload(entry: str) -> None:
 
 def main() -> None:
     """Serve the client on the socket whose file descriptor is the first argument."""
-    client = Connection(int(sys.argv[1]))
+    with contextlib.suppress(EOFError, ConnectionError):  # the client may end at any moment
+        _main(Connection(int(sys.argv[1])))
+
+
+def _main(client: Connection) -> None:
+    """Take the client's greeting, preload, serve."""
     os.set_inheritable(client.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl-C means
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")

@@ -123,6 +123,8 @@ class Records:
         with self._explained():
             if read_only and not self.path.exists():
                 raise RecordsError(f"{self.path}: there is no such records file")
+            if self.path.exists() and not self.path.is_file():  # SQLite would begin with a device
+                raise RecordsError(f"{self.path} is a folder or a device; give another file")
             if not read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._open()
