@@ -54,6 +54,7 @@ def test_streams_are_put_back(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     with tolerant_streams() as made:
         print("to nobody")
+        assert not sys.stdout.isatty()
     assert made is None
 
 

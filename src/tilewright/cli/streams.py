@@ -96,15 +96,12 @@ def tolerant_streams() -> Iterator[Tolerant | None]:
     _take_standard_descriptors()
     out, err = sys.stdout, sys.stderr
     made = None if out is None else Tolerant(out)
-    if made is not None:
-        sys.stdout = made
-    if err is not None:
-        sys.stderr = Tolerant(err)
-    try:
-        yield made
-        if made is not None:
-            made.flush()
-        if sys.stderr is not None:
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        sys.stdout = made or Tolerant(nothing)
+        sys.stderr = Tolerant(err or nothing)
+        try:
+            yield made
+            sys.stdout.flush()
             sys.stderr.flush()
-    finally:
-        sys.stdout, sys.stderr = out, err
+        finally:
+            sys.stdout, sys.stderr = out, err
