@@ -25,6 +25,8 @@ _BESIDE_RECORDS = ("-wal", "-shm", ".lock")
 _MARK = "TILEWRIGHT_FAULTS"
 # A process that has not ended so long after a signal, or a stream that nobody reads, hangs.
 PATIENCE_SECONDS = 300.0
+# What a command has started may take so long to end after it.
+SURVIVAL_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 
 
@@ -128,7 +130,7 @@ class World:
 
     def _survivors(self) -> int:
         """Processes of the last command that do not end by themselves; they are killed."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + SURVIVAL_SECONDS
         while (found := self._processes()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         for pid in found:

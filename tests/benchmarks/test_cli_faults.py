@@ -60,7 +60,7 @@ def test_a_signal_that_is_swallowed_is_seen(world):
 
 
 def test_processes_that_stay_are_found_and_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("support.faults.PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr("support.faults.SURVIVAL_SECONDS", 0.5)
     script = "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)"
     world = World(tmp_path, (sys.executable, "-c", script))
     assert world.run([]).survivors == 1

@@ -111,6 +111,18 @@ def test_a_signal_interrupts_the_command(monkeypatch, capsys, number, code):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_an_interruption_in_compiled_text_keeps_its_exit_code():
+    """Dataclasses, for one, are made of text that is executed while modules are imported."""
+    script = (
+        "import os, signal, sys, tilewright.cli as cli\n"
+        "killed = 'import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()'\n"
+        "cli.machine.run = lambda args: exec(killed)\n"
+        "sys.exit(cli.main(['machine']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (143, b"tilewright: interrupted\n")
+
+
 def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from tilewright import __version__
-from tilewright.cli import compare, machine, predict, records, schedule, tune
+from tilewright.cli import compare, completion, machine, new, predict, records, schedule, tune
+from tilewright.cli.parsing import CommandParser
 from tilewright.cli.signals import interruptions
 from tilewright.cli.streams import tolerant_streams
 from tilewright.errors import TilewrightError
@@ -15,14 +16,23 @@ from tilewright.errors import TilewrightError
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_COMMANDS = (schedule, compare, tune, predict, records, machine)
+_COMMANDS = (new, schedule, compare, tune, predict, records, machine, completion)
+
+
+EXIT_CODES = """exit codes:
+  0    done
+  1    what was wanted was not found, such as a schedule whose answer is right
+  2    a wrong command line, a file that cannot be read or written, lost output
+  129  ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM; the best so far has been printed"""
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; each command's module adds its own."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="tilewright",
         description="Finds fast schedules for array programs: verified, measured, explained.",
+        example="tilewright new harris && tilewright schedule harris.py --mode top",
+        exit_codes=EXIT_CODES,
     )
     top.add_argument("--version", action="version", version=f"tilewright {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
@@ -46,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if out is not None and out.lost:
             print(f"tilewright: output was lost: {out.lost}", file=sys.stderr)
             code = code or EXIT_ERROR
+    # Python ends as if by Ctrl-C, whatever the exit code, after an interruption in code that was
+    # compiled from text, as that of dataclasses is; the next such code makes it forget.
+    exec("")
     return code
 
 

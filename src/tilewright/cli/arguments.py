@@ -91,8 +91,15 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     """Which pipeline, at which sizes, for which machine."""
     parser.add_argument(
         "pipeline",
+        nargs="?",
         metavar="PIPELINE",
         help="file.py:function, file.py:Generator, or a .hlpipe file",
+    )
+    parser.add_argument(
+        "--example",
+        metavar="NAME",
+        help="instead of PIPELINE, a program that comes with Tilewright, such as harris "
+        "(tilewright new lists them)",
     )
     parser.add_argument(
         "--target",
@@ -148,6 +155,26 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
 
 
+def pipeline_of(args: argparse.Namespace) -> str:
+    """The pipeline that the command line names, an example by its file.
+
+    Raises:
+        TilewrightError: it names none, or two.
+    """
+    from tilewright.cli.examples import path_of
+
+    if args.example is not None and args.pipeline is not None:
+        raise TilewrightError(f"give {args.pipeline} or --example {args.example}, not both")
+    if args.example is not None:
+        return str(path_of(args.example))
+    if args.pipeline is None:
+        raise TilewrightError(
+            "name a pipeline as file.py:function, file.py:Generator or a .hlpipe file, or an "
+            "example, as in --example harris"
+        )
+    return str(args.pipeline)
+
+
 def add_scheduled(parser: argparse.ArgumentParser) -> Any:
     """What to do with the schedules that Funcs of the pipeline already have.
 
@@ -185,7 +212,7 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="limit of one candidate (default: 8G)",
     )
-    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    add_records(parser)
     parser.add_argument(
         "--remeasure", action="store_true", help="measure again what the records hold"
     )
@@ -195,7 +222,22 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Where results go and how they look."""
     parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_quiet(parser)
+
+
+def add_records(parser: argparse.ArgumentParser) -> None:
+    """Where measurements are kept."""
+    from tilewright.records import default_path
+
+    place = str(default_path()).replace("%", "%%")
+    parser.add_argument(
+        "--records", metavar="FILE", help=f"keep measurements in this file (default: {place})"
+    )
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that leaves only the result and errors."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
 
 
 def common(args: argparse.Namespace) -> dict[str, Any]:

@@ -14,6 +14,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "compare",
+        example="tilewright compare --example harris --report harris.html",
         help="compare our schedule with those of Halide's autoschedulers",
         description="Measure the naive schedule, those of the autoschedulers that come with "
         "Halide, a hand-written one where the pipeline has one, and ours, in one interleaved run.",
@@ -44,12 +45,16 @@ def add_parser(commands: Any) -> None:
     )
     arguments.add_scheduled(parser)
     arguments.add_budget(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write the result as JSON; - prints it"
+    )
     arguments.add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    arguments.writable(args.output)
     arguments.writable(args.report)
     options = arguments.common(args)
 
@@ -59,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.cli.pipeline import load_pipeline
     from tilewright.cli.progress import show_progress
 
-    pipeline = load_pipeline(args.pipeline, dict(args.arguments))
+    pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arguments))
     from tilewright.halide import compare
 
     with show_progress(args.quiet) as progress, with_flags():
@@ -76,10 +81,13 @@ def run(args: argparse.Namespace) -> int:
         )
     report = result.report()
     # Printed first: whatever comes of the page, nothing that was found is lost.
+    text = json.dumps(report.to_dict(), indent=2)
     if args.json:
-        print(json.dumps(report.to_dict(), indent=2))
-    else:
+        print(text)
+    elif args.output != "-":
         print_report(report)
+    if args.output:
+        write_file(args.output, text)
     if args.report:
         from tilewright.report.pages import schedule_page
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from tilewright.cli import arguments
+from tilewright.cli.output import write_file
+
 if TYPE_CHECKING:
     from tilewright.machines import Calibration, CpuMachine, GpuMachine
 
@@ -16,6 +19,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "machine",
+        example="tilewright machine --json -o machine.json",
         help="print what is known of this machine or of a GPU",
         description="Print what is known of this machine's CPU and GPUs, or of a GPU by name.",
     )
@@ -33,6 +37,13 @@ def add_parser(commands: Any) -> None:
         "schedule and compare",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.json",
+        help="write the description as JSON, for --machine; - prints it",
+    )
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -49,13 +60,14 @@ def run(args: argparse.Namespace) -> int:
         opencl_failure,
     )
 
+    arguments.writable(args.output)
     if args.list:
         names = gpu_names()
         print(json.dumps(names) if args.json else "\n".join(f"{n:14} {gpu(n).name}" for n in names))
         return 0
     if args.gpu:
         machine = gpu(args.gpu)
-        print(json.dumps(machine_to_dict(machine), indent=2) if args.json else gpu_text(machine))
+        _print(args, gpu_text(machine), json.dumps(machine_to_dict(machine), indent=2))
         return 0
     cpu = detect_cpu()
     if args.calibrate:
@@ -65,14 +77,22 @@ def run(args: argparse.Namespace) -> int:
 
         cpu = with_bandwidth(cpu)
     gpus = detect_gpus()
-    if args.json:
-        data = {"cpu": machine_to_dict(cpu), "gpus": [machine_to_dict(g) for g in gpus]}
-        print(json.dumps(data, indent=2))
-        return 0
-    print("\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)]))
-    if not gpus:
-        print(f"\nNo CUDA GPU found, and {opencl_failure()}.")
+    data = {"cpu": machine_to_dict(cpu), "gpus": [machine_to_dict(g) for g in gpus]}
+    text = "\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)])
+    if not gpus and not args.quiet:
+        text += f"\n\nNo CUDA GPU found, and {opencl_failure()}."
+    _print(args, text, json.dumps(data, indent=2))
     return 0
+
+
+def _print(args: argparse.Namespace, text: str, described: str) -> None:
+    """Print a machine as text or JSON, and write it where that is asked for."""
+    if args.json:
+        print(described)
+    elif args.output != "-":
+        print(text)
+    if args.output:
+        write_file(args.output, described)
 
 
 def calibrate(cpu: CpuMachine, as_json: bool) -> int:

@@ -21,26 +21,46 @@ def add_parser(commands: Any) -> None:
         "records",
         help="list, show, export, merge or prune what has been measured",
         description="Look after the file in which every measurement is kept.",
-        epilog="example: tilewright records merge colleague.sqlite",
+        example="tilewright records merge colleague.sqlite",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    one = actions.add_parser("list", help="list the problems with their best times")
+    one = actions.add_parser(
+        "list",
+        help="list the problems with their best times",
+        example="tilewright records list",
+    )
     _common(one)
     one.set_defaults(run=run_list)
-    one = actions.add_parser("show", help="show every measurement of a problem")
+    one = actions.add_parser(
+        "show",
+        help="show every measurement of a problem",
+        example="tilewright records show harris",
+    )
     one.add_argument("problem", help="the beginning of the problem's name, as list prints it")
     _common(one)
     one.set_defaults(run=run_show)
-    one = actions.add_parser("export", help="write records as lines of JSON")
+    one = actions.add_parser(
+        "export",
+        help="write records as lines of JSON",
+        example="tilewright records export harris -o harris.jsonl",
+    )
     one.add_argument("problem", nargs="?", help="only problems whose name begins so")
     one.add_argument("-o", "--output", default="-", metavar="FILE", help="by default on stdout")
     _common(one)
     one.set_defaults(run=run_export)
-    one = actions.add_parser("merge", help="add the records of other files")
+    one = actions.add_parser(
+        "merge",
+        help="add the records of other files",
+        example="tilewright records merge colleague.sqlite",
+    )
     one.add_argument("files", nargs="+", help="records files, or what export wrote")
     _common(one)
     one.set_defaults(run=run_merge)
-    one = actions.add_parser("prune", help="remove records for good")
+    one = actions.add_parser(
+        "prune",
+        help="remove records for good",
+        example="tilewright records prune --before 2026-01-31 --status timeout",
+    )
     one.add_argument("problem", nargs="?", help="only problems whose name begins so")
     one.add_argument("--before", metavar="DATE", help="older than this, such as 2026-01-31")
     one.add_argument("--status", help="of this status only, such as timeout")
@@ -50,9 +70,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    from tilewright.records import default_path
-
-    parser.add_argument("--records", metavar="FILE", help=f"by default {default_path()}")
+    arguments.add_records(parser)
+    arguments.add_quiet(parser)
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "schedule",
+        example="tilewright schedule --example harris --mode top -o harris_schedule.py",
         help="find a schedule for a Halide pipeline",
         description="Find a schedule for a Halide pipeline, and say how fast it is and why.",
     )
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.evaluations is not None:
         options["evaluations"] = args.evaluations
-    pipeline = load_pipeline(args.pipeline, dict(args.arguments))
+    pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arguments))
     from tilewright.halide import schedule
 
     with show_progress(args.quiet) as progress, with_flags():

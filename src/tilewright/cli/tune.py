@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
+from tilewright.cli.output import write_file
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "tune",
+        example="tilewright tune --init && tilewright tune problem.toml",
         help="tune the parameters of any command",
         description="Find a good configuration of a problem file (see --init): parameters, "
         "constraints, and a command that is run for each configuration. With a scenario file of "
@@ -54,7 +56,7 @@ def add_parser(commands: Any) -> None:
         help="begin from what the records hold of the problem NAME, of any size and on any machine "
         "(default: the problem's own name): its best are tried first, the rest shapes the model",
     )
-    parser.add_argument("--records", metavar="FILE", help="where measurements are kept")
+    arguments.add_records(parser)
     parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")
     parser.add_argument(
         "--export",
@@ -65,7 +67,10 @@ def add_parser(commands: Any) -> None:
         "Kernel Tuner cache (FILE.cache.json); may be given twice",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.json", help="write the result as JSON; - prints it"
+    )
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -86,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.problem is None:
         raise TilewrightError("give a problem file, or --init to write one")
-    for path in (args.report, *args.export):
+    for path in (args.output, args.report, *args.export):
         arguments.writable(path)
     if args.export:
         from tilewright.tuning import check_t4_name
@@ -98,7 +103,12 @@ def run(args: argparse.Namespace) -> int:
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
     # Printed first: whatever comes of the files, nothing that was found is lost.
-    print(_json(result) if args.json else _text(result))
+    if args.json:
+        print(_json(result))
+    elif args.output != "-":
+        print(_text(result))
+    if args.output:
+        write_file(args.output, _json(result))
     if args.report:
         from tilewright.tuning import write_tuning_page
 

@@ -14,6 +14,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "predict",
+        example="tilewright predict collect matmul --count 50 -o runs.csv",
         help="predict run times, and choose by them",
         description="Fit a model of run time to past runs, see how good it is, choose variants "
         "and schedules by it, and export it as source.",

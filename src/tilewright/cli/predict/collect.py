@@ -27,6 +27,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "collect",
+        example="tilewright predict collect matmul --count 50 -o runs.csv",
         help="measure runs to fit a model to",
         description="Measure instances drawn at random and write them as a CSV file: of a "
         "kernel that comes with Tilewright, of a family of Halide schedules, of a Python "
@@ -78,12 +79,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
-    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    arguments.add_records(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="RUNS.csv", help="where the runs are written"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

@@ -19,6 +19,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "evaluate",
+        example="tilewright predict evaluate model.json other_runs.csv",
         help="compare a model's predictions with measured runs",
         description="Compare a model's predictions with runs that it was not fitted to: its "
         "errors, Spearman's rank correlation, and how many times lie inside the intervals.",
@@ -38,6 +39,7 @@ def add_parser(commands: Any) -> None:
     )
     shared.add_report(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

@@ -15,6 +15,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "export",
+        example="tilewright predict export model.json -o model.h",
         help="write a model as Python or C",
         description="Write a model as a Python module that imports math only, or as a C header. "
         "Both have NAME(feature, ...), seconds, and NAME_outside(feature, ...).",
@@ -26,6 +27,7 @@ def add_parser(commands: Any) -> None:
         default="predict_seconds",
         help="the function's name (default: %(default)s)",
     )
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

@@ -26,6 +26,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "fit",
+        example="tilewright predict fit runs.csv --complexity 'm*n*k' -o model.json",
         help="fit a model to past runs",
         description="Fit a model of run time to a CSV file with one row per run: a column of times "
         "and columns of whatever they depend on. Headings may give units in brackets, as in "
@@ -75,7 +76,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", metavar="MODEL.json", help="where the model is written")
     shared.add_report(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

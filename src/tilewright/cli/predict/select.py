@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "select",
+        example="tilewright predict select --kernel matmul --query m=512,n=512,k=512",
         help="choose a variant, or rank candidates, by predicted time",
         description="With several models, one a variant: the variant for each query. With one "
         "model: its candidates (a CSV file, or a family of Halide schedules) in the order of "
@@ -86,12 +87,12 @@ def add_parser(commands: Any) -> None:
         "--top", type=arguments.positive, default=10, metavar="N", help="rows shown (default: 10)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    arguments.add_records(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE.csv", help="write every choice, or the whole ranking"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

@@ -15,6 +15,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of ``tilewright predict``."""
     parser = commands.add_parser(
         "train",
+        example="tilewright predict train matmul --count 50",
         help="measure a kernel's variants and fit a model of each",
         description="Measure a kernel's variants on this machine and fit a model of each, so "
         "that select and dispatch can choose among them. An interrupted training goes on where "
@@ -38,7 +39,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
-    parser.add_argument("--records", metavar="FILE", help="keep measurements in this file")
+    arguments.add_records(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -46,7 +47,7 @@ def add_parser(commands: Any) -> None:
         help="where the models are written (default: where select --kernel looks for them)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    arguments.add_quiet(parser)
     parser.set_defaults(run=run)
 
 

@@ -1,0 +1,48 @@
+"""``tilewright new``: a copy of an example, to start from."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tilewright.cli import arguments, examples
+from tilewright.errors import TilewrightError
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to `commands`, the subparsers of the command line."""
+    parser = commands.add_parser(
+        "new",
+        help="copy an example to start from",
+        description="Copy one of the programs that come with Tilewright into the current folder, "
+        "to change it and to find schedules for it. Without a name, list them.",
+        example="tilewright new harris",
+    )
+    parser.add_argument("name", nargs="?", metavar="EXAMPLE", help="which one")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.py", help="where it is written (default: EXAMPLE.py)"
+    )
+    arguments.add_quiet(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.name is None:
+        width = max(map(len, examples.names()))
+        for name in examples.names():
+            print(f"{name:{width}}  {examples.summary(name)}")
+        return 0
+    source = examples.path_of(args.name)
+    target = Path(args.output or source.name)
+    arguments.writable(str(target))
+    if target.exists():
+        raise TilewrightError(f"{target} exists: give another name with -o FILE.py")
+    from tilewright.cli.output import write_file
+
+    write_file(str(target), source.read_text(encoding="utf-8"))
+    if not args.quiet:
+        called = "" if target.stem == args.name else f":{args.name}"
+        print(f"wrote {target}: change it, then run  tilewright schedule {target}{called}")
+    return 0

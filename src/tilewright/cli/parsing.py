@@ -1,0 +1,56 @@
+"""Parsers of command lines: examples in the help, and errors that say what was meant."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.cli.suggestions import meant
+
+_EXAMPLE = "example:"
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the lines of examples, which are commands to be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(_EXAMPLE):
+            return textwrap.indent(text, indent)
+        return super()._fill_text(text, width, indent)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A command's parser; its subcommands are made of the same class.
+
+    Args:
+        example: a command line that works as it stands, shown at the end of the help.
+        exit_codes: what the exit codes mean, shown after the example.
+        more: keyword arguments of `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, *, example: str = "", exit_codes: str = "", **more: Any) -> None:
+        if example:
+            more["epilog"] = "\n\n".join(filter(None, [f"{_EXAMPLE}\n  {example}", exit_codes]))
+        super().__init__(**{"formatter_class": _Formatter, **more})
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; what is left over is an error of this command, not of the one above it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = [o for o in self._option_string_actions if o.startswith("--")]
+            near = meant(rest[0].partition("=")[0], options) if rest[0].startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{near}")
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(
+                action,
+                f"invalid choice: {value!r}{meant(str(value), known)} (choose from "
+                f"{', '.join(known)})",
+            )

@@ -1,0 +1,16 @@
+"""What somebody may have meant by a word that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean X?`` for the nearest known word; empty where none is near.
+
+    >>> meant("shedule", ["schedule", "compare"])
+    "; did you mean 'schedule'?"
+    """
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
