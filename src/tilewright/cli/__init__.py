@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for module in _COMMANDS:
         module.add_parser(commands)
+    top.set_defaults(top=top)
     return top
 
 

@@ -40,9 +40,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from tilewright.cli import parser
-
-    print(script(args.shell, parser()), end="")
+    print(script(args.shell, args.top), end="")
     return 0
 
 
