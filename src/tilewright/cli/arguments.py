@@ -117,6 +117,11 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
         help="cost a CPU with the defaults of its family, not with what machine --calibrate "
         "measured of it",
     )
+    _add_values(parser)
+
+
+def _add_values(parser: argparse.ArgumentParser) -> None:
+    """Sizes, parameters, arguments and inputs of the pipeline."""
     parser.add_argument(
         "--estimate",
         dest="estimates",

@@ -23,6 +23,38 @@ def add_parser(commands: Any) -> None:
         description="Find a schedule for a Halide pipeline, and say how fast it is and why.",
     )
     arguments.add_pipeline(parser)
+    _add_search(parser)
+    arguments.add_scheduled(parser).add_argument(
+        "--improve",
+        action="store_true",
+        help="as --discard-schedule, with the schedule that is there as a candidate of top and "
+        "tune: the result is never slower",
+    )
+    parser.add_argument(
+        "--exact-sizes",
+        action="store_true",
+        help="suit the estimated sizes alone; the schedule may fail at others (default: right at "
+        "every size that the pipeline allows)",
+    )
+    arguments.add_budget(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the schedule: .json, .py (Python) or .h (C++); - prints JSON",
+    )
+    parser.add_argument(
+        "--runtime-checks",
+        action="store_true",
+        help="put a function into the .py or .h that is written that says, at run time, whether "
+        "outputs have the sizes that the schedule requires",
+    )
+    arguments.add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    """How schedules are looked for."""
     parser.add_argument(
         "--mode",
         choices=("oneshot", "top", "tune", "given"),
@@ -53,33 +85,6 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="hand back the schedule of oneshot without having Halide lower it",
     )
-    arguments.add_scheduled(parser).add_argument(
-        "--improve",
-        action="store_true",
-        help="as --discard-schedule, with the schedule that is there as a candidate of top and "
-        "tune: the result is never slower",
-    )
-    parser.add_argument(
-        "--exact-sizes",
-        action="store_true",
-        help="suit the estimated sizes alone; the schedule may fail at others (default: right at "
-        "every size that the pipeline allows)",
-    )
-    arguments.add_budget(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write the schedule: .json, .py (Python) or .h (C++); - prints JSON",
-    )
-    parser.add_argument(
-        "--runtime-checks",
-        action="store_true",
-        help="put a function into the .py or .h that is written that says, at run time, whether "
-        "outputs have the sizes that the schedule requires",
-    )
-    arguments.add_output(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -64,19 +64,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="the safe variant, used outside the training range (default: the first)",
     )
-    parser.add_argument(
-        "--family",
-        metavar="NAME",
-        help="rank schedules of halide_blur, halide_blur_gpu or halide_fft",
-    )
-    parser.add_argument("--size", type=arguments.positive, help="of the family's pipeline")
-    parser.add_argument(
-        "--candidates",
-        type=arguments.positive,
-        default=2000,
-        metavar="N",
-        help="schedules of the family to rank (default: 2000)",
-    )
+    _add_family(parser)
     parser.add_argument(
         "--verify",
         type=arguments.positive,
@@ -94,6 +82,23 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
     parser.set_defaults(run=run)
+
+
+def _add_family(parser: argparse.ArgumentParser) -> None:
+    """Which schedules are ranked."""
+    parser.add_argument(
+        "--family",
+        metavar="NAME",
+        help="rank schedules of halide_blur, halide_blur_gpu or halide_fft",
+    )
+    parser.add_argument("--size", type=arguments.positive, help="of the family's pipeline")
+    parser.add_argument(
+        "--candidates",
+        type=arguments.positive,
+        default=2000,
+        metavar="N",
+        help="schedules of the family to rank (default: 2000)",
+    )
 
 
 def _setting(text: str) -> tuple[str, tuple[float, ...]]:
