@@ -136,6 +136,8 @@ class World:
         for pid in found:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        while self._processes():
+            time.sleep(_POLL_SECONDS)
         return len(found)
 
     def _processes(self) -> list[int]:
