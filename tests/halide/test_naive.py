@@ -6,6 +6,7 @@ from pathlib import Path
 
 import halide as hl
 import pytest
+from patience import PATIENT
 
 import tilewright
 from tilewright.halide.emit.apply import apply
@@ -76,7 +77,7 @@ def test_it_runs_and_is_right():
     variants = [
         Variant(naive_schedule(algorithm, target), target=target) for target in ("host", "opencl")
     ]
-    with Session(algorithm, targets=("opencl",), timing=ONCE) as session:
+    with Session(algorithm, targets=("opencl",), limits=PATIENT, timing=ONCE) as session:
         for measured in session.measure(variants):
             assert measured.measurement.ok, measured.measurement
 

@@ -4,6 +4,7 @@ import re
 
 import halide as hl
 import pytest
+from patience import PATIENT
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.binding import deserialize, set_estimates
@@ -70,7 +71,7 @@ def test_their_schedules_run_and_are_right(workers):
     assert {s.peer.name: s.status for s in found} == {p.name: "ok" for p in peers("host")}
     assert all(s.cpu_seconds is not None and s.memory_bytes > 0 and s.source for s in found)
     variants = [Variant(serialized=s.serialized, name=s.peer.name, env=s.peer.env) for s in found]
-    with Session(algorithm, inputs=inputs, timing=ONCE) as session:
+    with Session(algorithm, inputs=inputs, limits=PATIENT, timing=ONCE) as session:
         for measured in session.measure(variants):
             assert measured.measurement.ok, measured.measurement
             assert measured.measurement.verified

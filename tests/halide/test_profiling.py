@@ -6,6 +6,7 @@ import sys
 
 import halide as hl
 import pytest
+from patience import PATIENT
 
 from tilewright.halide.execution.profiling import group_seconds, profile
 from tilewright.halide.execution.session import Session, Variant
@@ -29,7 +30,7 @@ def test_the_slow_func_has_the_larger_share(tmp_path, monkeypatch):
     out[x, y] = slow[x, y] + slow[x + 1, y]
     out.set_estimates([(0, 600), (0, 400)])
     algorithm = load(out)
-    with Session(algorithm) as session:
+    with Session(algorithm, limits=PATIENT) as session:
         shares = profile(session, Variant(naive_schedule(algorithm)))
     by_name = {name.split("$")[0]: share for name, share in shares.items()}
     assert set(by_name) <= {"quick", "slow", "out"}

@@ -2,6 +2,7 @@
 
 import halide as hl
 import pytest
+from patience import PATIENT
 
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
@@ -72,6 +73,6 @@ def test_a_wrapped_reduction_gives_the_right_answer(guarded):
     if guarded:
         schedule = any_size(schedule, algorithm)
     assert check(schedule, algorithm) == []
-    with Session(algorithm, timing=ONCE) as session:
+    with Session(algorithm, limits=PATIENT, timing=ONCE) as session:
         (done,) = session.measure([Variant(schedule)])
     assert done.measurement.status == "ok", done.measurement.message

@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from patience import PATIENT
 from test_scheduler import SMALL_GPU, example
 
 from tilewright.halide.execution.launches import Launched, kernel_of, parse, seconds_by_group, trace
@@ -53,7 +54,7 @@ def test_a_schedule_launches_what_the_model_says():
     algorithm = example("bilateral_grid")
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)
     target = planned.schedule.target
-    with Session(algorithm, targets=[target]) as session:
+    with Session(algorithm, targets=[target], limits=PATIENT) as session:
         launches, failure = trace(session, Variant(planned.schedule, target=target, name="it"))
     assert failure == ""
     foretold = Counter((g.blocks, g.threads, g.shared_bytes) for g in planned.groups if g.threads)
