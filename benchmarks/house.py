@@ -250,10 +250,9 @@ def functions(known: dict[str, Module]) -> Iterator[tuple[str, int, int]]:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                branches = sum(isinstance(part, BRANCHES) for part in ast.walk(node))
-                boolean = sum(
-                    len(part.values) - 1 for part in ast.walk(node) if isinstance(part, ast.BoolOp)
-                )
+                parts = list(ast.walk(node))
+                branches = sum(isinstance(part, BRANCHES) for part in parts)
+                boolean = sum(len(p.values) - 1 for p in parts if isinstance(p, ast.BoolOp))
                 yield f"{module.name}.{node.name}", lines, 1 + branches + boolean
 
 

@@ -8,6 +8,7 @@ from . import prediction as prediction
 from . import mapping as mapping
 from . import halide as halide
 from . import patterns as patterns
+from . import testing as testing
 
 # What most programs need of them.
 from .errors import TilewrightError as TilewrightError

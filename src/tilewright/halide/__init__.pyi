@@ -9,6 +9,11 @@ from .frontend.given import (
     read_schedule as read_schedule,
 )
 from .frontend.estimates import MissingEstimatesError as MissingEstimatesError
+from .legality.check import (
+    Violation as Violation,
+    check as check,
+)
+from .emit.apply import apply as apply
 from .execution.session import (
     Session as Session,
     Variant as Variant,

@@ -10,3 +10,7 @@ from .schedule import (
     Split as Split,
     StageSchedule as StageSchedule,
 )
+from .json import (
+    from_json as from_json,
+    to_json as to_json,
+)

@@ -1,0 +1,15 @@
+"""Checks that a part of one's own does what the rest of Tilewright relies on.
+
+Each is a plain function that raises `AssertionError` with what is wrong, for any test framework::
+
+    from tilewright.testing import check_estimator
+
+    def test_my_model():
+        check_estimator(MyModel())
+
+Tilewright's own schedulers, cost models, journals, estimators and machines pass the same checks.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
