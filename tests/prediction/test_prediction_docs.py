@@ -27,14 +27,6 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     assert "<html" in (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
-def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "predict" in b]
-    exec(compile(block, "README", "exec"), {"__name__": "readme"})
-    assert capsys.readouterr().out.startswith("[0.00037")
-
-
 def test_the_options_named_are_the_commands():
     table = PAGE[PAGE.index("| command | options |") : PAGE.index("Without `--target`")]
     for name, command in commands().items():

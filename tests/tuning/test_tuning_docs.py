@@ -22,13 +22,6 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     assert "<html" in (tmp_path / "tuning.html").read_text(encoding="utf-8")
 
 
-def test_the_example_of_the_readme_runs(capsys):
-    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Space" in b]
-    exec(compile(block, "README", "exec"), {"__name__": "readme"})
-    assert "'tile': 32, 'unroll': 4" in capsys.readouterr().out
-
-
 def test_the_options_named_are_the_commands():
     page = PAGE.read_text(encoding="utf-8")
     tune = page[page.index("## On the command line") : page.index("## Halide schedules")]
