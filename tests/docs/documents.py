@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a block may need that a test has not. Everything else runs.
@@ -139,12 +139,13 @@ class Session:
         self.folder = folder
         self.path = path
         self.seen = seen
-        self.names: dict[str, Any] = {"__name__": "pasted"}
+        self.module = ModuleType("example")
 
     def run(self, page_blocks: list[Block]) -> int:
         """Run all blocks that need nothing special; gives the number of those."""
         count = 0
         printed = ""
+        sys.modules[self.module.__name__] = self.module  # where decorators look for names
         for block in page_blocks:
             if block.needs:
                 continue
@@ -167,7 +168,7 @@ class Session:
         linecache.checkcache()
         try:
             with contextlib.redirect_stdout(out):
-                exec(compile(block.text, script.name, "exec"), self.names)
+                exec(compile(block.text, script.name, "exec"), vars(self.module))
         except Exception as error:
             error.add_note(f"{self.page}, the block at line {block.line}")
             raise

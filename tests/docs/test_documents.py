@@ -20,7 +20,7 @@ PAGES = [
     ),
 ]
 # Blocks that need what a test has not; a page may not grow more of them unseen.
-LEFT_OUT = {"gpu": 0, "network": 2, "quiet machine": 0}
+LEFT_OUT = {"gpu": 1, "network": 2, "quiet machine": 1}
 
 # What identical lines of several pages did: they share the cache directory, too.
 SEEN: dict[tuple[object, ...], Ran] = {}
