@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 
 .PHONY: test lint typecheck unit demo bench docs clean
 
@@ -43,8 +44,17 @@ demo: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/$(NAME).py $(ARGS)
 
-docs: $(STAMP)
+# The pages that are made of results and examples, then the site in out/site. Building needs no
+# network; installing what builds it does, once.
+docs: $(STAMP) $(DOCS_STAMP)
 	$(BIN)/python benchmarks/make_docs.py
+	$(BIN)/python benchmarks/make_gallery.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in out/site/index.html."
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $(DOCS_STAMP)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
