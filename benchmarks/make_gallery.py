@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "gallery.md"
 PAGES = ROOT / "out" / "gallery"
 
+# Lines of a schedule that is shown in full.
+LONGEST = 80
 # A desktop's processor; its rates are the cost model's defaults.
 CPU = CpuMachine(
     name="CPU with AVX2",
@@ -87,9 +89,17 @@ def section(name: str) -> str:
             "```",
             "",
         ]
-        lines += ["<details markdown><summary>The schedule</summary>", ""]
-        lines += ["```python", directives(result.to_python()), "```", "", "</details>", ""]
+        lines += [shown(directives(result.to_python())), ""]
     return "\n".join(lines)
+
+
+def shown(schedule: str) -> str:
+    """A schedule for whoever opens it, or how long it is."""
+    length = schedule.count("\n") + 1
+    if length > LONGEST:
+        return f"The schedule has {length} lines: see its page, or write it with `-o schedule.py`."
+    summary = "<details markdown><summary>The schedule</summary>"
+    return f"{summary}\n\n```python\n{schedule}\n```\n\n</details>"
 
 
 def machine_word(name: str) -> str:
