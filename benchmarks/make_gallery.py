@@ -77,7 +77,7 @@ def section(name: str) -> str:
             pipeline, machine=machine, calibration=False, exact_sizes=True, name=name
         )
         if PAGES.is_dir():
-            result.report(PAGES / f"{name}-{machine_word(machine.name)}.html")
+            result.write_page(PAGES / f"{name}-{machine_word(machine.name)}.html")
         seconds = result.predicted
         predicted = "unknown" if seconds is None else units.seconds(seconds)
         table = result.explain().split("\n\n")[1]
