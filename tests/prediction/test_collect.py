@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -7,7 +9,7 @@ from tilewright.measure.timing import Samples
 from tilewright.prediction.data.collect import collect
 from tilewright.prediction.data.instances import placed
 from tilewright.prediction.data.user_kernels import from_callable
-from tilewright.prediction.data.work import dirty
+from tilewright.prediction.data.work import Idleness, dirty, idleness, other_seconds
 from tilewright.prediction.errors import PredictionError
 from tilewright.records import Records
 
@@ -80,6 +82,45 @@ def test_nothing_measured_is_an_error_with_the_reason():
 def test_wall_time_far_above_cpu_time_is_dirty():
     assert dirty(Measurement("ok", (2.0,), (1.0,)))
     assert not dirty(Measurement("ok", (1.0,), (1.0,)))
+
+
+def test_a_process_that_waits_is_not_disturbed():
+    before = Idleness(10, 1.0)
+    for after, waited in (
+        (Idleness(11, 1.0), True),  # it slept
+        (Idleness(10, 1.0), False),  # it never gave its processor away
+        (Idleness(11, 1.5), False),  # it was woken, and another process had the processor
+    ):
+        assert after.waited(before, 2.0) == waited
+
+
+def test_sleeping_is_seen():
+    before = idleness()
+    time.sleep(0.001)
+    assert idleness().yields > before.yields
+    assert idleness().queued >= before.queued
+
+
+def test_a_command_of_ours_is_not_another_process(monkeypatch):
+    """What it has used is known when it has ended."""
+    monkeypatch.setattr("tilewright.prediction.data.work.cpu_seconds", lambda: 0.0)
+    everything = other_seconds()
+    assert everything > 0.0
+    monkeypatch.setattr("tilewright.prediction.data.work.cpu_seconds", lambda: everything + 1e6)
+    assert other_seconds() < 0.0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_instance_that_waits_is_not_measured_again(monkeypatch, waits):
+    """Wall time far above CPU time is a disturbance only where the process did not wait."""
+    monkeypatch.setattr("tilewright.prediction.data.work.other_seconds", lambda: 0.0)
+    monkeypatch.setattr(Idleness, "waited", lambda *of: waits)
+    monkeypatch.setattr(
+        "tilewright.prediction.data.work.time_runs",
+        lambda run, timing: Samples((1.0,), (0.1,), 1, False),
+    )
+    runs = collect(counting([]), "work", 1, 0, rounds=1, retime=False, verify=False, timing=QUICK)
+    assert runs.facts["noise"]["still_dirty"] == int(not waits)
 
 
 def test_a_second_measurement_gives_a_noise_floor():

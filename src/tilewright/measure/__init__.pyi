@@ -15,6 +15,10 @@ from .client import (
     WorkersError as WorkersError,
 )
 from .command import command as command
+from .templates import (
+    filled as filled,
+    names_in as names_in,
+)
 from .finalists import (
     Finals as Finals,
     finalists as finalists,
@@ -36,4 +40,7 @@ from .token import (
     on_wait as on_wait,
 )
 from .worker import load_builder as load_builder
-from .timing import time_runs as time_runs
+from .timing import (
+    cpu_seconds as cpu_seconds,
+    time_runs as time_runs,
+)

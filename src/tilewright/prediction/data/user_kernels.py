@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.measure import filled, names_in
 from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
@@ -147,19 +148,19 @@ def from_command(
     if isinstance(words, str) or not words:
         raise PredictionError("a command is a list of words, not one string")
 
-    def filled(values: Mapping[str, Any]) -> list[str]:
-        try:
-            return [word.format_map(values) for word in words]
-        except (KeyError, IndexError, ValueError) as error:
-            raise PredictionError(
-                f"the command {' '.join(words)!r}: {error} has no value; the features are "
-                f"{', '.join(ranges)}"
-            ) from None
-
-    filled(dict.fromkeys(ranges, 1))
+    unknown = [name for name in names_in(words) if name not in ranges]
+    if unknown:
+        raise PredictionError(
+            f"the command {' '.join(words)!r}: {unknown[0]!r} has no value; the features are "
+            f"{', '.join(ranges)}"
+        )
+    try:
+        filled(words, dict.fromkeys(ranges, 1))
+    except ValueError as error:
+        raise PredictionError(f"the command {' '.join(words)!r}: {error}") from None
 
     def run(**values: Any) -> None:
-        _run_command(filled(values), seconds)
+        _run_command(filled(words, values), seconds)
 
     run.__name__ = "command"
     made = from_callable(run, ranges, complexity, name=name or words[0], units=units)

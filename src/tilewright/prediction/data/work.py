@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import Measurement, Timing, time_runs
+from tilewright.measure import Measurement, Timing, cpu_seconds, time_runs
 from tilewright.prediction.data.kernel import Array, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import is_sparse
@@ -76,12 +77,13 @@ class VariantWork:
         tries = 0
         while best is None or (tries < TRIES and best.details["dirty"]):
             tries += 1
-            others, began = other_seconds(), time.perf_counter()
+            others, idle, began = other_seconds(), idleness(), time.perf_counter()
             samples = time_runs(run, self.timing)
-            others = other_seconds() - others
-            share = max(0.0, others - TICKS) / (time.perf_counter() - began)
+            wall = time.perf_counter() - began
+            share = max(0.0, other_seconds() - others - TICKS) / wall
             measurement = Measurement("ok", samples.times, samples.cpu_times, samples.runs)
-            flagged = share > OTHERS or (self.variant.device == "cpu" and dirty(measurement))
+            slow = self.variant.device == "cpu" and dirty(measurement)
+            flagged = share > OTHERS or (slow and not idleness().waited(idle, wall))
             measurement = replace(measurement, details={"dirty": flagged, "others": share})
             if best is None or not flagged or measurement.median < best.median:
                 best = measurement
@@ -93,8 +95,37 @@ def dirty(measurement: Measurement) -> bool:
     return measurement.median > DIRTY * measurement.cpu_median
 
 
+@dataclass(frozen=True)
+class Idleness:
+    """Why this process has not computed so far.
+
+    Args:
+        yields: how often it gave its processor away, to sleep or for input and output.
+        queued: seconds in which it could have run, and another process did.
+    """
+
+    yields: int
+    queued: float
+
+    def waited(self, earlier: Idleness, wall: float) -> bool:
+        """Whether it has waited of its own accord in the `wall` seconds since then."""
+        return self.yields > earlier.yields and self.queued - earlier.queued <= OTHERS * wall
+
+
+def idleness() -> Idleness:
+    """Of this thread until now; without ``/proc/thread-self/schedstat`` nothing was queued."""
+    yields = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            return Idleness(yields, int(file.read().split()[1]) * 1e-9)
+    except (OSError, ValueError, IndexError):
+        return Idleness(yields, 0.0)
+
+
 def other_seconds() -> float:
     """CPU seconds that all other processes have used since the computer was started.
+
+    Those that this one has started and waited for are not others.
 
     0 where the system does not tell (``/proc/stat``).
     """
@@ -104,7 +135,7 @@ def other_seconds() -> float:
     except (OSError, ValueError):
         return 0.0
     idle, waiting = fields[3], fields[4]
-    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK") - time.process_time()
+    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK") - cpu_seconds()
 
 
 def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:

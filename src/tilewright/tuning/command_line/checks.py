@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.measure import names_in
 from tilewright.tuning.errors import SpaceError, nearest
 
 TOP = {"name", "parameters", "constraints", "objective", "search", "start"}
@@ -27,7 +28,6 @@ OBJECTIVE = {
     "repeat",
 }
 SEARCH = {"budget", "seed", "jobs", "time_limit", "converge", "confirm", "cutoff"}
-PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def known(where: str, entries: Any, names: Collection[str]) -> None:
@@ -55,11 +55,12 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     if not isinstance(objective, dict) or not objective.get("command"):
         raise SpaceError("[objective] needs a 'command', a list of words")
     for key in ("command", "build"):
-        for name in PLACE.findall(" ".join(words_of(objective, key))):
+        for name in names_in(words_of(objective, key)):
             if name not in parameters:
                 raise SpaceError(
                     f"objective.{key} names {{{name}}}, which is not a parameter"
                     f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
+                    f"; the text itself is written {{{{{name}}}}}"
                 )
     value = objective.get("value", "time")
     if value not in ("time", "json", "regex"):
@@ -102,7 +103,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
     if not words:
         raise SpaceError(f"objective.{key} is empty; give a list of words in quotes")
     program = words[0]
-    if PLACE.search(program):
+    if names_in([program]):
         return
     # a path is one from the directory in which it is run; other words are looked up in PATH
     place = directory / program if "/" in program else program

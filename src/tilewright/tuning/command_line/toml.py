@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.measure import Measurement, RunLimits, Timing, command, measure_one
+from tilewright.measure import Measurement, RunLimits, Timing, command, filled, measure_one
 from tilewright.tuning.command_line.checks import (
     OBJECTIVE,
-    PLACE,
     SEARCH,
     TOP,
     check_objective,
@@ -24,10 +22,12 @@ from tilewright.tuning.command_line.checks import (
     line_of,
     words_of,
 )
+from tilewright.tuning.command_line.regex import SlowRegexError, last_match
 from tilewright.tuning.errors import ConfigurationError, SpaceError
 from tilewright.tuning.space.json import space_from_dict
 from tilewright.tuning.space.space import Configuration, Space
 
+_SHOWN = 200  # characters of a command's output in a message
 _CUTOFF = 5.0
 _CONFIRM = 2
 
@@ -38,7 +38,8 @@ name = "my-kernel"
 # What is known to be impossible, in Python's notation; leave it out if nothing is.
 constraints = ["tile % unroll == 0 or unroll < 4"]
 
-# What to run. {name} is replaced by the value of a parameter; there is no shell.
+# What to run. {name} is replaced by the value of a parameter, {name:03d} in that format, {{name}}
+# by the text {name}; other braces stay. There is no shell.
 [objective]
 command = ["./kernel", "--tile={tile}", "--unroll={unroll}", "--order={order}"]
 # build = ["cc", "-O3", "-DTILE={tile}", "kernel.c", "-o", "kernel"]   # run before the command
@@ -169,23 +170,21 @@ class CommandProblem:
         return self._read(str(found.details.get("stdout", "")))
 
     def _words(self, key: str, configuration: Configuration) -> list[str]:
-        def text(match: re.Match[str]) -> str:
-            value = configuration.get(match.group(1), "")
-            return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-        return [PLACE.sub(text, word) for word in words_of(self.objective, key)]
+        return filled(words_of(self.objective, key), configuration)
 
     def _read(self, output: str) -> dict[str, Any]:
         """The objective in what the command printed."""
         sign = -1.0 if self.objective.get("maximise") else 1.0
         if self.objective["value"] == "regex":
-            found = re.findall(self.objective["regex"], output)
-            if not found:
-                return {"status": "run_failed", "message": "its output does not match the regex"}
             try:
-                return {"value": sign * float(found[-1])}
+                found = last_match(self.objective["regex"], output)
+                if found is None:
+                    return _unusable(f"its output does not match the regex{_printed(output)}")
+                return {"value": sign * float(found)}
+            except SlowRegexError as error:
+                return _unusable(str(error))
             except ValueError:
-                return {"status": "run_failed", "message": f"{found[-1]!r} is not a number"}
+                return _unusable(f"{found!r} is not a number{_printed(output)}")
         keys = self.objective.get("json", "time")
         for line in reversed(output.strip().splitlines()):
             try:
@@ -194,11 +193,11 @@ class CommandProblem:
             except ValueError:
                 continue
         else:
-            return {"status": "run_failed", "message": "it printed no line of JSON"}
+            return _unusable(f"there is no line of JSON in its output{_printed(output)}")
         try:
             values = [sign * _under(data, k) for k in (keys if isinstance(keys, list) else [keys])]
         except (KeyError, TypeError, ValueError) as error:
-            return {"status": "run_failed", "message": f"its JSON has no number under {error}"}
+            return _unusable(f"its JSON has no number under {error}{_printed(output)}")
         return {"value": values if len(values) > 1 else values[0]}
 
 
@@ -269,6 +268,20 @@ def _start(entries: Any, space: Space) -> list[Configuration]:
             )
         found.append(configuration)
     return found
+
+
+def _unusable(why: str) -> dict[str, Any]:
+    """The outcome of a command that ran and gave no objective."""
+    return {"status": "run_failed", "message": why}
+
+
+def _printed(output: str) -> str:
+    """What a command printed, its end where that is long, for a message."""
+    text = " ".join(output.split())
+    if not text:
+        return "; it printed nothing"
+    said = "printed" if len(text) <= _SHOWN else "ended with"
+    return f"; it {said} {text[-_SHOWN:]!r}"
 
 
 def _under(data: Any, key: str) -> float:
