@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: test lint typecheck unit demo bench docs clean
+.PHONY: test lint typecheck unit demo golden bench docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
@@ -40,6 +40,10 @@ demo: $(STAMP)
 		--records out/records.sqlite --report out/harris.html
 	@echo
 	@echo "The schedule is in out/harris_schedule.py, the report in out/harris.html."
+
+# The schedules that one shot chooses for the programs, written where they have changed.
+golden: $(STAMP)
+	$(BIN)/python tests/halide/golden_schedules.py $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/$(NAME).py $(ARGS)
