@@ -14,6 +14,7 @@ from tilewright.report.charts.heatmap import heat_map
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.parallel import Axis, parallel_coordinates
 from tilewright.report.charts.scatter import MOST_POINTS, Points, scatter_plot
+from tilewright.report.charts.svg import NARROW, WIDTH, reflowing
 from tilewright.report.model import Bar
 from tilewright.report.pages.html import Html, escape, number, tag
 
@@ -186,3 +187,15 @@ def test_gantt():
     first, second = widths(svg, "tint")
     assert second == pytest.approx(2.5 * first, rel=0.01)
     assert {"cpu", "gpu", "mm 1"} <= set(texts(svg))
+
+
+def test_a_reflowing_chart_has_letters_of_one_size_on_wide_and_narrow_screens():
+    bars = [Bar("Tilewright with a long name, one shot", 2.0, ours=True), Bar("naive", 4.0)]
+    html = reflowing(lambda width: bar_chart(bars, label="times", width=width))
+    widths = [float(w) for w in re.findall(r'<svg[^>]* width="(\d+)"', html)]
+    assert widths == [WIDTH, NARROW]
+    assert widths[1] <= 400
+    wide, narrow = html.split('class="narrow"')
+    assert "long name" in wide
+    for x, text in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>([^<]*)</text>', narrow):
+        assert 0 <= float(x) <= NARROW, text

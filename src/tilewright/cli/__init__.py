@@ -67,6 +67,7 @@ def _command(argv: Sequence[str] | None) -> int:
     top = parser()
     try:
         args = top.parse_args(argv)
+        args.words = sys.argv[1:] if argv is None else list(argv)
     except SystemExit as stop:  # argparse has printed help, the version or an error
         return stop.code if isinstance(stop.code, int) else EXIT_ERROR
     if args.command is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.halide_errors import with_flags
+from tilewright.cli.provenance import load, with_provenance
 
 
 def add_parser(commands: Any) -> None:
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     arguments.writable(args.output)
     arguments.writable(args.report)
     options = arguments.common(args)
+    load_before = load()
 
     import json
 
@@ -91,5 +93,6 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         from tilewright.report.pages import schedule_page
 
-        write_file(args.report, schedule_page(report))
+        made = with_provenance(report, args.words, args.seed, load_before)
+        write_file(args.report, schedule_page(made))
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.halide_errors import with_flags
+from tilewright.cli.provenance import load, with_provenance
 from tilewright.cli.signals import interrupted
 from tilewright.errors import TilewrightError
 
@@ -95,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     arguments.writable(args.output)
     arguments.writable(args.report)
     options = arguments.common(args)
+    load_before = load()
 
     import json
 
@@ -136,7 +138,8 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         from tilewright.report.pages import schedule_page
 
-        write_file(args.report, schedule_page(report))
+        made = with_provenance(report, args.words, args.seed, load_before)
+        write_file(args.report, schedule_page(made))
     return 1 if report.verified is False else 0
 
 

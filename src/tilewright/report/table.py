@@ -120,7 +120,7 @@ def attempt_table(report: ScheduleReport) -> Table:
         [
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,
-                a.status,
+                "cut short" if a.note.startswith("cut short") else a.status,
                 units.seconds(a.predicted),
                 units.seconds(a.measured),
                 a.source,

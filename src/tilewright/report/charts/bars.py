@@ -12,6 +12,7 @@ from tilewright.report.pages.html import Html, join, points, tag
 
 _ROW = 30.0
 _LABEL = 30  # characters
+_SHORT_LABEL = 16  # of a narrow chart
 
 
 def bar_chart(
@@ -28,11 +29,12 @@ def bar_chart(
     not zero are cut off, with a gap to show it (None: never), so that one slow schedule does not
     flatten the others. A bar whose status is not ``ok`` shows the status and the message.
     """
-    left = 16 + max([text_width(shorten(b.label, _LABEL)) for b in bars], default=0.0)
+    most = _LABEL if width >= WIDTH else _SHORT_LABEL
+    left = 16 + max([text_width(shorten(b.label, most)) for b in bars], default=0.0)
     right = width - 96
     longest = _longest(bars, cut)
     scale = Scale(0.0, longest or 1.0, left, right)
-    rows = [_row(bar, i, scale, text, longest) for i, bar in enumerate(bars)]
+    rows = [_row(bar, i, scale, text, longest, most) for i, bar in enumerate(bars)]
     height = _ROW * len(bars) + 8
     base = tag("line", class_="base", x1=left, x2=left, y1=2, y2=height - 4)
     return picture(width, height, label, *rows, base)
@@ -51,14 +53,16 @@ def _longest(bars: Sequence[Bar], cut: float | None) -> float:
     return max(ends) if max(ends) <= limit else limit
 
 
-def _row(bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: float) -> Html:
+def _row(
+    bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: float, most: int
+) -> Html:
     y = 4 + i * _ROW
     middle = y + _ROW / 2 - 3
     weight = "600" if bar.ours else None
     name = tag(
         "text",
         tag("title", bar.label),
-        shorten(bar.label, _LABEL),
+        shorten(bar.label, most),
         x=scale.start - 10,
         y=middle + 4,
         text_anchor="end",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.report.pages.html import Html, join, tag
 
 WIDTH = 880.0
+# What a telephone of 400 pixels has between the margins of the page.
+NARROW = 356.0
 COLOURS = 10
 
 # Text is 12 pixels high; a character of the interface font is at most about so wide.
@@ -31,6 +33,16 @@ def picture(width: float, height: float, label: str, *children: Any) -> Html:
         aria_label=label,
         xmlns="http://www.w3.org/2000/svg",
     )
+
+
+def reflowing(draw: Callable[[float], Html]) -> Html:
+    """A picture drawn twice, for wide and for narrow screens, so that its letters stay as large.
+
+    The style sheet shows the one that suits; `draw` takes a width in pixels.
+    """
+    wide = tag("div", draw(WIDTH), class_="wide")
+    narrow = tag("div", draw(NARROW), class_="narrow")
+    return join(wide, narrow)
 
 
 def colour(index: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.report import units
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.scatter import Points, scatter_plot
+from tilewright.report.charts.svg import reflowing
 from tilewright.report.pages.html import Html, join, tag
 from tilewright.report.pages.page import Figure, Section, folded, html_page, html_table, items
 from tilewright.report.table import Align, Column, Table, table
@@ -251,15 +252,19 @@ def _by_time(report: PredictionReport) -> Html:
 def _intervals(report: PredictionReport) -> Html:
     nominal = sorted(report.coverages)
     percent = [100 * share for share in nominal]
-    chart = line_chart(
-        [
-            Line("measured", percent, [100 * report.coverages[share] for share in nominal]),
-            Line("nominal", percent, percent),
-        ],
-        label="share of measured times inside intervals, by their nominal probability",
-        x_label="nominal probability (%)",
-        y_label="inside (%)",
-        height=260,
+    lines = [
+        Line("measured", percent, [100 * report.coverages[share] for share in nominal]),
+        Line("nominal", percent, percent),
+    ]
+    chart = reflowing(
+        lambda width: line_chart(
+            lines,
+            label="share of measured times inside intervals, by their nominal probability",
+            x_label="nominal probability (%)",
+            y_label="inside (%)",
+            height=260,
+            width=width,
+        )
     )
     rows = [(units.percent(share), units.percent(report.coverages[share])) for share in nominal]
     return join(chart, html_table(table((Column("nominal"), Column("inside", RIGHT)), rows)))

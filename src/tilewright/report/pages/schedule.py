@@ -6,8 +6,9 @@ from tilewright.report import units
 from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.dag import dag_picture
 from tilewright.report.charts.nest import nest_html
+from tilewright.report.charts.svg import reflowing
 from tilewright.report.model import Bar, GroupRow, ScheduleReport
-from tilewright.report.pages.html import Html, join, tag
+from tilewright.report.pages.html import join, tag
 from tilewright.report.pages.page import (
     Figure,
     Section,
@@ -166,7 +167,11 @@ def _with_all_funcs(table: Table, groups: tuple[GroupRow, ...]) -> Table:
 
 
 def _comparison(report: ScheduleReport) -> Section:
-    chart: Html = bar_chart(report.comparison, label="Run times of the schedules compared")
+    chart = reflowing(
+        lambda width: bar_chart(
+            report.comparison, label="Run times of the schedules compared", width=width
+        )
+    )
     table = folded("Show the figures", html_table(comparison_table(report)))
     return Section(
         "Comparison",

@@ -84,6 +84,12 @@ details summary {{ cursor: pointer; color: var(--accent); margin: 8px 0; }}
 svg.picture {{ max-width: 100%; height: auto; display: block; font: 12px system-ui, "Segoe UI",
   Roboto, "DejaVu Sans", sans-serif; overflow: visible; }}
 svg.full {{ max-width: none; }}
+.narrow {{ display: none; }}
+@media screen and (max-width: 640px) {{
+  main {{ padding: 20px 22px 40px; }}
+  .wide {{ display: none; }} .narrow {{ display: block; }}
+  main section {{ overflow-x: auto; }} svg.picture {{ max-width: none; }}
+}}
 svg text {{ fill: var(--ink); }}
 svg .tick, svg .faint {{ fill: var(--soft); font-size: 11.5px; }}
 svg .axis {{ fill: var(--soft); }}

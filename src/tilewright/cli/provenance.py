@@ -1,0 +1,45 @@
+"""How a page was made: the command, when, by which version, on which computer, how busy."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tilewright import __version__
+
+if TYPE_CHECKING:
+    from tilewright.report import ScheduleReport
+
+
+def load() -> float:
+    """Processes that wanted a processor on average in the last minute."""
+    return os.getloadavg()[0]
+
+
+def with_provenance(
+    report: ScheduleReport, words: Sequence[str], seed: int, load_before: float
+) -> ScheduleReport:
+    """The report with more facts of how it was made.
+
+    Args:
+        report: what was found.
+        words: the command line after ``tilewright``.
+        seed: of random inputs.
+        load_before: `load` when the command began, which is without its own work.
+    """
+    from tilewright.machines import detect_cpu
+
+    cpu = detect_cpu()
+    facts = {
+        "command": shlex.join(["tilewright", *words]),
+        "date": datetime.datetime.now().astimezone().isoformat(" ", "minutes"),
+        "version": f"tilewright {__version__}",
+        "seed": str(seed),
+        "computer": f"{cpu.name}, {cpu.cores} cores",
+        "load": f"{load_before:.1f} processes in the minute before",
+    }
+    return replace(report, facts={**report.facts, **facts})
