@@ -17,7 +17,7 @@ What is not compared number by number is counted by reason:
 - ``sliding``: the Func is stored further out than it is computed, is read by one that is, or is
   stored in the loops of one. Halide computes only what is new in each iteration, folds the storage
   where it proves that it can, and starts up to one window early. No extent may be above the most
-  plus one window less one; how small it is is not checked, and it may be dropped.
+  plus one window; how small it is is not checked, and it may be dropped.
 - ``data``: the extent hangs on what an input holds where it is read.
 - ``skipped``: a guard leaves nothing required at the iteration looked at, so that the box is empty.
 - ``sliding`` of a launch: a kernel inside a loop that it slides over has at most the blocks and

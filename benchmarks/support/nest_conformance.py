@@ -328,9 +328,7 @@ def _compare_allocation(
     most = placed(nest.at_most(item))
     if _nothing(item.context, row):
         _count(result, "skipped", 1)
-    elif item.slides and all(
-        b <= c + max(a, 1) - 1 for a, b, c in zip(got, made, most, strict=True)
-    ):
+    elif item.slides and all(b <= c + max(a, 1) for a, b, c in zip(got, made, most, strict=True)):
         _count(result, "sliding", 1)
     elif all(a <= b <= c for a, b, c in zip(got, made, most, strict=True)):
         _count(result, "interval", 1)

@@ -68,6 +68,7 @@ def func_schedules(draw, algorithm, index, so_far, exact):
     entry = FuncSchedule(index, compute, store, stages=stages)
     if not output:
         align = draw(st.sampled_from((1, 1, 8)))
+        align = align if func.args else 1
         order = draw(st.permutations(range(len(func.args))))
         entry = replace(entry, align_storage=align, storage_order=tuple(order))
     return entry

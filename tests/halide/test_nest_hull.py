@@ -4,7 +4,7 @@ import pytest
 
 from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.loop_ranges import SizedSplit, ranges_after, values
-from tilewright.halide.analysis.nest_hull import Ends, ends_after, values_of
+from tilewright.halide.analysis.nest_hull import Ends, ends_after, slid, values_of
 from tilewright.halide.ir.schedule import Fuse, Split
 
 NOTHING = frozenset()
@@ -85,3 +85,11 @@ def test_where_a_guard_skips_the_end_of_one_loop_nothing_is_beyond_the_range():
     # One iteration in a tile of 3: the loop in the tile stands at its end, the other one runs.
     now = values((change,), ranges, {"i": 2.0}, frozenset({"o", "i"}))
     assert now.stores["v0"] == Interval(0.0, 0.0)
+
+
+def test_what_slides_begins_a_window_early_or_one_beyond_the_end():
+    # Of rows 4 to 6, two were begun before row 4, or nothing is new from row 7 on.
+    ends = slid(between(4.0, 6.0))
+    assert ends.low == Interval(2.0, 7.0)
+    # The other way round for what slides up.
+    assert ends.high == Interval(3.0, 8.0)

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.loop_ranges import Change, floor, larger, smaller, where
 from tilewright.halide.analysis.nest_parts import Boxes, Context, Required
@@ -59,6 +61,18 @@ class Twin(NamedTuple):
 def _ends(outer: Interval, inner: Interval) -> Ends:
     low = Interval(smaller(outer.lo, inner.lo), larger(outer.lo, inner.lo))
     return Ends(low, Interval(smaller(outer.hi, inner.hi), larger(outer.hi, inner.hi)))
+
+
+def slid(ends: Ends) -> Ends:
+    """The ends of what is new in an iteration, of a Func that slides up or down.
+
+    It begins one beyond what there is, and nothing may be new; a window that is filled begins as
+    much before as it is long (``SlidingWindow.cpp``).
+    """
+    # At the end of an output the window may be cut short, but begins as early as elsewhere.
+    early = float(np.max(larger(ends.high.hi - ends.low.hi, 0.0)))
+    low = Interval(ends.low.lo - early, larger(ends.low.hi, ends.high.hi + 1.0))
+    return Ends(low, Interval(smaller(ends.high.lo, ends.low.lo - 1.0), ends.high.hi + early))
 
 
 def _fixed(low: Bound, high: Bound) -> Ends:
@@ -176,6 +190,10 @@ class Hull:
         self.found: dict[str, Box] = {}
         if here.stage is not None:
             own = {name: _fixed(*part) for name, part in here.ranges.items()}
+            entry = nest.structure.entries[here.stage.key[0]]
+            if entry.store != entry.compute:
+                mine = {name: slid(own[name]) for name in here.stage.variables if name[0] == "v"}
+                own = {**own, **mine}
             standing = {name: _fixed(value, value) for name, value in here.fixed.items()}
             self._stage(here.stage, own, standing, Twin(here.boxes, here.boxes), here.depth)
         for production in here.body.productions if here.body else ():
@@ -199,6 +217,8 @@ class Hull:
             for canonical, variable in stage.variables.items():
                 pair = [_range(part[key], canonical, variable) for part in boxes]
                 own[canonical] = _ends(*pair)
+                if entry.store != entry.compute and canonical[0] == "v":
+                    own[canonical] = slid(own[canonical])
             self._stage(stage, ends_after(self.nest.changes(stage), own), {}, boxes, -1)
 
     def _grown(self, stage: StageNest, boxes: Twin) -> Twin:

@@ -2,10 +2,11 @@
 
 A Func that slides is stored outside a serial loop and computed inside it. Halide 21 computes only
 what is new in each iteration (``SlidingWindow.cpp``); to fill the window it may start as many
-iterations early as the window is long. Then it may fold the storage to the power of two that holds
-what one iteration touches (``StorageFolding.cpp``), if it can prove a bound of that which holds
-for every size of the output. A window that is cut short at the end of a small output is folded as
-if it were whole. So the extents found here are upper bounds.
+iterations early as the window is long, and where nothing is new it begins one beyond the end. Then
+it may fold the storage to the power of two that holds what one iteration touches
+(``StorageFolding.cpp``), if it can prove a bound of that which holds for every size of the output.
+A window that is cut short at the end of a small output is folded as if it were whole. So the
+extents found here are upper bounds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> 
     found = [part.extent for part in item.box]
     for window in _windows(nest, item):
         for d, part in enumerate(window):
-            ahead = item.box[d].extent + larger(part.extent, 1.0) - 1.0
+            ahead = item.box[d].extent + larger(part.extent, 1.0)
             moves = part.extent < item.box[d].extent
             found[d] = larger(found[d], where(moves, ahead, found[d]))
     for whole in _same(larger_nest, item):
