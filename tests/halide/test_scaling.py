@@ -16,9 +16,10 @@ from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 
-SMALL, LARGE = 24, 72
+NETWORK = 16, 48
+CHAIN = 24, 72
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
-WIDE = 100, 200
+WIDE = 80, 160
 
 
 def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
@@ -49,11 +50,11 @@ def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
 @pytest.mark.parametrize(
     ("kind", "target", "sizes"),
     [
-        ("residual_network", "host", (SMALL, LARGE)),
-        ("residual_network", "cuda", (SMALL, LARGE)),
-        ("elementwise_chain", "host", (SMALL, LARGE)),
-        ("elementwise_chain", "cuda", (SMALL, LARGE)),
-        ("pyramids", "cuda", (SMALL, LARGE)),
+        ("residual_network", "host", NETWORK),
+        ("residual_network", "cuda", NETWORK),
+        ("elementwise_chain", "host", CHAIN),
+        ("elementwise_chain", "cuda", CHAIN),
+        ("pyramids", "cuda", NETWORK),
         ("branches", "host", WIDE),
     ],
 )

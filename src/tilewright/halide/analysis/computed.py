@@ -39,6 +39,8 @@ class Computed:
         self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
+        # Many Funcs are computed at one loop: what it wants of all is worked out once.
+        self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:
         """The extents of what is computed of a Func at a time; NaN where they are not known.
@@ -87,7 +89,12 @@ class Computed:
         host = self._entries[level.func]
         for stage, nest in stage_schedules(self._algorithm, host):
             if any(loop.name == level.loop for loop in nest.loops):
-                wanted = self._wanted(host, stage.index, nest, level.loop, iterations)
+                place = level.func, stage.index, level.loop, iterations
+                if place not in self._within:
+                    self._within[place] = self._wanted(
+                        host, stage.index, nest, level.loop, iterations
+                    )
+                wanted = self._within[place]
                 if name in wanted:
                     found = _smaller(found, wanted[name])
         return found
