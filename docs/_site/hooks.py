@@ -13,8 +13,13 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tilewright"
-# In the order of the public API, `tilewright/__init__.pyi`.
-ROOMS = "machines measure records report tuning prediction mapping halide patterns".split()
+# In the order in which data flows through them.
+ROOMS = [
+    alias.name
+    for node in ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom) and node.module is None
+    for alias in node.names
+]
 # Pages that are files of the repository's root.
 FROM_ROOT = {
     "README.md": "index.md",
