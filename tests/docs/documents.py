@@ -195,9 +195,10 @@ class Session:
             self.compare(command.shown, ran.out if block.exit == 0 else ran.err, block)
 
     def compare(self, shown: str, printed: str, block: Block) -> None:
-        """Check that a page shows what is printed, spaces and ``...`` aside."""
+        """Check that a page shows what is printed, ``...`` and the width of columns aside."""
         options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-        same = doctest.OutputChecker().check_output(shown.strip(), printed.strip(), options)
+        wanted, got = (re.sub("-{3,}", "---", text.strip()) for text in (shown, printed))
+        same = doctest.OutputChecker().check_output(wanted, got, options)
         assert same, (
             f"{self.page}, line {block.line} shows\n{shown}\nbut this is printed\n{printed}"
         )

@@ -38,6 +38,12 @@ def test_page_runs_as_pasted(page, tmp_path, monkeypatch):
     assert Session(page, folder, shell_path(tmp_path), SEEN).run(found) >= 1
 
 
+def test_width_of_columns_does_not_matter(tmp_path):
+    command = "printf 'name  time\\n----  ------\\nx     1.25 s\\n'"
+    page = f"```console\n$ {command}\nname  time\n---- ---\nx ...\n```\n"
+    Session("page", tmp_path, shell_path(tmp_path), {}).run(blocks(page))
+
+
 def test_few_blocks_are_left_out():
     needs = Counter(b.needs for page in PAGES for b in blocks(text_of(page)) if b.needs)
     assert {need: needs[need] for need in NEEDS} == LEFT_OUT
