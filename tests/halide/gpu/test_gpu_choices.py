@@ -8,7 +8,7 @@ from gpu_pipelines import full
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
-from tilewright.halide.schedulers.analytic.gpu import scheduler
+from tilewright.halide.schedulers.analytic.gpu import grouping_search, scheduler
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
@@ -62,7 +62,7 @@ def test_atomic_additions_must_look_three_times_as_fast(monkeypatch, slow, chose
     def seconds(model, plan):
         return 1.0 if plan.kernel.atomic else slow
 
-    monkeypatch.setattr(scheduler, "predicted_seconds", seconds)
+    monkeypatch.setattr(grouping_search, "predicted_seconds", seconds)
     plan = search._stage_plan(Group((name,)), 1, "powers", Options())
     assert plan.kernel.atomic is chosen
 
