@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,14 @@ def test_what_another_process_cannot_make_is_measured_here_or_refused():
         collect(local, "lambda", 2, 0, timing=QUICK, isolate=True)
     with pytest.raises(PredictionError, match="top level of a module"):
         reference_to(lambda: 0)
+
+
+def test_a_function_typed_at_a_prompt_is_refused_with_the_cure(monkeypatch):
+    prompt = types.ModuleType("typed")
+    exec("def doubled(x):\n    return 2 * x\n", prompt.__dict__)
+    monkeypatch.setitem(sys.modules, "typed", prompt)
+    with pytest.raises(PredictionError, match="write it to a module"):
+        reference_to(prompt.doubled)
 
 
 def test_origins_name_what_can_be_made_again():

@@ -179,9 +179,13 @@ def reference_to(function: Callable[..., Any]) -> str:
         )
     if module.__package__:
         return f"{module.__name__}:{name}"
-    source = inspect.getsourcefile(module)
+    # What is typed at a prompt belongs to a module without a file.
+    source = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None
     if source is None or not Path(source).is_file():
-        raise PredictionError(f"{name} is defined in no file, so that no worker can import it")
+        raise PredictionError(
+            f"{name} is defined in no file, so that no worker can import it: write it to a "
+            "module, and import it from there"
+        )
     text = Path(source).read_text(encoding="utf-8", errors="replace")
     guarded = re.search(r"^if\s+__name__\s*==", text, re.MULTILINE)
     if module is sys.modules.get("__main__") and not guarded:
