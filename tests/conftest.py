@@ -48,17 +48,28 @@ def pytest_configure(config):
         (folder / name).mkdir()
         os.environ[variable] = str(folder / name)
     tempfile.tempdir = None
-    # A shell's background jobs ignore Ctrl-C, and so would the processes that tests start.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell's background jobs ignore Ctrl-C, those under nohup SIGHUP, and so would the processes
+    # that tests start.
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """A process a core that this process may use, as far as the memory goes."""
+    """One process more than there are cores for this process, as far as the memory goes.
+
+    Tests wait for the processes that they start, for locks and for limits: with a process per
+    core, half of the cores' time is lost.
+    """
     machine = detect_cpu()
     memory = machine.memory_bytes or MEMORY_BYTES
-    return max(1, min(machine.cores, memory // MEMORY_BYTES))
+    return max(1, min(machine.cores + 1, memory // MEMORY_BYTES))
 
 
 def pytest_unconfigure(config):

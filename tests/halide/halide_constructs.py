@@ -557,7 +557,7 @@ def deep():
 @structural
 def long_chain():
     previous = image(hl.UInt(16))
-    for i in range(28):
+    for i in range(40):
         previous = define(f"s{i}", (x, y), previous[x - 1, y] + previous[x + 1, y])
     return output(previous, 8, 8)
 

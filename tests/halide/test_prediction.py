@@ -18,8 +18,9 @@ from tilewright.halide.ir.plan import GroupReport, PartTime, PlannedSchedule, Pr
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
-from tilewright.halide.schedulers.analytic.gpu import scheduler
+from tilewright.halide.schedulers.analytic.gpu import grouping_search
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.halide.schedulers.prediction import predicted, with_prediction
 from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.machines import gpu
@@ -179,10 +180,10 @@ def test_the_search_and_the_nest_agree_on_a_gpu(pipeline, machine, monkeypatch):
         seen.append((planned, sum(predicted_seconds(model, kernel) for kernel in kernels)))
         return planned
 
-    assembled = scheduler.assemble
-    monkeypatch.setattr(scheduler, "assemble", assemble)
+    assembled = grouping_search.assemble
+    monkeypatch.setattr(grouping_search, "assemble", assemble)
     task = make_task(pipeline(), machine=gpu(machine))
-    scheduler.schedule_gpu(task.algorithm, task.machine, k=3)
+    schedule_gpu(task.algorithm, task.machine, k=3)
     assert len(seen) >= 2
     for planned, seconds in seen:
         assert predicted(task, planned.schedule).seconds == pytest.approx(seconds, rel=0.01)

@@ -16,7 +16,7 @@ from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 
-NETWORK = 16, 48
+NETWORK = 12, 36
 CHAIN = 24, 72
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
 WIDE = 80, 160

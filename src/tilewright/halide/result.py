@@ -17,6 +17,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement, requirements
+from tilewright.halide.report.distinctions import distinctions
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
@@ -211,6 +212,7 @@ class Result:
     def _attempts(self) -> tuple[Attempt, ...]:
         if not any(t.measurement is not None for t in self.tried):
             return ()
+        differ = distinctions([t.planned for t in self.tried])
         return tuple(
             Attempt(
                 key_of(t),
@@ -220,8 +222,9 @@ class Result:
                 note=t.note,
                 source=t.source,
                 chosen=t.planned is self.planned,
+                differs=text,
             )
-            for t in self.tried
+            for t, text in zip(self.tried, differ, strict=True)
         )
 
     def _cautions(self) -> tuple[str, ...]:

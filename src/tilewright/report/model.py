@@ -115,7 +115,7 @@ class Attempt:
 
     `predicted` and `measured` are in seconds; `source` says where the
     latter was taken, in words ("final rounds", "alone, recorded"). `chosen` marks the one that the
-    report is about.
+    report is about, and `differs` says what sets it apart from the first.
     """
 
     label: str
@@ -125,6 +125,7 @@ class Attempt:
     note: str = ""
     source: str = ""
     chosen: bool = False
+    differs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ def attempt_table(report: ScheduleReport) -> Table:
     return table(
         (
             Column("candidate"),
+            Column("what differs", wrap=True),
             Column("status"),
             Column("predicted", right),
             Column("time", right),
@@ -120,6 +121,7 @@ def attempt_table(report: ScheduleReport) -> Table:
         [
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,
+                a.differs,
                 "cut short" if a.note.startswith("cut short") else a.status,
                 units.seconds(a.predicted),
                 units.seconds(a.measured),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -211,6 +211,7 @@ def needs(
     is no output needs nothing where it always computes enough, nor for stages that read nothing.
     """
     beyond: frozenset[tuple[int, int]] | None = None
+    least: Mapping[tuple[int, int], float] | None = None
     for entry in schedule.funcs:
         if entry.compute.kind == "inline":
             continue
@@ -234,8 +235,10 @@ def needs(
                 if written:
                     yield entry.func, nests, dimension, written
             elif read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
-                least = least_extents(schedule, algorithm).get((entry.func, dimension), 0.0)
-                if read.multiple > 1 or read.minimum > least:
+                if least is None:
+                    # Once: to look it up, all of the schedule is hashed.
+                    least = least_extents(schedule, algorithm)
+                if read.multiple > 1 or read.minimum > least.get((entry.func, dimension), 0.0):
                     yield entry.func, nests, dimension, read
 
 
