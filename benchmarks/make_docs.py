@@ -13,7 +13,34 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 # What each figure is to be: at least (>=) or at most (<=) so much.
 GOALS = {
+    "cli_faults": {
+        "rows_lost": "<= 0",
+        "tracebacks": "<= 0",
+        "leftovers": "<= 0",
+        "wrong_exit_codes": "<= 0",
+    },
+    "malformed_inputs": {
+        "uncaught": "<= 0",
+        "crashes": "<= 0",
+        "hangs": "<= 0",
+        "over_500_mb": "<= 0",
+    },
+    "house": {
+        "upward_imports": "<= 0",
+        "file_cycles": "<= 0",
+        "deep_imports_between_rooms": "<= 0",
+        "duplicate_public_names": "<= 0",
+        "largest_file": "<= 500",
+        "functions_over_60_lines": "<= 10",
+        "worst_complexity": "<= 20",
+    },
     "halide_coverage": {"failures": "<= 0"},
+    "halide_nest": {
+        "allocation_mismatches": "<= 0",
+        "extent_mismatches": "<= 0",
+        "launch_mismatches": "<= 0",
+        "evaluations_per_second": ">= 200000",
+    },
     "halide_host": {
         "oneshot_vs_best_peer": ">= 1.0",
         "top_vs_best_peer": ">= 1.25",
