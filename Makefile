@@ -15,7 +15,8 @@ test: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,opencl]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		-c constraints.txt -e '.[dev,opencl]'
 	touch $(STAMP)
 
 lint: $(STAMP)
