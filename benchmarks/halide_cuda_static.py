@@ -1,4 +1,4 @@
-"""CUDA schedules without a GPU: do they compile, are launches foretold, do registers spill.
+"""CUDA schedules without a GPU: do they compile, are launches predicted, do registers spill.
 
 Every program is scheduled for an A100 in each of the three modes, compiled and run against a CUDA
 driver that records launches and computes nothing (``support/recording_cuda.c``); what it was
@@ -70,7 +70,7 @@ def ours(name: str, mode: str) -> dict[str, Any]:
     )
     compiled = time.process_time() - began
     runner.run()
-    foretold = Counter(
+    predicted = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )
     recorded = recorder.launches()
@@ -80,9 +80,9 @@ def ours(name: str, mode: str) -> dict[str, Any]:
         "search_seconds": searched,
         "compile_seconds": compiled,
         "kernels": len(recorded),
-        "mismatches": max((foretold - launched).total(), (launched - foretold).total()),
-        "foretold": [[*key, n] for key, n in (foretold - launched).items()],
-        "launched": [[*key, n] for key, n in (launched - foretold).items()],
+        "mismatches": max((predicted - launched).total(), (launched - predicted).total()),
+        "predicted": [[*key, n] for key, n in (predicted - launched).items()],
+        "launched": [[*key, n] for key, n in (launched - predicted).items()],
         **spills(
             [path.read_text() for path in recorder.modules()],
             {str(item["kernel"]) for item in recorded},

@@ -21,12 +21,12 @@ What is not compared number by number is counted by reason:
 - ``data``: the extent hangs on what an input holds where it is read.
 - ``skipped``: a guard leaves nothing required at the iteration looked at, so that the box is empty.
 - ``sliding`` of a launch: a kernel inside a loop that it slides over has at most the blocks and
-  threads foretold; shared bytes are never more than foretold.
+  threads predicted; shared bytes are never more than predicted.
 - ``refused``: Halide does not lower or compile the schedule, or takes more than a minute of CPU
   time.
 
 An allocation or loop that Halide makes at more or fewer places is a mismatch. So is a loop that is
-reached at an iteration where a guard is foretold to leave it out (``left_out`` counts where both
+reached at an iteration where a guard is predicted to leave it out (``left_out`` counts where both
 agree), or that is not reached where none is.
 
 ``evaluations_per_second``: rows of sizes per CPU second of one structure with 1024 rows, each loop

@@ -129,14 +129,14 @@ def _entry(finals: Finals, key: str, measurement: Measurement) -> dict[str, Any]
 
 def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[str, Any]:
     """What was launched beside what the model said: `mismatches` counts those that differ."""
-    foretold = Counter(
+    predicted = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )
     really = Counter((launch.threads, launch.shared_bytes) for launch in found)
     seconds = seconds_by_group(planned.groups, found)
     return {
         "failure": why,
-        "mismatches": max((foretold - really).total(), (really - foretold).total()),
+        "mismatches": max((predicted - really).total(), (really - predicted).total()),
         "kernels": [asdict(launch) for launch in found],
         "groups": [
             {

@@ -182,20 +182,20 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
         if one and other and _slid(one, other, kernel in sliding, kernel in partial):
             _count(result, "sliding", 1)
         else:
-            result.launch_mismatches.append(f"{kernel}: {one} foretold, {other} launched")
+            result.launch_mismatches.append(f"{kernel}: {one} predicted, {other} launched")
     return result
 
 
-def _slid(foretold: Sequence[int], made: Sequence[int], folded: bool, partial: bool) -> bool:
+def _slid(predicted: Sequence[int], made: Sequence[int], folded: bool, partial: bool) -> bool:
     """Whether sliding explains what two launches differ in.
 
-    A `partial` kernel has at most the blocks, threads and shared bytes foretold. Where shared
-    memory may be `folded`, a block has at most the bytes foretold.
+    A `partial` kernel has at most the blocks, threads and shared bytes predicted. Where shared
+    memory may be `folded`, a block has at most the bytes predicted.
     """
-    bytes_fit = made[-1] <= foretold[-1] if folded or partial else made[-1] == foretold[-1]
+    bytes_fit = made[-1] <= predicted[-1] if folded or partial else made[-1] == predicted[-1]
     if partial:
-        return bytes_fit and all(a <= b for a, b in zip(made[:-1], foretold[:-1], strict=True))
-    return bytes_fit and made[:-1] == foretold[:-1]
+        return bytes_fit and all(a <= b for a, b in zip(made[:-1], predicted[:-1], strict=True))
+    return bytes_fit and made[:-1] == predicted[:-1]
 
 
 def _kernel_of(name: str, known: list[str]) -> str:
@@ -258,11 +258,11 @@ def _compare_loops(
     for path, made in theirs.items():
         if path not in ours:
             if not path[-1].endswith(("one_block", "one_thread")):
-                result.extent_mismatches.append(f"not foretold: {path}")
+                result.extent_mismatches.append(f"not predicted: {path}")
             continue
         if len(made) != len(ours[path]):
             result.extent_mismatches.append(
-                f"{path[-1]} at {fraction}: {len(ours[path])} places foretold, {len(made)}"
+                f"{path[-1]} at {fraction}: {len(ours[path])} places predicted, {len(made)}"
             )
             continue
         for loop, own in zip(made, ours[path], strict=True):
@@ -270,12 +270,12 @@ def _compare_loops(
             got = _at(own.lo, row), _at(own.extent, row)
             if got != (loop.lo, loop.extent):
                 result.extent_mismatches.append(
-                    f"{path[-1]} at {fraction}: {got} foretold, {(loop.lo, loop.extent)} made"
+                    f"{path[-1]} at {fraction}: {got} predicted, {(loop.lo, loop.extent)} made"
                 )
-    for path, foretold in ours.items():
+    for path, predicted in ours.items():
         idle = _left_out(nest, ours, path, row)
         if idle and path not in theirs:
-            _count(result, "left_out", len(foretold))
+            _count(result, "left_out", len(predicted))
         elif idle or path not in theirs:
             reached = "reached" if idle else "not reached"
             result.extent_mismatches.append(f"{path[-1]} at {fraction}: {reached}")
@@ -284,7 +284,7 @@ def _compare_loops(
 def _compare_allocations(
     result: Comparison,
     nest: Any,
-    foretold: dict[int, list[Any]],
+    predicted: dict[int, list[Any]],
     made: Sequence[Any],
     row: int,
     fraction: float,
@@ -292,7 +292,7 @@ def _compare_allocations(
     theirs: defaultdict[str, list[Any]] = defaultdict(list)
     for item in made:
         theirs[item.name].append(item)
-    for func, items in foretold.items():
+    for func, items in predicted.items():
         name = nest.structure.names[func]
         tuple_ = len(nest.analysis.view.algorithm.funcs[func].types) > 1
         real = theirs.get(f"{name}.0" if tuple_ else name, [])
@@ -301,7 +301,7 @@ def _compare_allocations(
             continue
         if len(real) != len(items):
             result.allocation_mismatches.append(
-                f"{name} at {fraction}: {len(items)} places foretold, {len(real)} made"
+                f"{name} at {fraction}: {len(items)} places predicted, {len(real)} made"
             )
             continue
         for item, own in zip(items, real, strict=True):
@@ -335,12 +335,12 @@ def _compare_allocation(
     else:
         name = nest.structure.names[item.func]
         result.allocation_mismatches.append(
-            f"{name} at {fraction}: {got} to {most} foretold, {made} made"
+            f"{name} at {fraction}: {got} to {most} predicted, {made} made"
         )
 
 
 def _left_out(nest: Any, ours: Places, path: tuple[str, ...], row: int) -> bool:
-    """Whether a guard or an empty loop around keeps a loop from being reached, as foretold."""
+    """Whether a guard or an empty loop around keeps a loop from being reached, as predicted."""
     for depth in range(1, len(path)):
         for loop in ours.get(path[:depth], ()):
             here = loop.context

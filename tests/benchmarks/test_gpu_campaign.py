@@ -344,7 +344,7 @@ def test_the_least_work_of_the_blur():
     assert bound(work, None) is None
 
 
-def test_what_is_launched_is_compared_with_what_was_foretold():
+def test_what_is_launched_is_compared_with_what_was_predicted():
     from gpu.halide_compare import launches
     from tilewright.halide.execution.launches import Launched
     from tilewright.halide.ir.plan import GroupReport, PlannedSchedule

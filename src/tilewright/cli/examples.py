@@ -24,12 +24,12 @@ def path_of(name: str) -> Path:
     """The file of an example.
 
     Raises:
-        TilewrightError: there is no such example.
+        TilewrightError: no example has this name.
     """
     known = names()
     if name not in known:
         raise TilewrightError(
-            f"there is no example {name!r}{meant(name, known)}; there are {', '.join(known)}"
+            f"{name!r} is not an example{meant(name, known)}; the examples are {', '.join(known)}"
         )
     return folder() / f"{name}.py"
 

@@ -27,7 +27,7 @@ class Operand:
 
     def expression(self) -> Expr:
         """The expression that it stands for; every subclass defines it."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has to define expression()")
 
     def __add__(self, other: Operand | float) -> Expr:
         return operation("add", self, other)

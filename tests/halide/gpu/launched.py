@@ -1,6 +1,6 @@
 """Run in a process of its own: what schedules launch, against what the model says.
 
-Prints a JSON list of ``[program, mode, foretold, launched]``, where the last two are sorted
+Prints a JSON list of ``[program, mode, predicted, launched]``, where the last two are sorted
 lists of ``[blocks, threads, shared bytes]``.
 """
 
@@ -43,11 +43,11 @@ def main(programs):
             "inputs": make_inputs(algorithm).to_json(),
         }
         Runner(payload).run()
-        foretold = sorted(
+        predicted = sorted(
             [list(g.blocks), list(g.threads), g.shared_bytes] for g in planned.groups if g.threads
         )
         launched = sorted([r["blocks"], r["threads"], r["shared"]] for r in recorder.launches())
-        results.append([name, mode, foretold, launched])
+        results.append([name, mode, predicted, launched])
     print(json.dumps(results))
 
 

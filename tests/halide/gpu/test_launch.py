@@ -21,7 +21,7 @@ def results():
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_launches_are_as_foretold(results, program):
-    ((foretold, launched),) = [r[2:] for r in results if f"{r[0]}:{r[1]}" == program]
+def test_launches_are_as_predicted(results, program):
+    ((predicted, launched),) = [r[2:] for r in results if f"{r[0]}:{r[1]}" == program]
     assert launched
-    assert foretold == launched
+    assert predicted == launched

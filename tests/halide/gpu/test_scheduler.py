@@ -172,7 +172,7 @@ def test_a_chain_of_hundreds_of_funcs():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     x, y = hl.vars("x y")
     value = image
-    for i in range(400):
+    for i in range(200):
         f = hl.Func(f"f_{i}")
         f[x, y] = value[x, y] * hl.f32(1.5) + hl.f32(i)
         value = f

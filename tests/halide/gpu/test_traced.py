@@ -57,7 +57,7 @@ def test_a_schedule_launches_what_the_model_says():
     with Session(algorithm, targets=[target], limits=PATIENT) as session:
         launches, failure = trace(session, Variant(planned.schedule, target=target, name="it"))
     assert failure == ""
-    foretold = Counter((g.blocks, g.threads, g.shared_bytes) for g in planned.groups if g.threads)
-    assert Counter((x.blocks, x.threads, x.shared_bytes) for x in launches) == foretold
+    predicted = Counter((g.blocks, g.threads, g.shared_bytes) for g in planned.groups if g.threads)
+    assert Counter((x.blocks, x.threads, x.shared_bytes) for x in launches) == predicted
     assert all(x.seconds is not None and x.seconds > 0 for x in launches)
     assert all(seconds_by_group([g for g in planned.groups if g.threads], launches))

@@ -20,7 +20,7 @@ from tilewright.halide.analysis.bounds import (
     union_boxes,
 )
 from tilewright.halide.frontend.estimates import output_spans
-from tilewright.halide.ir.algorithm import Algorithm, Expr, Parameter, Span, Variable, walk
+from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span, parameters_used
 from tilewright.halide.ir.names import readable
 
 _INT32_MAX = 2**31 - 1
@@ -168,24 +168,8 @@ def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
 
 
 def metadata_used(algorithm: Algorithm) -> frozenset[str]:
-    """The names of inputs' extents and the like (``im.extent.0``) that the computation uses.
-
-    What the pipeline merely requires of them when it starts is left out.
-    """
-    roots: list[Expr] = []
-    for func in algorithm.funcs:
-        if func.extern is not None:
-            roots += func.extern.expressions
-        for stage in func.stages:
-            roots += [*stage.values, *stage.args, *stage.predicates]
-            for rvar in stage.rvars:
-                roots += [rvar.min, rvar.extent]
-    scalars = {p.name for p in algorithm.parameters}
-    return frozenset(
-        node.name
-        for node in walk(*roots)
-        if isinstance(node, Variable) and node.kind == "param" and node.name not in scalars
-    )
+    """The names of inputs' extents and the like (``im.extent.0``) that the computation uses."""
+    return parameters_used(algorithm) - {p.name for p in algorithm.parameters}
 
 
 def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str, Box]:

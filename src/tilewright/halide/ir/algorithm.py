@@ -361,6 +361,24 @@ class Algorithm:
         return {name: tuple(readers) for name, readers in result.items()}
 
 
+def parameters_used(algorithm: Algorithm) -> frozenset[str]:
+    """The names of scalars, and of inputs' bounds (``im.extent.0``), that any stage uses.
+
+    What the pipeline merely requires of them when it starts is left out.
+    """
+    roots: list[Expr] = []
+    for func in algorithm.funcs:
+        if func.extern is not None:
+            roots += func.extern.expressions
+        for stage in func.stages:
+            roots += [*stage.values, *stage.args, *stage.predicates]
+            for rvar in stage.rvars:
+                roots += [rvar.min, rvar.extent]
+    return frozenset(
+        node.name for node in walk(*roots) if isinstance(node, Variable) and node.kind == "param"
+    )
+
+
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every distinct node reachable from `roots`, each once, operands before operators."""
     seen: set[int] = set()

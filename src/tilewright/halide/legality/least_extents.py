@@ -17,7 +17,7 @@ from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.computed import Computed
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Expr, Func, Parameter, Variable, walk
+from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, parameters_used
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import Schedule
 
@@ -32,7 +32,7 @@ _LARGER = 4.0
 
 @functools.lru_cache(maxsize=8)
 def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int, int], float]:
-    """The least extent of what is computed at a time of each Func that is no output.
+    """The least extents that inner Funcs, those that are not outputs, are computed with at a time.
 
     It holds for outputs of any size and for any parameters, as far as trying other values of
     those that the computation uses shows. Dimensions of which nothing can be said are left out.
@@ -90,7 +90,7 @@ def _settings(algorithm: Algorithm) -> Iterator[dict[str, float]]:
     """Values of the parameters: as estimated, then others of all that are used at once."""
     estimated: dict[str, float] = dict(algorithm.symbols)
     yield estimated
-    used = _used(algorithm)
+    used = parameters_used(algorithm)
     if not used:
         return
     for first, share, value in ((-_FAR, 0.0, 0.0), (_FAR, _LARGER, 0.5), (-_FAR, _LARGER, 2.0)):
@@ -120,18 +120,3 @@ def _change(
         extent = f"{parameter.name}.extent.{d}"
         if extent in used:
             symbols[extent] = max(1.0, symbols.get(extent, 0.0) * share)
-
-
-def _used(algorithm: Algorithm) -> frozenset[str]:
-    """The parameters, and bounds of inputs, that any stage uses."""
-    roots: list[Expr] = []
-    for func in algorithm.funcs:
-        if func.extern is not None:
-            roots += func.extern.expressions
-        for stage in func.stages:
-            roots += [*stage.values, *stage.args, *stage.predicates]
-            for rvar in stage.rvars:
-                roots += [rvar.min, rvar.extent]
-    return frozenset(
-        node.name for node in walk(*roots) if isinstance(node, Variable) and node.kind == "param"
-    )

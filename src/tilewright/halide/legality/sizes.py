@@ -207,8 +207,8 @@ def needs(
     """What nests as they are written need: the Func, its nests, the dimension and the extents.
 
     Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm
-    that has the schedule's clones. `StageSchedule.sizes` is not taken into account. A Func that
-    is no output needs nothing where it always computes enough, nor for stages that read nothing.
+    that has the schedule's clones. `StageSchedule.sizes` is not taken into account. An inner
+    Func needs nothing where it always computes enough, nor for stages that read nothing.
     """
     beyond: frozenset[tuple[int, int]] | None = None
     least: Mapping[tuple[int, int], float] | None = None

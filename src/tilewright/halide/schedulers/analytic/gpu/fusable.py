@@ -1,7 +1,7 @@
 """Which Funcs may be computed inside the blocks of another.
 
-Besides what is impossible, members are kept out whose share of a block Halide cannot be
-foretold to size: a block's threads and shared memory must be known before anything is compiled.
+Besides what is impossible, this keeps out a Func of which Halide may not be able to size a block's
+share: the threads and shared memory of a block must be known before anything is compiled.
 """
 
 from __future__ import annotations
