@@ -103,11 +103,12 @@ def test_everything_known_is_on_the_page_and_nothing_is_fetched():
 
 def test_each_run_is_drawn_once_in_each_picture_by_what_became_of_it():
     html = prediction_page(REPORT)
-    assert html.count("<circle") == 2 * len(REPORT.measured)
+    # Two pictures, each for wide and for narrow screens.
+    assert html.count("<circle") == 4 * len(REPORT.measured)
     against = html[html.index("Predicted against measured") : html.index("Error against")]
     groups = re.findall(r'<g class="c(\d) fill"[^>]*>(.*?)</g>', against)
     # inside the interval, outside of it, outside the training range
-    assert [inner.count("<circle") for _, inner in groups] == [3, 1, 1]
+    assert [inner.count("<circle") for _, inner in groups] == 2 * [3, 1, 1]
 
 
 def test_the_share_inside_the_intervals_is_that_of_the_data():

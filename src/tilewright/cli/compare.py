@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, text)
     if args.report:
-        from tilewright.report.pages import schedule_page
+        from tilewright.cli.page import write_page
 
         made = with_provenance(report, args.words, args.seed, load_before)
-        write_file(args.report, schedule_page(made))
+        write_page(args.report, made, "compare", result.result, args.records)
     return 0

@@ -136,10 +136,10 @@ def run(args: argparse.Namespace) -> int:
         checks = {"runtime_checks": True} if args.runtime_checks else {}
         write_file(args.output, getattr(result, writer)(**checks))
     if args.report:
-        from tilewright.report.pages import schedule_page
+        from tilewright.cli.page import write_page
 
         made = with_provenance(report, args.words, args.seed, load_before)
-        write_file(args.report, schedule_page(made))
+        write_page(args.report, made, "schedule", result, args.records)
     return 1 if report.verified is False else 0
 
 

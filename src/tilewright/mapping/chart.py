@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.mapping.planning import MappingPlan
 from tilewright.report import units
 from tilewright.report.charts import GanttTask as Box
-from tilewright.report.charts import gantt_chart
+from tilewright.report.charts import gantt_chart, reflowing
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table
 from tilewright.report.table import Column, Table, table, to_text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
-    """A row a device, a box a task, a colour a kernel; as planned, or as it was executed."""
+    """A row per device, a box per task, a colour per kernel; as planned or as executed."""
     kernels = sorted({t.kernel or t.name for t in plan.graph.tasks})
     kinds = {t.name: kernels.index(t.kernel or t.name) for t in plan.graph.tasks}
     spans: Sequence[tuple[str, str, float, float]] = (
@@ -27,7 +27,11 @@ def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
     )
     boxes = [Box(name, device, start, end, kinds[name]) for name, device, start, end in spans]
     what = "as planned" if executed is None else "as executed"
-    return gantt_chart(boxes, plan.platform.names, label=f"which task runs where, {what}")
+    return reflowing(
+        lambda width: gantt_chart(
+            boxes, plan.platform.names, label=f"which task runs where, {what}", width=width
+        )
+    )
 
 
 def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:

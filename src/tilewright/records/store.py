@@ -27,6 +27,12 @@ from .location import default_path
 from .lock import Claim, RecordsError
 
 SCHEMA_VERSION = 1
+# Made when it is first used; versions that do not know it leave it alone.
+_PAGES = """CREATE TABLE IF NOT EXISTS pages (
+    path TEXT PRIMARY KEY,
+    subject TEXT NOT NULL,
+    kind TEXT NOT NULL
+)"""
 _APPLICATION_ID = 0x746C7772  # "tlwr"
 # Seconds that a transaction waits for others: theirs take milliseconds, or as long as the disk.
 _BUSY_SECONDS = 60.0
@@ -301,6 +307,32 @@ class Records:
             with contextlib.suppress(sqlite3.OperationalError):  # others are writing: next time
                 self._db.execute("VACUUM")
         return removed
+
+    def remember_page(self, path: str | os.PathLike[str], subject: str, kind: str) -> None:
+        """Keep where a page was written, in place of what was written there before.
+
+        Args:
+            path: the file.
+            subject: what it is about, a key of the caller's.
+            kind: which page about it this is, such as ``schedule``.
+        """
+        with self._mutex, self._explained():
+            self._db.execute(_PAGES)
+            # A row that is replaced becomes the last one.
+            self._db.execute(
+                "INSERT OR REPLACE INTO pages VALUES (?, ?, ?)",
+                (os.path.abspath(path), subject, kind),
+            )
+
+    def last_page(self, subject: str, kind: str) -> Path | None:
+        """The last page of a kind about a subject; None if there is none that still exists."""
+        with self._mutex, self._explained():
+            self._db.execute(_PAGES)
+            row = self._db.execute(
+                "SELECT path FROM pages WHERE subject = ? AND kind = ? ORDER BY rowid DESC LIMIT 1",
+                (subject, kind),
+            ).fetchone()
+        return Path(row[0]) if row is not None and os.path.isfile(row[0]) else None
 
     def lookup(
         self, problem: str, configuration: Json, machine: Json, versions: Json | None = None

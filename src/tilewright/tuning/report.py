@@ -19,6 +19,7 @@ from tilewright.report.charts import (
     bar_chart,
     line_chart,
     parallel_coordinates,
+    reflowing,
     scatter_plot,
 )
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
@@ -143,12 +144,15 @@ def _curves(runs: Runs, unit: str) -> Html:
     x = list(range(1, length + 1))
     line = Line("best so far", x, middle.tolist(), steps=True, **band)
     finite = table[np.isfinite(table)]
-    return line_chart(
-        [line],
-        label="best objective after each evaluation",
-        x_label="evaluations",
-        y_label=f"objective ({unit})" if unit else "objective",
-        log_y=bool(len(finite)) and bool((finite > 0).all()),
+    return reflowing(
+        lambda width: line_chart(
+            [line],
+            label="best objective after each evaluation",
+            x_label="evaluations",
+            y_label=f"objective ({unit})" if unit else "objective",
+            log_y=bool(len(finite)) and bool((finite > 0).all()),
+            width=width,
+        )
     )
 
 
@@ -176,14 +180,24 @@ def _strands(trials: Sequence[Trial], space: Space) -> Html:
         log = isinstance(p, Real | Integer | Ordinal) and p.scale == "log"
         axes.append(Axis(p.name, values, log=log and p.when is None))
     objective = [t.value if t.ok else None for t in trials]
-    return parallel_coordinates(axes, objective, label="configurations and their objective")
+    return reflowing(
+        lambda width: parallel_coordinates(
+            axes, objective, label="configurations and their objective", width=width
+        )
+    )
 
 
 def _shares(shares: dict[str, float]) -> Html:
     ranked = sorted(shares.items(), key=lambda item: -item[1])
     bars = [Bar(name, share) for name, share in ranked]
-    return bar_chart(
-        bars, label="importance of each parameter", text=lambda v: f"{100 * v:.0f} %", cut=None
+    return reflowing(
+        lambda width: bar_chart(
+            bars,
+            label="importance of each parameter",
+            text=lambda v: f"{100 * v:.0f} %",
+            cut=None,
+            width=width,
+        )
     )
 
 
@@ -213,11 +227,14 @@ def _pareto(good: Sequence[Trial]) -> Html:
         )
         for name, rows in groups.items()
     ]
-    return scatter_plot(
-        kinds,
-        label="first and second objective",
-        x_label="first objective",
-        y_label="second objective",
-        x_text=units.digits,
-        y_text=units.digits,
+    return reflowing(
+        lambda width: scatter_plot(
+            kinds,
+            label="first and second objective",
+            x_label="first objective",
+            y_label="second objective",
+            x_text=units.digits,
+            y_text=units.digits,
+            width=width,
+        )
     )

@@ -1,3 +1,4 @@
+from .svg import reflowing as reflowing
 from .bars import bar_chart as bar_chart
 from .scatter import (
     Points as Points,

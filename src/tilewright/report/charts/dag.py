@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
-from tilewright.report.charts.layout import Layout, layered
+from tilewright.report.charts.layout import Layout, layer_numbers, layered
 from tilewright.report.charts.svg import colour, picture, shorten, text_width
 from tilewright.report.model import Dag, GraphNode
-from tilewright.report.pages.html import Html, tag
+from tilewright.report.pages.html import Html, join, tag
 
 _NAME = 22  # characters
 _HEIGHT = 24.0
@@ -18,9 +18,13 @@ _PAD = 12.0
 _MARGIN = 8.0
 _TITLE = 8.0  # in addition to the room that ports need
 _PORT = (8.0, 0.0)
+_TITLE_HEIGHT = 16.0
+_TIP = 2.0  # between the head of an edge and its node
 
 # A box of the outer layout: a group by number, or a node outside all groups by name.
 _Box = tuple[str, int | str]
+_Edge = tuple[str, str]
+_Side = Literal["top", "bottom"]
 
 
 def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline") -> Html:
@@ -28,24 +32,22 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
 
     Members of a group stand together in a box of the group's colour that carries its number and
     its name. Inputs are rounded, outputs framed strongly, inlined Funcs dashed. Edges to nodes
-    that are not there are left out.
+    that are not there are left out, and so are those from a node to itself.
 
     Edges that enter or leave a box do so at ports, which are nodes of the box's own layout, so
-    that they pass its other members instead of crossing them.
+    that they pass its other members instead of crossing them. Between the boxes they turn where
+    no box is. The title of a box covers edges that pass below it.
     """
     boxes = _boxes(dag, group_names)
-    drawn: list[Html] = []
+    frames, titles = [], []
     for group, nodes in boxes.members.items():
-        drawn += _group_box(
-            _title(group, nodes, group_names),
-            group,
-            boxes.outer.centres[("group", group)],
-            boxes.sizes[("group", group)],
-            boxes.inner[group],
-        )
+        centre, size = boxes.outer.centres[("group", group)], boxes.sizes[("group", group)]
+        frames.append(_group_box(group, centre, size))
+        title = _title(group, nodes, group_names)
+        titles.append(_group_title(title, group, centre, size, boxes.inner[group]))
     places = {node.name: boxes.place(node) for node in dag.nodes}
-    drawn += [_edge(places[a], places[b], boxes.way(a, b), f"{a} → {b}") for a, b in boxes.edges]
-    drawn += [_node(node, places[node.name]) for node in dag.nodes]
+    edges = [_edge(places[a], places[b], boxes.way(a, b), f"{a} → {b}") for a, b in boxes.edges]
+    drawn = [*frames, *edges, *titles, *(_node(node, places[node.name]) for node in dag.nodes)]
     width, height = boxes.outer.width + 2 * _MARGIN, boxes.outer.height + 2 * _MARGIN
     body = tag("g", *drawn, transform=f"translate({_MARGIN:g} {_MARGIN:g})")
     return picture(width, height, label, tag("defs", _arrow()), body)
@@ -57,7 +59,8 @@ class _Boxes:
 
     Args:
         nodes: the nodes by name.
-        edges: those both ends of which are there.
+        edges: those between two nodes that are there.
+        upward: those of the edges that lead to a box further up, which only cycles of boxes need.
         members: the nodes of each group.
         inner: the layout of each group's members and ports.
         sizes: width and height of each box of the outer layout, pixels.
@@ -65,7 +68,8 @@ class _Boxes:
     """
 
     nodes: dict[str, GraphNode]
-    edges: list[tuple[str, str]]
+    edges: list[_Edge]
+    upward: set[_Edge]
     members: dict[int, list[GraphNode]]
     inner: dict[int, Layout]
     sizes: dict[_Box, tuple[float, float]]
@@ -86,38 +90,59 @@ class _Boxes:
         if own is not None and own == other:
             origin = _origin(self.outer.centres[("group", own)], self.inner[own], lone=False)
             return _moved(self.inner[own].routes.get((a, b), ()), origin)
-        out = self._port_way(own, a, ("out", a))
-        between = self.outer.routes.get((_box_of(self.nodes[a]), _box_of(self.nodes[b])), ())
-        return [*out, *between, *self._port_way(other, ("in", b), b)]
+        up = (a, b) in self.upward
+        box, next_box = _box_of(self.nodes[a]), _box_of(self.nodes[b])
+        out = self._port_way(a, "top" if up else "bottom")
+        into = self._port_way(b, "bottom" if up else "top")[::-1]
+        # Straight to the end of the layer: boxes further right or left may be higher.
+        end, start = self.outer.bands[box][not up], self.outer.bands[next_box][up]
+        return [
+            *(out or self._straight(a, end)),
+            *((x, end) for x, _ in out[-1:]),
+            *self.outer.routes.get((box, next_box), ()),
+            *((x, start) for x, _ in into[:1]),
+            *(into or self._straight(b, start)),
+        ]
 
-    def _port_way(self, group: int | None, start: Any, end: Any) -> list[tuple[float, float]]:
-        """The way between a member and its port, the port included; a lone member has none."""
+    def _straight(self, name: str, y: float) -> list[tuple[float, float]]:
+        """The point of height `y` above or below a node; none where the node reaches it."""
+        x, centre = self.place(self.nodes[name])
+        return [(x, y)] if abs(y - centre) > _HEIGHT / 2 + _TIP else []
+
+    def _port_way(self, name: str, side: _Side) -> list[tuple[float, float]]:
+        """The way from a member to its port, the port included; a lone member has none."""
+        group = self.nodes[name].group
         if group is None or len(self.members[group]) == 1:
             return []
-        inner = self.inner[group]
-        way = list(inner.routes.get((start, end), ()))
-        way = [*way, inner.centres[end]] if isinstance(end, tuple) else [inner.centres[start], *way]
-        return _moved(way, _origin(self.outer.centres[("group", group)], inner, lone=False))
+        inner, port = self.inner[group], (side, name)
+        if side == "top":
+            way = inner.routes.get((port, name), ())[::-1]
+        else:
+            way = inner.routes.get((name, port), ())
+        origin = _origin(self.outer.centres[("group", group)], inner, lone=False)
+        return _moved([*way, inner.centres[port]], origin)
 
 
 def _boxes(dag: Dag, group_names: Sequence[str]) -> _Boxes:
     """The layout of the groups, each with the layout of its members."""
     nodes = {node.name: node for node in dag.nodes}
-    edges = [(a, b) for a, b in dag.edges if a in nodes and b in nodes]
+    edges = [(a, b) for a, b in dag.edges if a in nodes and b in nodes and a != b]
     members: dict[int, list[GraphNode]] = {}
     for node in dag.nodes:
         if node.group is not None:
             members.setdefault(node.group, []).append(node)
-    inner = {group: _inner(own, edges) for group, own in members.items()}
+    between = [(_box_of(nodes[a]), _box_of(nodes[b])) for a, b in edges]
+    layer = layer_numbers(list(dict.fromkeys(map(_box_of, dag.nodes))), between)
+    upward = {e for e, (a, b) in zip(edges, between, strict=True) if layer[a] > layer[b]}
+    inner = {group: _inner(own, edges, upward) for group, own in members.items()}
     sizes = {
         _box_of(node): _size(node)
         if node.group is None
         else _box_size(inner[node.group], members[node.group], group_names)
         for node in dag.nodes
     }
-    between = [(_box_of(nodes[a]), _box_of(nodes[b])) for a, b in edges]
     outer = layered(sizes, between, gap_x=22, gap_y=34)
-    return _Boxes(nodes, edges, members, inner, sizes, outer)
+    return _Boxes(nodes, edges, upward, members, inner, sizes, outer)
 
 
 def _box_of(node: GraphNode) -> _Box:
@@ -143,24 +168,29 @@ def _size(node: GraphNode) -> tuple[float, float]:
     return (max(36.0, text_width(shorten(node.name, _NAME)) + 18), _HEIGHT)
 
 
-def _inner(nodes: Sequence[GraphNode], edges: Sequence[tuple[str, str]]) -> Layout:
-    """A group's members, with a port at the top for each that is fed from outside, and one at
-    the bottom for each that is read from outside."""
+def _inner(nodes: Sequence[GraphNode], edges: Sequence[_Edge], upward: set[_Edge]) -> Layout:
+    """A group's members with their ports: places at the top and at the bottom where edges from
+    and to other boxes pass its frame, one per member and side at most."""
     own = {node.name for node in nodes}
     sizes: dict[Any, tuple[float, float]] = {node.name: _size(node) for node in nodes}
     inside: list[tuple[Any, Any]] = [(a, b) for a, b in edges if a in own and b in own]
     if len(nodes) == 1:
         return layered(sizes, inside)
-    entries = list(dict.fromkeys(("in", b) for a, b in edges if b in own and a not in own))
-    exits = list(dict.fromkeys(("out", a) for a, b in edges if a in own and b not in own))
+    ports: dict[tuple[_Side, str], None] = {}
+    for a, b in edges:
+        if (a in own) != (b in own):
+            leads_down = (a, b) not in upward
+            ports["bottom" if leads_down == (a in own) else "top", a if a in own else b] = None
+    entries = [port for port in ports if port[0] == "top"]
+    exits = [port for port in ports if port[0] == "bottom"]
     inside += [(port, port[1]) for port in entries]
     inside += [(port[1], port) for port in exits]
     # Room for the title and at the bottom, also where nothing enters or leaves.
     if not entries:
-        entries = [("in", "")]
+        entries = [("top", "")]
         inside.append((entries[0], nodes[0].name))
     if not exits:
-        exits = [("out", "")]
+        exits = [("bottom", "")]
         inside.append((nodes[-1].name, exits[0]))
     sizes.update(dict.fromkeys([*entries, *exits], _PORT))
     return layered(sizes, inside, gap_x=12, gap_y=22, first=entries, last=exits)
@@ -196,32 +226,44 @@ def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[flo
     return (x + 7, y) if lone else (x, y + _TITLE / 2)
 
 
-def _group_box(
+def _group_box(group: int, centre: tuple[float, float], size: tuple[float, float]) -> Html:
+    """The frame of a group."""
+    width, height = size
+    x, y = centre[0] - width / 2, centre[1] - height / 2
+    return tag("rect", class_=f"{colour(group)} tint", x=x, y=y, width=width, height=height, rx=6)
+
+
+def _group_title(
     title: str,
     group: int,
     centre: tuple[float, float],
     size: tuple[float, float],
     inner: Layout,
-) -> list[Html]:
-    """The box of a group; its title stands where fewer edges enter, to the left by preference."""
+) -> Html:
+    """The title of a group's box, where fewer edges enter, to the left by preference.
+
+    Edges pass below the plate that it is written on.
+    """
     width, height = size
     x, y = centre[0] - width / 2, centre[1] - height / 2
     ports = [place[0] for name, place in inner.centres.items() if isinstance(name, tuple)]
-    reach = text_width(title) + 4 - _PAD
+    room = text_width(title)
+    reach = room + 4 - _PAD
     to_left = sum(1 for port in ports if port <= reach)
     to_right = sum(1 for port in ports if port >= inner.width - reach)
-    right = bool(ports) and to_right < to_left
-    return [
-        tag("rect", class_=f"{colour(group)} tint", x=x, y=y, width=width, height=height, rx=6),
-        tag(
-            "text",
-            title,
-            class_=f"{colour(group)} fill groupname halo",
-            x=x + width - 7 if right else x + 7,
-            y=y + 14 if ports else y + height / 2 + 4,
-            text_anchor="end" if right else None,
-        ),
-    ]
+    left = x + width - 7 - room if ports and to_right < to_left else x + 7
+    baseline = y + 14 if ports else y + height / 2 + 4
+    plate = tag(
+        "rect",
+        class_="plate",
+        x=left - 2,
+        y=baseline - _TITLE_HEIGHT + 4,
+        width=room + 4,
+        height=_TITLE_HEIGHT,
+        rx=3,
+    )
+    text = tag("text", title, class_=f"{colour(group)} fill groupname", x=left, y=baseline)
+    return join(plate if ports else None, text)
 
 
 def _node(node: GraphNode, place: tuple[float, float]) -> Html:
@@ -263,9 +305,9 @@ def _edge(
     told: str,
 ) -> Html:
     """A curve that leaves and enters nodes vertically."""
-    downwards = end[1] >= start[1]
-    half = _HEIGHT / 2 if downwards else -_HEIGHT / 2
-    way = [(start[0], start[1] + half), *route, (end[0], end[1] - half - (2 if downwards else -2))]
+    sign = 1 if end[1] >= start[1] else -1
+    half = sign * _HEIGHT / 2
+    way = [(start[0], start[1] + half), *route, (end[0], end[1] - half - sign * _TIP)]
     path = [f"M{way[0][0]:.1f} {way[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in pairwise(way):
         if abs(x0 - x1) < 0.5:

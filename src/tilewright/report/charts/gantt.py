@@ -12,6 +12,7 @@ from tilewright.report.pages.html import Html, tag
 
 _ROW = 34.0
 _LABEL = 24  # characters
+_SHORT_LABEL = 12  # of a narrow chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,17 @@ def gantt_chart(
     text: Callable[[float], str] = units.seconds,
     width: float = WIDTH,
 ) -> Html:
-    """A row a device, a box a task; names are written where there is room."""
-    left = 14 + max([text_width(shorten(d, _LABEL)) for d in devices], default=0.0)
+    """A row per device, a box per task; names are written where there is room."""
+    most = _LABEL if width >= WIDTH else _SHORT_LABEL
+    left = 14 + max([text_width(shorten(d, most)) for d in devices], default=0.0)
     right, top = width - 20, 6.0
     bottom = top + _ROW * len(devices)
     xs = Scale(0.0, max([t.end for t in tasks], default=1.0) or 1.0, left, right)
     parts = []
     for i, device in enumerate(devices):
         y = top + i * _ROW
-        name = shorten(device, _LABEL)
-        parts.append(tag("text", name, x=left - 8, y=y + _ROW / 2 + 4, text_anchor="end"))
+        name = (tag("title", device), shorten(device, most))
+        parts.append(tag("text", *name, x=left - 8, y=y + _ROW / 2 + 4, text_anchor="end"))
     for task in tasks:
         y = top + devices.index(task.device) * _ROW
         x, end = xs(task.start), xs(task.end)
@@ -64,5 +66,5 @@ def gantt_chart(
             parts.append(
                 tag("text", task.name, x=(x + end) / 2, y=y + _ROW / 2 + 4, text_anchor="middle")
             )
-    axis = bottom_axis(xs, top, bottom, x_label, [text(v) for v in xs.ticks()])
+    axis = bottom_axis(xs, top, bottom, x_label, text)
     return picture(width, bottom + 44, label, axis, *parts)

@@ -24,13 +24,19 @@ _PASSING_WEIGHT = 4.0
 
 @dataclass(frozen=True)
 class Layout:
-    """Centres of nodes, the points edges pass between their ends, and the whole size.
+    """Where nodes are, the points edges pass between their ends, and the whole size.
 
-    `routes` has an entry for every edge that skips layers, from its first end to its second.
+    Args:
+        centres: of the nodes.
+        routes: for every edge that skips layers, the way from its first end to its second.
+        bands: top and bottom of each node's layer, which is as high as its highest node.
+        width: of everything.
+        height: of everything.
     """
 
     centres: dict[Name, tuple[float, float]]
     routes: dict[Edge, tuple[tuple[float, float], ...]]
+    bands: dict[Name, tuple[float, float]]
     width: float
     height: float
 
@@ -68,7 +74,7 @@ def layered(
     which none may lead, in the bottom one.
     """
     if not sizes:
-        return Layout({}, {}, 0.0, 0.0)
+        return Layout({}, {}, {}, 0.0, 0.0)
     kept = list(dict.fromkeys((a, b) for a, b in edges if a != b))
     down, flipped = _acyclic(list(sizes), kept)
     layer = _layers(list(sizes), [*down, *_pinned(sizes, down, first, last)])
@@ -96,7 +102,14 @@ def layered(
             routes[(b, a)] = tuple(reversed(way))
         if (a, b) not in flipped or (a, b) in kept:
             routes[(a, b)] = tuple(way)
-    return Layout(centres, routes, right - left, y - gap_y)
+    bands = {n: tops[layer[n]] for n in sizes}
+    return Layout(centres, routes, bands, right - left, y - gap_y)
+
+
+def layer_numbers(nodes: Sequence[Name], edges: Sequence[Edge]) -> dict[Name, int]:
+    """The layer in which `layered` puts each node, 0 for the top one; sizes do not matter."""
+    down, _ = _acyclic(nodes, list(dict.fromkeys((a, b) for a, b in edges if a != b)))
+    return _layers(nodes, down)
 
 
 def _pinned(

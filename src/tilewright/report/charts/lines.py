@@ -59,7 +59,7 @@ def line_chart(
         height,
         label,
         marks,
-        bottom_axis(xs, top, bottom, x_label, [x_text(v) for v in xs.ticks()]),
+        bottom_axis(xs, top, bottom, x_label, x_text),
         left_axis(ys, left, right, y_label, [y_text(v) for v in ys.ticks()]),
         *drawn,
     )

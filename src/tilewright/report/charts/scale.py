@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
+from tilewright.report.charts.svg import text_width
 from tilewright.report.pages.html import Html, join, tag
 
 _TINY = 1e-290  # below, arithmetic loses its digits
+_TICKS = 6
+_APART = 6.0  # pixels between texts at an axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Scale:
             share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.stop - self.start)
 
-    def ticks(self, about: int = 6) -> list[float]:
+    def ticks(self, about: int = _TICKS) -> list[float]:
         """About `about` round values within the range."""
         return _log_ticks(self, about) if self.log else _linear_ticks(self, about)
 
@@ -100,16 +104,35 @@ def _log_ticks(s: Scale, about: int) -> list[float]:
     return found if len(found) >= 2 else _linear_ticks(s, max(2, about // 2))
 
 
-def bottom_axis(s: Scale, top: float, bottom: float, label: str, text: list[str]) -> Html:
-    """Ticks, their texts and grid lines below a plot that reaches from `top` to `bottom`."""
+def bottom_axis(
+    s: Scale, top: float, bottom: float, label: str, text: Callable[[float], str]
+) -> Html:
+    """Ticks, their texts and grid lines below a plot that reaches from `top` to `bottom`.
+
+    There are fewer ticks where their texts would touch.
+    """
     parts = []
-    for value, words in zip(s.ticks(), text, strict=True):
+    for value, words in readable_ticks(s, text):
         x = s(value)
         parts.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
         parts.append(tag("text", words, class_="tick", x=x, y=bottom + 16, text_anchor="middle"))
     middle = (s.start + s.stop) / 2
     parts.append(tag("text", label, class_="axis", x=middle, y=bottom + 36, text_anchor="middle"))
     return join(*parts)
+
+
+def readable_ticks(
+    s: Scale, text: Callable[[float], str], about: int = _TICKS
+) -> list[tuple[float, str]]:
+    """At most about `about` round values with their texts, which are apart on a horizontal axis."""
+    for number in range(about, 1, -1):
+        ticks = [(value, text(value)) for value in s.ticks(number)]
+        if all(
+            s(b) - s(a) >= (text_width(before) + text_width(after)) / 2 + _APART
+            for (a, before), (b, after) in pairwise(ticks)
+        ):
+            break
+    return ticks
 
 
 def left_axis(s: Scale, left: float, right: float, label: str, text: list[str]) -> Html:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tilewright.report.pages.html import Html, escape, join, tag
@@ -35,10 +36,18 @@ def html_page(
     *,
     subtitle: str = "",
     figures: Sequence[Figure] = (),
+    links: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The whole page as text, to be written to an ``.html`` file in UTF-8."""
+    """The whole page as text, to be written to an ``.html`` file in UTF-8.
+
+    `links` are addresses by the words that lead there, shown below the subtitle.
+    """
+    header = [tag("h1", title)]
+    if subtitle:
+        header.append(tag("p", subtitle, class_="soft"))
+    header += [tag("p", tag("a", words, href=address)) for words, address in links.items()]
     body = join(
-        tag("header", tag("h1", title), tag("p", subtitle, class_="soft") if subtitle else None),
+        tag("header", *header),
         _figures(figures),
         *(_section(section) for section in sections),
     )

@@ -176,31 +176,37 @@ def _texts(report: PredictionReport) -> list[str]:
 
 
 def _against(report: PredictionReport) -> Html:
-    return scatter_plot(
-        _kinds(report, report.predicted),
-        label="predicted against measured times",
-        x_label="measured",
-        y_label="predicted",
-        log_x=True,
-        log_y=True,
-        diagonal=True,
-        x_text=units.seconds,
-        y_text=units.seconds,
+    return reflowing(
+        lambda width: scatter_plot(
+            _kinds(report, report.predicted),
+            label="predicted against measured times",
+            x_label="measured",
+            y_label="predicted",
+            log_x=True,
+            log_y=True,
+            diagonal=True,
+            x_text=units.seconds,
+            y_text=units.seconds,
+            width=width,
+        )
     )
 
 
 def _errors(report: PredictionReport) -> Html:
     ratios = [p / t for p, t in zip(report.predicted, report.measured, strict=True)]
-    return scatter_plot(
-        _kinds(report, ratios),
-        label="predicted over measured time, by measured time",
-        x_label="measured",
-        y_label="predicted / measured",
-        log_x=True,
-        log_y=True,
-        level=1.0,
-        x_text=units.seconds,
-        y_text=units.ratio,
+    return reflowing(
+        lambda width: scatter_plot(
+            _kinds(report, ratios),
+            label="predicted over measured time, by measured time",
+            x_label="measured",
+            y_label="predicted / measured",
+            log_x=True,
+            log_y=True,
+            level=1.0,
+            x_text=units.seconds,
+            y_text=units.ratio,
+            width=width,
+        )
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tilewright.report import units
 from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.dag import dag_picture
@@ -31,13 +34,20 @@ from tilewright.report.table import (
 _LONG_NEST = 120  # lines
 
 
-def schedule_page(report: ScheduleReport) -> str:
-    """The whole page as text, self-contained. What the report does not know is left out."""
+def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The whole page as text, self-contained. What the report does not know is left out.
+
+    `links` are addresses of other pages by the words that lead there.
+    """
     subtitle = f"Schedule for {report.target}"
     if report.machine:
         subtitle += f" on {report.machine}"
     return html_page(
-        report.pipeline, _sections(report), subtitle=subtitle, figures=_figures(report)
+        report.pipeline,
+        _sections(report),
+        subtitle=subtitle,
+        figures=_figures(report),
+        links=links,
     )
 
 

@@ -46,6 +46,7 @@ header {{ border-bottom: 1px solid var(--line); margin-bottom: 8px; padding-bott
 h1 {{ font-size: 26px; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }}
 h2 {{ font-size: 18px; margin: 34px 0 10px; }}
 h3 {{ font-size: 15px; margin: 18px 0 6px; }}
+a {{ color: var(--accent); }}
 p {{ margin: 6px 0; max-width: 75ch; }}
 .soft {{ color: var(--soft); }}
 .small {{ font-size: 13px; }}
@@ -110,6 +111,7 @@ svg .edge {{ fill: none; stroke: var(--soft); stroke-opacity: 0.55; stroke-width
 svg .node {{ fill: var(--node); stroke: var(--soft); stroke-width: 1.1; }}
 svg .input {{ fill: var(--panel); stroke: var(--soft); stroke-width: 1.1; }}
 svg .inlined {{ stroke-dasharray: 3 3; }}
+svg .plate {{ fill: var(--ground); }}
 svg .output {{ stroke-width: 2.2; }}
 svg .arrow {{ fill: var(--soft); }}
 svg .groupname {{ font-weight: 600; font-size: 11.5px; }}
