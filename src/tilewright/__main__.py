@@ -1,6 +1,6 @@
 """``python -m tilewright`` and the ``tilewright`` command: the command line, quiet from the start.
 
-Ctrl-C ends the process without words while modules are imported, and again when all is done.
+Ctrl-C ends the process without a message while modules are imported and after the command ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; returns its exit code."""
+    """Run the command line and return its exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from tilewright import cli

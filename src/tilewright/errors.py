@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class TilewrightError(Exception):
-    """Something the user can put right: the message names the cause and the cure."""
+    """An error that the user can correct: the message names the cause and the cure."""

@@ -1,8 +1,8 @@
-"""Files written for a user: whole or not at all, and never in the place of something else.
+"""Files written for a user: completely or not at all, and never over a device or link.
 
-What is temporary has a name that shows its purpose and a lock (``flock``) that dies with the
-process. The next process that makes the same kind of thing removes what has lost its owner, so
-that nothing stays behind a process that was killed.
+The name of a temporary file or folder shows its purpose, and its lock (``flock``) ends with the
+process. The next process that makes the same kind of file removes those whose process has ended, so
+that a killed process leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from tilewright.errors import TilewrightError
 
-_NAME_KEPT = 100  # characters of a file's name in that of its draft; names may have 255 bytes
+_NAME_KEPT = 100  # characters of the target's name in that of its draft; names may have 255 bytes
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a place that `write_text` could not write to, before hours of work depend on it.
+    """Refuse a path that `write_text` could not write to, before hours of work depend on it.
 
     Raises:
-        TilewrightError: it is a folder, it or its folder is read-only, or there is no folder.
+        TilewrightError: the path is a folder, is read-only, or its folder is missing or read-only.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -34,7 +34,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
         raise TilewrightError(f"cannot write {path}: there is no folder {Path(path).parent}")
     if target.exists():
-        # The superuser may write to a file that its owner has protected; here it does not.
+        # The superuser could write to a file that its owner has protected; we refuse.
         mode = target.stat().st_mode
         if not os.access(target, os.W_OK) or not mode & (
             stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -54,13 +54,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, whole or not at all.
+    """Write a file, completely or not at all.
 
     A link is followed, an existing file keeps its mode, and a device or pipe is written to
     instead of being replaced.
 
     Raises:
-        TilewrightError: the file cannot be written; what was there before stays.
+        TilewrightError: the file cannot be written; an existing file stays unchanged.
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
@@ -75,7 +75,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Put a new file in the place of one, or where there is none."""
+    """Replace or create a file."""
     # The name of the target may be as long as names can be.
     prefix, suffix = f".{target.name[:_NAME_KEPT]}.", ".partial"
     remove_abandoned(target.parent, prefix, suffix)
@@ -94,7 +94,7 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[int, Path]:
-    """A new file of this process alone: its descriptor, locked, and its path."""
+    """Create a file for this process alone; return its locked descriptor and its path."""
     for number in itertools.count():
         path = folder / f"{prefix}{os.getpid()}-{number}{suffix}"
         try:
@@ -107,7 +107,7 @@ def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[int, Path]:
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Mark what was just made as in use; False if another process has removed it before."""
+    """Lock a new file or folder; return False if another process has already removed it."""
     with contextlib.suppress(OSError):  # a file system without locks: nothing is removed there
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     if path.exists():
@@ -120,14 +120,14 @@ def _lock(descriptor: int, path: Path) -> bool:
 def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a temporary folder, which is removed at the end of the block.
 
-    After a process that was killed, the next block with the same prefix removes its folder.
+    If the process is killed, the next block with the same prefix removes the folder.
 
     Args:
-        prefix: the beginning of its name, for this one purpose.
+        prefix: the beginning of the folder's name, used for this purpose only.
         parent: the folder to make it in, by default the system's for temporary files.
 
     Yields:
-        Its path.
+        The path of the folder.
     """
     within = parent or Path(tempfile.gettempdir())
     remove_abandoned(within, prefix)
@@ -147,8 +147,8 @@ def remove_abandoned(folder: Path, prefix: str, suffix: str = "") -> None:
     """Remove this user's temporary files and folders whose process has ended.
 
     Args:
-        folder: where they are.
-        prefix: how their names begin; only the maker of such things knows it.
+        folder: the folder to search.
+        prefix: how their names begin, a prefix that nothing else uses.
         suffix: how their names end.
     """
     try:
@@ -161,7 +161,7 @@ def remove_abandoned(folder: Path, prefix: str, suffix: str = "") -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a file or folder; raises OSError where it has an owner."""
+    """Remove a file or folder; raise OSError if its process is alive."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
     try:

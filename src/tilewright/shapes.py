@@ -1,7 +1,7 @@
-"""Data from outside, checked where it comes in: JSON text, and the types of what it holds.
+"""Checks data from outside where it comes in: JSON text and the types of its values.
 
-Whatever a file holds, its reader gets data of the shape that it asked for, or its user an error
-that names the place and the cure.
+A reader gets data of the shape that it asked for; otherwise the user gets an error that names the
+place and the cure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union
 from tilewright.errors import TilewrightError
 
 T = TypeVar("T")
-# What code raises that meets a value of a type, size or depth that it was not written for.
+# Exceptions of code that meets a value of an unexpected type, size or depth.
 _STUMBLES = (
     ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
@@ -29,19 +29,19 @@ _NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str
 
 
 class ShapeError(ValueError):
-    """A value is not of the type that is wanted there; the message names its place."""
+    """A value has the wrong type; the message names its place."""
 
 
 def parse_json(text: str | bytes, source: str, error: type[TilewrightError]) -> Any:
-    """The data of JSON text.
+    """Parse JSON text.
 
     Args:
         text: the text.
-        source: what it is called in the error.
+        source: the name of the text in errors.
         error: the class of the error.
 
     Raises:
-        TilewrightError: of the class `error`, where the text is not JSON, or nested too deep.
+        TilewrightError: of the class `error`; the text is not JSON, or is nested too deep.
     """
     try:
         return json.loads(text)
@@ -52,10 +52,10 @@ def parse_json(text: str | bytes, source: str, error: type[TilewrightError]) -> 
 
 
 def read_json(path: str | os.PathLike[str], error: type[TilewrightError]) -> Any:
-    """The data of a JSON file.
+    """Read a JSON file.
 
     Raises:
-        TilewrightError: of the class `error`, where the file cannot be read or is not JSON.
+        TilewrightError: of the class `error`; the file cannot be read or is not JSON.
     """
     try:
         text = Path(path).read_bytes()
@@ -66,14 +66,14 @@ def read_json(path: str | os.PathLike[str], error: type[TilewrightError]) -> Any
 
 @contextlib.contextmanager
 def damaged(what: str, error: type[TilewrightError]) -> Iterator[None]:
-    """Turn whatever reading data of another shape raises into an error that says what is wrong.
+    """Turn exceptions that damaged data cause in the block into an error with a message.
 
     Args:
-        what: what is wrong, as the beginning of a sentence: "the model's data are damaged".
+        what: the beginning of the message, such as "the model's data are damaged".
         error: the class of the error.
 
     Raises:
-        TilewrightError: of the class `error`; errors of Tilewright's own pass as they are.
+        TilewrightError: of the class `error`; other errors of Tilewright pass unchanged.
     """
     try:
         yield
@@ -88,16 +88,16 @@ def damaged(what: str, error: type[TilewrightError]) -> Iterator[None]:
 
 
 def conform(data: Any, wanted: type[T], place: str = "") -> T:
-    """Plain data of JSON as a dataclass, its fields checked against their annotations.
+    """Convert plain JSON data to a dataclass, and check its fields against their annotations.
 
-    Lists become tuples and objects dataclasses where the annotations have such; whole numbers
-    pass as ``float``, and nothing else as what it is not (``true`` is not a number). NaN and
+    Lists become tuples and objects become dataclasses if the annotations say so. Whole numbers are
+    accepted as ``float``; there is no other conversion (``true`` is not a number). NaN and
     infinities are refused.
 
     Args:
-        data: an object of JSON.
+        data: a JSON object.
         wanted: the dataclass.
-        place: where the data stand in the file, for errors.
+        place: the position of the data in the file, for errors.
 
     Raises:
         ShapeError: a field is unknown, missing or of another type.
@@ -119,7 +119,7 @@ def conform(data: Any, wanted: type[T], place: str = "") -> T:
 
 
 def _value(data: Any, wanted: Any, place: str) -> Any:
-    """A value as the annotation has it."""
+    """Convert a value to the type of its annotation."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if wanted is Any:
         return data
@@ -137,7 +137,7 @@ def _value(data: Any, wanted: Any, place: str) -> Any:
 
 
 def _plain(data: Any, wanted: Any, place: str) -> Any:
-    """A number, text, or true or false."""
+    """Check a number, text, or true or false."""
     kinds: tuple[type, ...] = (int, float) if wanted is float else (wanted,)
     if not isinstance(data, kinds) or (isinstance(data, bool) and wanted is not bool):
         raise _wrong(data, _NUMBERS.get(wanted, str(wanted)), place)
@@ -160,7 +160,7 @@ def _one_of(data: Any, parts: tuple[Any, ...], place: str) -> Any:
 
 
 def _items(data: Any, parts: tuple[Any, ...], place: str) -> tuple[Any, ...]:
-    """A list as ``tuple[X, ...]`` or as a tuple of given length."""
+    """Convert a list to ``tuple[X, ...]`` or to a tuple of given length."""
     if not isinstance(data, list | tuple):
         raise _wrong(data, "a list", place)
     if len(parts) == 2 and parts[1] is ...:

@@ -21,7 +21,7 @@ _COMMANDS = (new, schedule, compare, tune, predict, records, machine, completion
 
 EXIT_CODES = """exit codes:
   0    done
-  1    what was wanted was not found, such as a schedule whose answer is right
+  1    no result, such as when no schedule gave right answers
   2    a wrong command line, a file that cannot be read or written, lost output
   129  ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM; the best so far has been printed"""
 
@@ -45,10 +45,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code.
 
-    0 for success; 1 where what was wanted was not found; 2 for a wrong command line, an error
-    that the user can put right, or output that was lost; 128 plus the signal's number after
-    Ctrl-C, SIGTERM or SIGHUP (130, 143, 129). Errors go to standard error. A reader of the
-    output who has seen enough (``head``) is not an error.
+    The exit code is 0 for success; 1 if there is no result; 2 for a wrong command line, an error
+    that the user can correct, or lost output; 128 plus the signal's number after Ctrl-C, SIGTERM
+    or SIGHUP (130, 143, 129). Errors go to standard error. A reader that closes the pipe early
+    (``head``) is not an error.
     """
     with tolerant_streams() as out:
         code = _command(argv)

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how their texts are read."""
+"""Arguments that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPAN = re.compile(r"(?:(-?\d+):)?(\d+)")
 
 
 def duration(text: str) -> float:
-    """Seconds of ``90``, ``90s``, ``1.5m``, ``2h``, ``300ms``.
+    """Parse a duration such as ``90``, ``90s``, ``1.5m``, ``2h`` or ``300ms`` into seconds.
 
     >>> duration("1.5m")
     90.0
@@ -31,7 +31,7 @@ def duration(text: str) -> float:
 
 
 def memory(text: str) -> int:
-    """Bytes of ``8G``, ``512M``, ``2GiB``.
+    """Parse a size such as ``8G``, ``512M`` or ``2GiB`` into bytes.
 
     >>> memory("2K")
     2048
@@ -43,14 +43,16 @@ def memory(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number of at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
 def estimate(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A name and its dimensions' (min, extent) of ``out=1536x2560x3`` or ``out=-1:10,0:20``.
+    """Parse an estimate such as ``out=1536x2560x3`` or ``out=-1:10,0:20``.
+
+    Returns the name and the (min, extent) of each dimension.
 
     >>> estimate("out=1536x3"), estimate("in=-1:10,5")
     (('out', ((0, 1536), (0, 3))), ('in', ((-1, 10), (0, 5))))
@@ -65,7 +67,7 @@ def estimate(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 
 def assignment(text: str) -> tuple[str, int | float | bool | str]:
-    """A name and its value of ``levels=8``: a whole number, a number, true/false, or text.
+    """Parse a name and its value: a whole number, a number, true/false, or text.
 
     >>> assignment("sigma=1.5"), assignment("on=true")
     (('sigma', 1.5), ('on', True))
@@ -88,7 +90,7 @@ def _value(text: str) -> int | float | bool | str:
 
 
 def add_pipeline(parser: argparse.ArgumentParser) -> None:
-    """Which pipeline, at which sizes, for which machine."""
+    """Add arguments for the pipeline, its sizes and the machine."""
     parser.add_argument(
         "pipeline",
         nargs="?",
@@ -98,7 +100,7 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--example",
         metavar="NAME",
-        help="instead of PIPELINE, a program that comes with Tilewright, such as harris "
+        help="use a program that comes with Tilewright instead of PIPELINE, such as harris "
         "(tilewright new lists them)",
     )
     parser.add_argument(
@@ -114,14 +116,14 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-calibration",
         action="store_true",
-        help="cost a CPU with the defaults of its family, not with what machine --calibrate "
-        "measured of it",
+        help="use the cost model's default rates for the CPU's family instead of those measured "
+        "by tilewright machine --calibrate",
     )
     _add_values(parser)
 
 
 def _add_values(parser: argparse.ArgumentParser) -> None:
-    """Sizes, parameters, arguments and inputs of the pipeline."""
+    """Add arguments for the sizes, parameters, arguments and inputs of the pipeline."""
     parser.add_argument(
         "--estimate",
         dest="estimates",
@@ -129,9 +131,9 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=SIZES",
-        help="sizes of an output or input where the pipeline has no estimate, "
-        "e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: a name given "
-        "again begins another size, and the schedule has loops of its own for each",
+        help="sizes of an output or input for which the pipeline has no estimate, "
+        "e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: the n-th estimate "
+        "of a name belongs to the n-th size, and the schedule has separate loops for each size",
     )
     parser.add_argument(
         "--set",
@@ -154,17 +156,19 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inputs",
         metavar="FILE",
-        help="inputs to run with: an .npz file with an array an input, or file.py:function that "
-        "returns a dict of arrays, whose axis d is dimension d (default: random)",
+        help="inputs to run with: an .npz file with one array per input, or a file.py:function "
+        "that returns a dict of arrays, whose axis d is dimension d (default: random)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random inputs (default: 0)"
+    )
 
 
 def pipeline_of(args: argparse.Namespace) -> str:
-    """The pipeline that the command line names, an example by its file.
+    """Return the pipeline that the command line names; for an example, its file.
 
     Raises:
-        TilewrightError: it names none, or two.
+        TilewrightError: the command line names no pipeline, or two.
     """
     from tilewright.cli.examples import path_of
 
@@ -181,7 +185,7 @@ def pipeline_of(args: argparse.Namespace) -> str:
 
 
 def add_scheduled(parser: argparse.ArgumentParser) -> Any:
-    """What to do with the schedules that Funcs of the pipeline already have.
+    """Add flags for pipelines whose Funcs already have schedules.
 
     Returns the group of flags, which exclude each other.
     """
@@ -198,40 +202,40 @@ def add_scheduled(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    """How long, how many at a time, and where results are kept."""
+    """Add arguments for limits on time and memory, parallel builds, and the records."""
     parser.add_argument(
-        "--time-limit", type=duration, metavar="TIME", help="in all, e.g. 90s, 10m or 2h"
+        "--time-limit", type=duration, metavar="TIME", help="total time, e.g. 90s, 10m or 2h"
     )
-    parser.add_argument("--jobs", type=positive, help="builds at a time (default: one a core)")
+    parser.add_argument("--jobs", type=positive, help="parallel builds (default: one per core)")
     parser.add_argument(
         "--candidate-time",
         type=duration,
         default=120.0,
         metavar="TIME",
-        help="limit of one build (default: 120s)",
+        help="time limit of one build (default: 120s)",
     )
     parser.add_argument(
         "--candidate-memory",
         type=memory,
         default=8 << 30,
         metavar="SIZE",
-        help="limit of one candidate (default: 8G)",
+        help="memory limit of one candidate (default: 8G)",
     )
     add_records(parser)
     parser.add_argument(
-        "--remeasure", action="store_true", help="measure again what the records hold"
+        "--remeasure", action="store_true", help="measure recorded candidates again"
     )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Where results go and how they look."""
-    parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
+    """Add arguments for the output and its format."""
+    parser.add_argument("--report", metavar="PAGE.html", help="write an HTML report")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_quiet(parser)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    """Where measurements are kept."""
+    """Add the argument for the file of measurements."""
     from tilewright.records import default_path
 
     place = str(default_path()).replace("%", "%%")
@@ -241,12 +245,12 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that leaves only the result and errors."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    """Add the option that prints only the result and errors."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no notes")
 
 
 def common(args: argparse.Namespace) -> dict[str, Any]:
-    """What `schedule` and `compare` are both called with, from the parsed arguments."""
+    """Return the keyword arguments that `schedule` and `compare` share."""
     from tilewright.cli.pipeline import load_inputs
 
     return {
@@ -267,10 +271,11 @@ def common(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def sizes_of(estimates: list[tuple[str, Any]], values: dict[str, Any]) -> Any:
-    """The estimates by name, or a list of them where names are given several times.
+    """Return the estimates by name, or one such dictionary per size if names are repeated.
 
-    The n-th estimate of each name is of the n-th size; what is given once holds for all sizes, as
-    the values of scalars do. Raises `TilewrightError` where names are given unequally often.
+    The n-th estimate of each name belongs to the n-th size. A single estimate of a name holds for
+    all sizes, as do the values of scalars. Raises `TilewrightError` if the numbers of estimates of
+    repeated names differ.
 
     >>> sizes_of([("out", ((0, 8),)), ("w", ((0, 3),)), ("out", ((0, 4),))], {})
     [{'out': ((0, 8),), 'w': ((0, 3),)}, {'out': ((0, 4),), 'w': ((0, 3),)}]
@@ -294,7 +299,7 @@ def sizes_of(estimates: list[tuple[str, Any]], values: dict[str, Any]) -> Any:
 
 
 def named_machine(name: str | None) -> Any:
-    """The machine that ``--machine`` names: a known GPU, or a JSON file; None for None."""
+    """Return the machine that ``--machine`` names: a known GPU, or a JSON file; None for None."""
     if name is None:
         return None
     from tilewright.machines import gpu, machine_from_dict

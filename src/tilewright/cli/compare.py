@@ -18,31 +18,31 @@ def add_parser(commands: Any) -> None:
         example="tilewright compare --example harris --report harris.html",
         help="compare our schedule with those of Halide's autoschedulers",
         description="Measure the naive schedule, those of the autoschedulers that come with "
-        "Halide, a hand-written one where the pipeline has one, and ours, in one interleaved run.",
+        "Halide, a hand-written one if the pipeline has one, and ours, in one interleaved run.",
     )
     arguments.add_pipeline(parser)
     parser.add_argument(
-        "--k", type=arguments.positive, default=5, help="schedules of ours to try (default: 5)"
+        "--k", type=arguments.positive, default=5, help="schedules that we plan (default: 5)"
     )
     parser.add_argument(
         "--hand",
         metavar="FILE",
-        help="a scheduled serialisation of the same algorithm (.hlpipe), to compare with as the "
-        "hand-written schedule (default: function hand of the pipeline's Python file)",
+        help="the same algorithm, serialised with a hand-written schedule (.hlpipe), to compare "
+        "with (default: function hand of the pipeline's Python file)",
     )
     parser.add_argument(
         "--peer-time",
         type=arguments.duration,
         default=120.0,
         metavar="TIME",
-        help="CPU time an autoscheduler may take (default: 120s)",
+        help="limit of CPU time per autoscheduler (default: 120s)",
     )
     parser.add_argument(
         "--peer-memory",
         type=arguments.memory,
         default=8 << 30,
         metavar="SIZE",
-        help="memory an autoscheduler may take (default: 8G)",
+        help="memory limit per autoscheduler (default: 8G)",
     )
     arguments.add_scheduled(parser)
     arguments.add_budget(parser)
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             **options,
         )
     report = result.report()
-    # Printed first: whatever comes of the page, nothing that was found is lost.
+    # Printed first, so that an error while writing the page loses no result.
     text = json.dumps(report.to_dict(), indent=2)
     if args.json:
         print(text)

@@ -31,10 +31,11 @@ def add_parser(commands: Any) -> None:
         "completion",
         help="print a script that completes commands in a shell",
         description="Print a script that makes a shell complete the commands and options of "
-        "tilewright. Put the line below into ~/.bashrc, or the like into the other shells' files.",
+        "tilewright. Put the line below into ~/.bashrc, or its equivalent into the start-up file "
+        "of another shell.",
         example='eval "$(tilewright completion bash)"',
     )
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
     parser.set_defaults(run=run)
 
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """The script for a shell of `SHELLS`."""
+    """Return the completion script for a shell of `SHELLS`."""
     offered = list(_offered(parser, ""))
     if shell == "fish":
         return "".join(line + "\n" for path, words in offered for line in _fish(path, words))
@@ -55,7 +56,7 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _offered(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
-    """A command's path (`` predict fit``) and the words that may follow it, for all commands."""
+    """Yield each command's path (`` predict fit``) and the words that may follow it."""
     words: list[str] = []
     inner: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:

@@ -1,4 +1,4 @@
-"""The examples that come with Tilewright: in a clone a link to ``examples/``, else installed."""
+"""The examples that come with Tilewright: installed, or a link to ``examples/`` in a clone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tilewright.errors import TilewrightError
 
 
 def folder() -> Path:
-    """Where the examples are."""
+    """Return the folder of the examples."""
     return Path(str(resources.files("tilewright"))) / "examples"
 
 
 def names() -> list[str]:
-    """The programs: Python files whose function of the same name builds a pipeline."""
+    """Return the names of the programs: files with a function of the same name."""
     return sorted(path.stem for path in folder().glob("*.py") if path.stem != "__init__")
 
 
 def path_of(name: str) -> Path:
-    """The file of an example.
+    """Return the file of an example.
 
     Raises:
         TilewrightError: no example has this name.
@@ -35,6 +35,6 @@ def path_of(name: str) -> Path:
 
 
 def summary(name: str) -> str:
-    """What an example does, in one line."""
+    """Return the description of an example, in one line."""
     text = ast.get_docstring(ast.parse(path_of(name).read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]

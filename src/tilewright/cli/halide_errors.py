@@ -1,4 +1,4 @@
-"""Errors of the Halide room in terms of the command line's flags."""
+"""Rewords errors of `tilewright.halide` in terms of command-line flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.errors import TilewrightError
 
 @contextmanager
 def with_flags() -> Iterator[None]:
-    """Turn errors whose cure is an argument into ones that name the flag."""
+    """Turn errors that name a Python argument into errors that name the flag."""
     from tilewright.halide import MissingEstimatesError, ScheduledError
 
     try:

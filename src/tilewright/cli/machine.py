@@ -1,4 +1,4 @@
-"""``tilewright machine``: what this computer, or a GPU known by name, looks like."""
+"""``tilewright machine``: a description of this computer, or of a GPU known by name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "machine",
         example="tilewright machine --json -o machine.json",
-        help="print what is known of this machine or of a GPU",
-        description="Print what is known of this machine's CPU and GPUs, or of a GPU by name.",
+        help="describe this machine or a GPU",
+        description="Describe this machine's CPU and GPUs, or a GPU known by name.",
     )
     parser.add_argument("--gpu", metavar="NAME", help="describe this GPU instead, e.g. h100")
     parser.add_argument("--list", action="store_true", help="list the GPUs known by name")
@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure what the cost model wants of this CPU (up to 20 seconds) and keep it for "
+        help="measure the rates of this CPU that the cost model uses (up to 20 seconds), for "
         "schedule and compare",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -113,7 +113,7 @@ def calibrate(cpu: CpuMachine, as_json: bool) -> int:
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """A calibration as lines of text."""
+    """Format a calibration as lines of text."""
     names = {
         "clock": ("clock", 1e9, "GHz"),
         "l2_core": ("L2, one core", 1e9, "GB/s"),
@@ -140,7 +140,7 @@ def calibration_text(calibration: Calibration) -> str:
 
 
 def cpu_text(cpu: CpuMachine) -> str:
-    """A CPU as lines of text."""
+    """Format a CPU as lines of text."""
     from tilewright.report import units
 
     facts = [
@@ -168,7 +168,7 @@ def cpu_text(cpu: CpuMachine) -> str:
 
 
 def gpu_text(gpu: GpuMachine) -> str:
-    """A GPU as lines of text."""
+    """Format a GPU as lines of text."""
     from tilewright.report import units
 
     facts = []
@@ -179,14 +179,14 @@ def gpu_text(gpu: GpuMachine) -> str:
         shared += f" (opt-in {units.size(gpu.shared_per_block_optin)})"
     facts += [
         ("SMs" if gpu.api == "cuda" else "compute units", str(gpu.sms)),
-        ("threads", f"{gpu.max_threads_per_block} a block, {gpu.max_threads_per_sm} an SM"),
+        ("threads", f"{gpu.max_threads_per_block} per block, {gpu.max_threads_per_sm} per SM"),
         ("warps of", f"{gpu.warp_size} threads"),
-        ("blocks", f"{gpu.max_blocks_per_sm} an SM"),
+        ("blocks", f"{gpu.max_blocks_per_sm} per SM"),
         (
             "registers",
-            f"{gpu.registers_per_sm} an SM, at most {gpu.max_registers_per_thread} a thread",
+            f"{gpu.registers_per_sm} per SM, at most {gpu.max_registers_per_thread} per thread",
         ),
-        ("shared memory", f"{shared} a block, {units.size(gpu.shared_per_sm)} an SM"),
+        ("shared memory", f"{shared} per block, {units.size(gpu.shared_per_sm)} per SM"),
         ("L2 cache", units.size(gpu.l2_bytes)),
     ]
     if gpu.memory_bandwidth:

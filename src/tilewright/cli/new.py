@@ -1,4 +1,4 @@
-"""``tilewright new``: a copy of an example, to start from."""
+"""``tilewright new``: copies an example, to start from."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def add_parser(commands: Any) -> None:
         "new",
         help="copy an example to start from",
         description="Copy one of the programs that come with Tilewright into the current folder, "
-        "to change it and to find schedules for it. Without a name, list them.",
+        "so that you can change and schedule it. Without a name, list the programs.",
         example="tilewright new harris",
     )
     parser.add_argument("name", nargs="?", metavar="EXAMPLE", help="which one")
     parser.add_argument(
-        "-o", "--output", metavar="FILE.py", help="where it is written (default: EXAMPLE.py)"
+        "-o", "--output", metavar="FILE.py", help="the file to write (default: EXAMPLE.py)"
     )
     arguments.add_quiet(parser)
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""Parsers of command lines: examples in the help, and errors that say what was meant."""
+"""Command-line parsers with examples in the help and suggestions in errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLE = "example:"
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Keeps the lines of examples, which are commands to be copied."""
+    """Keeps the line breaks of examples, which are commands to copy."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(_EXAMPLE):
@@ -22,11 +22,11 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A command's parser; its subcommands are made of the same class.
+    """The parser of a command; parsers of its subcommands have the same class.
 
     Args:
         example: a command line that works as it stands, shown at the end of the help.
-        exit_codes: what the exit codes mean, shown after the example.
+        exit_codes: the meaning of the exit codes, shown after the example.
         more: keyword arguments of `argparse.ArgumentParser`.
     """
 
@@ -38,7 +38,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; what is left over is an error of this command, not of the one above it."""
+        """Parse; unknown arguments are an error of this command, not of its parent."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [o for o in self._option_string_actions if o.startswith("--")]

@@ -1,4 +1,4 @@
-"""The pipeline that a command line names: a ``.hlpipe`` file, or something in a Python file."""
+"""Loads the pipeline that a command line names, from a ``.hlpipe`` or a Python file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tilewright.errors import TilewrightError
 
 @dataclass(frozen=True)
 class NamedPipeline:
-    """A pipeline with its name and what else its file offers.
+    """A pipeline with its name and its file.
 
-    `pipeline` is the bytes of a ``.hlpipe`` file, or what the function returned, or a Generator
-    class. `path` is the file, `function` the name in it (empty for a ``.hlpipe``). `hand` is the
-    file's function ``hand(target, …)`` that builds the same pipeline with a schedule written by
-    hand, None where it has none.
+    `pipeline` is the bytes of a ``.hlpipe`` file, the value that the function returned, or a
+    Generator class. `path` is the file, `function` the name in it (empty for a ``.hlpipe``). `hand`
+    is the file's function ``hand(target, …)``, which builds the same pipeline with a hand-written
+    schedule, or None.
     """
 
     name: str
@@ -33,10 +33,10 @@ class NamedPipeline:
 
 
 def load_pipeline(text: str, arguments: Mapping[str, Any] | None = None) -> NamedPipeline:
-    """The pipeline that `text` names; `arguments` are passed to its function.
+    """Load the pipeline that `text` names; `arguments` are passed to its function.
 
-    ``file.py`` alone names the function (or Generator) called as the file is. Raises
-    `TilewrightError` where there is no such thing, or where the user's code fails.
+    ``file.py`` alone names the function (or Generator) with the name of the file. Raises
+    `TilewrightError` if there is no such pipeline, or if the user's code fails.
     """
     given = dict(arguments or {})
     path_text, _, function = text.partition(":") if ".py:" in text else (text, "", "")
@@ -82,7 +82,7 @@ def _from_python(path: Path, function: str, arguments: dict[str, Any]) -> NamedP
 
 
 def _generator_with(generator: Any, arguments: dict[str, Any]) -> Any:
-    """The Generator class with other values of some of its parameters."""
+    """Return the Generator class with other values of some of its parameters."""
     import halide as hl
 
     there = {
@@ -112,7 +112,7 @@ def _generator_with(generator: Any, arguments: dict[str, Any]) -> Any:
 
 
 def _suits(value: Any, kind: type) -> bool:
-    """Whether a Generator parameter of a type can have this value; Halide would convert any."""
+    """Return whether the type of a Generator parameter fits a value; Halide would convert any."""
     if kind is bool:
         return isinstance(value, bool)
     if kind is int:
@@ -123,7 +123,7 @@ def _suits(value: Any, kind: type) -> bool:
 
 
 def _functions(module: ModuleType) -> list[str]:
-    """Public functions and classes that the file itself defines."""
+    """Return the public functions and classes that the file itself defines."""
     return [
         name
         for name, value in vars(module).items()
@@ -137,7 +137,7 @@ def _functions(module: ModuleType) -> list[str]:
 def _check_arguments(path: Path, name: str, function: Any, arguments: dict[str, Any]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # not written in Python: the call itself will tell
+    except (TypeError, ValueError):  # not written in Python: the call itself will raise
         return
     try:
         signature.bind(**arguments)
@@ -166,7 +166,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a user's code; an exception becomes an error that names its place."""
+    """Call a user's function; an exception becomes an error that names the file and line."""
     try:
         return function(*args, **kwargs)
     except TilewrightError:
@@ -188,9 +188,9 @@ def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: An
 
 
 def load_inputs(text: str | None) -> dict[str, Any] | None:
-    """Inputs by name: the arrays of an ``.npz`` file, or what ``file.py:function`` returns.
+    """Load inputs by name: the arrays of an ``.npz`` file, or the result of ``file.py:function``.
 
-    None for None. Raises `TilewrightError` where there is no such thing.
+    Returns None for None. Raises `TilewrightError` if the file or function does not exist.
     """
     if text is None:
         return None
@@ -214,4 +214,4 @@ def load_inputs(text: str | None) -> dict[str, Any] | None:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, AttributeError, EOFError) as error:
-        raise TilewrightError(f"{path_text} is no .npz file of arrays: {error}") from error
+        raise TilewrightError(f"{path_text} is not an .npz file of arrays: {error}") from error

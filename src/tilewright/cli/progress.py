@@ -1,4 +1,4 @@
-"""Progress of long work: a live line on a terminal, else a plain line now and then."""
+"""Progress of long work: a live line on a terminal, otherwise occasional plain lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TextIO
 
 from tilewright.report import Progress
 
-# Between two plain lines, in seconds.
+# Seconds between two plain lines.
 PLAIN_INTERVAL = 10.0
 WAITING = "waiting until another process has finished timing"
 
 
 def progress_text(progress: Progress, elapsed: float) -> str:
-    """One line: phase, candidates done, failed by cause, best so far, time.
+    """Format progress in one line: phase, candidates done, failures by cause, best, time.
 
     >>> from tilewright.report.model import Progress
     >>> progress_text(Progress("measuring", 3, 5, {"timeout": 1}, 0.0021), 12)
@@ -47,7 +47,7 @@ def progress_text(progress: Progress, elapsed: float) -> str:
 def show_progress(
     quiet: bool, stream: TextIO | None = None
 ) -> Iterator[Callable[[Progress], None]]:
-    """A function to call with each `Progress`, shown on standard error.
+    """Yield a function to call with each `Progress`, which is shown on standard error.
 
     On a terminal the last line is kept up to date; elsewhere a line is printed when the phase
     changes, every `PLAIN_INTERVAL` seconds, and when another process has to finish timing first.

@@ -1,4 +1,4 @@
-"""How a page was made: the command, when, by which version, on which computer, how busy."""
+"""Facts on how a page was made: command, date, version, computer and its load."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def load() -> float:
-    """Processes that wanted a processor on average in the last minute."""
+    """Return the average number of runnable processes in the last minute."""
     return os.getloadavg()[0]
 
 
 def with_provenance(
     report: ScheduleReport, words: Sequence[str], seed: int, load_before: float
 ) -> ScheduleReport:
-    """The report with more facts of how it was made.
+    """Return the report with facts on how it was made.
 
     Args:
-        report: what was found.
+        report: the report.
         words: the command line after ``tilewright``.
-        seed: of random inputs.
-        load_before: `load` when the command began, which is without its own work.
+        seed: the seed of the random inputs.
+        load_before: `load` when the command began, which excludes its own work.
     """
     from tilewright.machines import detect_cpu
 

@@ -1,4 +1,4 @@
-"""``tilewright records``: what has been measured, listed, exported, merged and pruned."""
+"""``tilewright records``: lists, shows, exports, merges and prunes recorded measurements."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
     parser = commands.add_parser(
         "records",
-        help="list, show, export, merge or prune what has been measured",
-        description="Look after the file in which every measurement is kept.",
+        help="list, show, export, merge or prune recorded measurements",
+        description="Manage the file in which every measurement is recorded.",
         example="tilewright records merge colleague.sqlite",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
@@ -44,8 +44,10 @@ def add_parser(commands: Any) -> None:
         help="write records as lines of JSON",
         example="tilewright records export harris -o harris.jsonl",
     )
-    one.add_argument("problem", nargs="?", help="only problems whose name begins so")
-    one.add_argument("-o", "--output", default="-", metavar="FILE", help="by default on stdout")
+    one.add_argument("problem", nargs="?", help="only problems whose name begins with this")
+    one.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="the file to write (default: stdout)"
+    )
     _common(one)
     one.set_defaults(run=run_export)
     one = actions.add_parser(
@@ -53,7 +55,7 @@ def add_parser(commands: Any) -> None:
         help="add the records of other files",
         example="tilewright records merge colleague.sqlite",
     )
-    one.add_argument("files", nargs="+", help="records files, or what export wrote")
+    one.add_argument("files", nargs="+", help="records files, or files written by export")
     _common(one)
     one.set_defaults(run=run_merge)
     one = actions.add_parser(
@@ -61,10 +63,12 @@ def add_parser(commands: Any) -> None:
         help="remove records for good",
         example="tilewright records prune --before 2026-01-31 --status timeout",
     )
-    one.add_argument("problem", nargs="?", help="only problems whose name begins so")
-    one.add_argument("--before", metavar="DATE", help="older than this, such as 2026-01-31")
-    one.add_argument("--status", help="of this status only, such as timeout")
-    one.add_argument("--yes", action="store_true", help="remove; without it, only count")
+    one.add_argument("problem", nargs="?", help="only problems whose name begins with this")
+    one.add_argument("--before", metavar="DATE", help="only records older than this date")
+    one.add_argument("--status", help="only records with this status, such as timeout")
+    one.add_argument(
+        "--yes", action="store_true", help="remove the records (without it, only count them)"
+    )
     _common(one)
     one.set_defaults(run=run_prune)
 
@@ -166,7 +170,7 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def run_merge(args: argparse.Namespace) -> int:
-    """Add the records of other files; one that is damaged adds what stands before the damage."""
+    """Add the records of other files; of a damaged file, those before the damage."""
     from tilewright.records import Records, merge, read
 
     with Records(args.records) as records:
@@ -177,7 +181,7 @@ def run_merge(args: argparse.Namespace) -> int:
 
 
 def run_prune(args: argparse.Namespace) -> int:
-    """Remove records, or count those that would be."""
+    """Remove records, or count those that would be removed."""
     from tilewright.measure import STATUSES
     from tilewright.records import Records, chosen, prune
 

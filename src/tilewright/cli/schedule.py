@@ -1,4 +1,4 @@
-"""``tilewright schedule``: a schedule for a pipeline, verified, measured, explained."""
+"""``tilewright schedule``: finds, verifies, measures and explains a schedule."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def add_parser(commands: Any) -> None:
     arguments.add_scheduled(parser).add_argument(
         "--improve",
         action="store_true",
-        help="as --discard-schedule, with the schedule that is there as a candidate of top and "
+        help="like --discard-schedule, but make the present schedule a candidate of top and "
         "tune: the result is never slower",
     )
     parser.add_argument(
         "--exact-sizes",
         action="store_true",
-        help="suit the estimated sizes alone; the schedule may fail at others (default: right at "
-        "every size that the pipeline allows)",
+        help="make a schedule for the estimated sizes only, which may fail at others (default: "
+        "correct at every size that the pipeline allows)",
     )
     arguments.add_budget(parser)
     parser.add_argument(
@@ -47,22 +47,22 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--runtime-checks",
         action="store_true",
-        help="put a function into the .py or .h that is written that says, at run time, whether "
-        "outputs have the sizes that the schedule requires",
+        help="add a function to the written .py or .h that checks, at run time, whether outputs "
+        "have the sizes that the schedule requires",
     )
     arguments.add_output(parser)
     parser.set_defaults(run=run)
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
-    """How schedules are looked for."""
+    """Add the arguments of the search."""
     parser.add_argument(
         "--mode",
         choices=("oneshot", "top", "tune", "given"),
         help="oneshot: the model's best, not compiled; top: build, verify and measure the best "
         "few and keep the fastest; tune: top, then tune tile sizes, vector widths and unrolls; "
-        "given: no search, the schedule that the pipeline came with (default: oneshot, and top "
-        "with --improve)",
+        "given: no search, the schedule that the pipeline came with (default: oneshot; with "
+        "--improve, top)",
     )
     parser.add_argument(
         "--k", type=arguments.positive, help="schedules that top and tune plan (default: 5)"
@@ -84,7 +84,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-check",
         action="store_true",
-        help="hand back the schedule of oneshot without having Halide lower it",
+        help="skip the check that Halide can lower the schedule of oneshot",
     )
 
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
             **options,
         )
     report = result.report()
-    # Printed first: whatever comes of the files, nothing that was found is lost.
+    # Printed first, so that an error while writing the files loses no result.
     if args.json:
         print(json.dumps(report.to_dict(), indent=2))
     elif args.output != "-":

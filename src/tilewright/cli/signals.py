@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: each is an interruption, after which the best so far is shown."""
+"""Signals that end a run: each is an interruption, after which the best so far is shown."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Interruption:
-    """The signal that has come, 0 if none has."""
+    """The signal that was received, 0 if none."""
 
     number: int = 0
 
     @property
     def exit_code(self) -> int:
-        """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 0 if none has come."""
+        """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 0 if none was received."""
         return _SHELL_BASE + self.number if self.number else 0
 
 
@@ -30,7 +30,7 @@ _current = Interruption()
 
 
 def interrupted() -> bool:
-    """Whether a signal has asked the present command to end."""
+    """Return whether a signal has asked the present command to end."""
     return _current.number != 0
 
 
@@ -39,7 +39,7 @@ def interruptions() -> Iterator[Interruption]:
     """Raise KeyboardInterrupt in the block for every signal that asks it to end.
 
     Signals that the process was started to ignore (``nohup``) stay ignored. Outside the main
-    thread nothing changes, for Python allows no handlers there.
+    thread nothing changes, because Python allows no handlers there.
     """
     global _current
     _current = Interruption()

@@ -1,4 +1,4 @@
-"""Standard output and error that cannot end a run: closed, full, left, or of another encoding."""
+"""Standard streams that survive being closed, full, abandoned, or of another encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TextIO
 
 
 class Tolerant(io.TextIOBase):
-    """Writes to another stream; the first error that it meets is kept, and ends the writing.
+    """Writes to another stream until the first error, which is kept.
 
     Characters that the stream's encoding lacks are written as escapes.
     """
@@ -25,19 +25,19 @@ class Tolerant(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """The stream's."""
+        """The encoding of the stream."""
         return self._stream.encoding or "utf-8"
 
     def isatty(self) -> bool:
-        """Whether a person is looking."""
+        """Return whether the stream is a terminal."""
         return self.error is None and self._stream.isatty()
 
     def fileno(self) -> int:
-        """The stream's file descriptor."""
+        """Return the stream's file descriptor."""
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
@@ -59,7 +59,7 @@ class Tolerant(io.TextIOBase):
 
     def _fail(self, error: OSError) -> None:
         self.error = error
-        # What is still buffered would fail once more when the interpreter exits.
+        # Buffered output would fail once more when the interpreter exits.
         with contextlib.suppress(OSError, ValueError):
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())
@@ -67,17 +67,17 @@ class Tolerant(io.TextIOBase):
 
     @property
     def lost(self) -> str:
-        """Why output was lost; empty if none was, or if its reader had seen enough."""
+        """Why output was lost; empty if none was, or if the reader closed the pipe."""
         if self.error is None or self.error.errno == errno.EPIPE:
             return ""
         return self.error.strerror or str(self.error)
 
 
 def _take_standard_descriptors() -> None:
-    """Connect input, output and error to nothing where they are closed.
+    """Connect closed standard streams to ``/dev/null``.
 
-    The first socket that is opened would be number 2 otherwise, and a child process would take it
-    for its standard error.
+    Otherwise the first socket that is opened could get number 2, and a child process would use it
+    as its standard error.
     """
     for wanted in (0, 1, 2):
         try:
@@ -88,7 +88,7 @@ def _take_standard_descriptors() -> None:
 
 @contextlib.contextmanager
 def tolerant_streams() -> Iterator[Tolerant | None]:
-    """Let output and error survive whatever they are connected to.
+    """Replace standard output and error by tolerant streams within the block.
 
     Yields:
         Standard output, None where the process has none.

@@ -1,4 +1,4 @@
-"""What somebody may have meant by a word that is not known."""
+"""Suggestions for unknown words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """``; did you mean X?`` for the nearest known word; empty where none is near.
+    """Return ``; did you mean X?`` for the nearest known word; empty if none is near.
 
     >>> meant("shedule", ["schedule", "compare"])
     "; did you mean 'schedule'?"

@@ -1,4 +1,4 @@
-"""``tilewright tune``: the best configuration of a problem file, in a few dozen evaluations."""
+"""``tilewright tune``: finds a good configuration of a problem file."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def add_parser(commands: Any) -> None:
         "--resume",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="go on from the records of the same problem and seed (default: yes; for a scenario "
-        "file: no)",
+        help="continue from the records of the same problem and seed (default: yes; for a "
+        "scenario file: no)",
     )
     parser.add_argument(
         "--warm-start",
         nargs="?",
         const="",
         metavar="NAME",
-        help="begin from what the records hold of the problem NAME, of any size and on any machine "
-        "(default: the problem's own name): its best are tried first, the rest shapes the model",
+        help="begin from the recorded evaluations of the problem NAME, of any size and on any "
+        "machine (default: the same name): the best are tried first, and all train the model",
     )
     arguments.add_records(parser)
     parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
-    # Printed first: whatever comes of the files, nothing that was found is lost.
+    # Printed first, so that an error while writing the files loses no result.
     if args.json:
         print(_json(result))
     elif args.output != "-":
@@ -195,7 +195,7 @@ def _warm(
     found = warm_start(records, name, but=journal)
     if not found.evaluations:
         raise TilewrightError(
-            f"the records {records.path} hold no earlier evaluations of {name!r}: leave out "
+            f"the records {records.path} have no earlier evaluations of {name!r}: leave out "
             "--warm-start, or name another problem"
         )
     return found

@@ -1,4 +1,4 @@
-"""``tilewright predict``: run times predicted from past runs, and what follows from them."""
+"""``tilewright predict``: models of run time, and decisions based on them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def add_parser(commands: Any) -> None:
         "predict",
         example="tilewright predict collect matmul --count 50 -o runs.csv",
         help="predict run times, and choose by them",
-        description="Fit a model of run time to past runs, see how good it is, choose variants "
-        "and schedules by it, and export it as source.",
+        description="Fit a model of run time to past runs, evaluate it, choose variants and "
+        "schedules with it, and export it as source code.",
     )
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", dest="predict_command")
     for module in _COMMANDS:

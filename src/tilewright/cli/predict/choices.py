@@ -1,4 +1,4 @@
-"""Queries read from a file, and choices as tables, CSV and JSON."""
+"""Reads queries from a file, and formats choices as tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TIMES = "{}", "time_{}", "{}_time", "{}_time_s", "time_s_{}", "{}_s"
 
 @dataclass(frozen=True)
 class Queries:
-    """Rows of a file: features by name, and measured seconds of the variants (NaN where not)."""
+    """Rows of a file: features by name, and measured seconds of the variants (NaN if missing)."""
 
     rows: list[dict[str, float]]
     times: dict[str, Any]
 
 
 def read_queries(path: str, selector: Selector) -> Queries:
-    """Read queries; a variant's times are in a column of its name, ``time_NAME`` or alike."""
+    """Read queries; the column NAME, ``time_NAME`` or similar has the times of variant NAME."""
     from tilewright.prediction import read_columns
 
     models = selector.models.values()
@@ -50,7 +50,7 @@ def read_queries(path: str, selector: Selector) -> Queries:
 
 
 def decide(selector: Selector, queries: Queries) -> tuple[list[str], dict[str, Any], int]:
-    """The variant of every query, every variant's seconds, and how many are out of range."""
+    """Return the variant of each query, all variants' seconds, and how many are out of range."""
     seconds = selector.predict(queries.rows)
     chosen = selector.choose(queries.rows)
     away = selector.outside(queries.rows)
@@ -60,7 +60,7 @@ def decide(selector: Selector, queries: Queries) -> tuple[list[str], dict[str, A
 def regret_of(
     selector: Selector, queries: Queries, chosen: Sequence[str]
 ) -> tuple[Regret | None, int]:
-    """The regret over the queries with a measured time of the choice, and how many have none."""
+    """Return the regret over queries with a measured choice, and the number of queries without."""
     from tilewright.prediction import regret
 
     times = queries.times
@@ -76,7 +76,7 @@ def regret_of(
 def measured(
     args: argparse.Namespace, kernel: str | None, query: Mapping[str, float], selection: Selection
 ) -> dict[str, Measurement]:
-    """Measurements of the best ``--verify`` variants of a kernel."""
+    """Measure the best ``--verify`` variants of a kernel."""
     if not args.verify:
         return {}
     if kernel is None:
@@ -102,7 +102,7 @@ def measured(
 def to_dict(
     query: Mapping[str, float], selection: Selection, times: Mapping[str, Measurement]
 ) -> dict[str, Any]:
-    """A query with its variants, the fastest first, as JSON data."""
+    """Return a query with its variants, the fastest first, as JSON data."""
     return {
         "query": dict(query),
         "best": selection.best.variant,
@@ -128,7 +128,7 @@ def _choice(choice: Choice, found: Measurement | None) -> dict[str, Any]:
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line a query and variant."""
+    """Return CSV with one line per query and variant."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     asked = list(rows[0]["query"])
@@ -150,7 +150,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def variant_table(selection: Selection, times: Mapping[str, Measurement]) -> Table:
-    """A row a variant: settings, predicted time, interval, measured time."""
+    """Return a table with one row per variant: settings, prediction, interval, measured time."""
     rows = []
     for choice in selection.choices:
         found = times.get(choice.variant)
@@ -177,7 +177,7 @@ def variant_table(selection: Selection, times: Mapping[str, Measurement]) -> Tab
 
 
 def verdict(selection: Selection) -> str:
-    """Which variant to use, and why where it is not the one predicted to be the fastest."""
+    """Return which variant to use, with the reason if it is not the one predicted fastest."""
     best = selection.best
     if selection.outside:
         return f"use {best.variant}: the default, as the query is outside the training range"
@@ -185,7 +185,7 @@ def verdict(selection: Selection) -> str:
 
 
 def summary_table(selector: Selector, chosen: Sequence[str], seconds: Mapping[str, Any]) -> Table:
-    """How often each variant is chosen, and its predicted time for all queries."""
+    """Return a table of how often each variant is chosen, and its total predicted time."""
     rows = [
         (
             name,
@@ -203,7 +203,7 @@ def summary_table(selector: Selector, chosen: Sequence[str], seconds: Mapping[st
 
 
 def regret_text(found: Regret, queries: int, unmeasured: int) -> list[str]:
-    """The regret in a few lines."""
+    """Format the regret in a few lines."""
     lines = [
         f"regret against the best variant: {units.percent(found.mean)} in the mean, "
         f"{units.percent(found.worst)} at worst, {units.percent(found.total - 1)} of the total "
@@ -217,7 +217,7 @@ def regret_text(found: Regret, queries: int, unmeasured: int) -> list[str]:
 
 
 def chosen_csv(queries: Queries, chosen: Sequence[str], seconds: Mapping[str, Any]) -> str:
-    """A line a query: its features, the choice, and every variant's predicted seconds."""
+    """Return CSV with one line per query: features, choice, predicted seconds of all variants."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = list(queries.rows[0])
@@ -229,7 +229,7 @@ def chosen_csv(queries: Queries, chosen: Sequence[str], seconds: Mapping[str, An
 
 
 def ranked_dict(ranked: Ranked) -> dict[str, Any]:
-    """A ranked candidate as JSON data."""
+    """Return a ranked candidate as JSON data."""
     data: dict[str, Any] = {
         "candidate": ranked.index,
         "features": dict(ranked.features),
@@ -246,7 +246,7 @@ def ranked_dict(ranked: Ranked) -> dict[str, Any]:
 
 
 def ranking_table(ranked: Sequence[Ranked]) -> Table:
-    """A row a candidate: features, predicted time, interval, measured time."""
+    """Return a table with one row per candidate: features, prediction, interval, measured time."""
     names = list(ranked[0].features) if ranked else []
     rows = []
     for r in ranked:
@@ -273,7 +273,7 @@ def ranking_table(ranked: Sequence[Ranked]) -> Table:
 
 
 def ranking_csv(ranked: Sequence[Ranked]) -> str:
-    """A line a candidate, the fastest first."""
+    """Return CSV with one line per candidate, the fastest first."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = list(ranked[0].features) if ranked else []

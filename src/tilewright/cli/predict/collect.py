@@ -1,4 +1,4 @@
-"""``tilewright predict collect``: measured runs as a CSV file to fit a model to."""
+"""``tilewright predict collect``: measures runs and writes them as a CSV file."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ def add_parser(commands: Any) -> None:
         "collect",
         example="tilewright predict collect matmul --count 50 -o runs.csv",
         help="measure runs to fit a model to",
-        description="Measure instances drawn at random and write them as a CSV file: of a "
-        "kernel that comes with Tilewright, of a family of Halide schedules, of a Python "
+        description="Measure instances drawn at random and write them as a CSV file. The instances "
+        "are of a kernel that comes with Tilewright, of a family of Halide schedules, of a Python "
         "function, or of a command in which {name} stands for a value. Every measurement is "
-        "recorded, so that an interrupted collection goes on where it was.",
+        "recorded, so that an interrupted collection continues where it stopped.",
     )
     parser.add_argument(
         "what",
         nargs="+",
         metavar="WHAT",
-        help="a kernel (matmul), a family (halide_blur), file.py:function, or after -- the words "
-        "of a command",
+        help="a kernel (matmul), a family (halide_blur), file.py:function, or the words of a "
+        "command after --",
     )
-    parser.add_argument("--variant", metavar="NAME", help="of a kernel (default: its first)")
+    parser.add_argument(
+        "--variant", metavar="NAME", help="the kernel's variant (default: its first)"
+    )
     parser.add_argument(
         "--range",
         dest="ranges",
@@ -66,22 +68,24 @@ def add_parser(commands: Any) -> None:
         "--sizes",
         type=shared.names,
         metavar="A,B",
-        help="of a family's pipeline (default: those of the paper)",
+        help="sizes of the family's pipeline (default: those of the paper)",
     )
     parser.add_argument(
-        "--once", action="store_true", help="measure once; without it twice, for the noise floor"
+        "--once",
+        action="store_true",
+        help="measure each instance once (default: twice, for the noise floor)",
     )
     parser.add_argument(
         "--rounds",
         type=arguments.positive,
         metavar="N",
-        help="most rounds of timing; the quickest sample counts (default: 6, for schedules 1)",
+        help="maximum rounds of timing; the quickest sample counts (default: 6; for schedules: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     arguments.add_records(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="RUNS.csv", help="where the runs are written"
+        "-o", "--output", required=True, metavar="RUNS.csv", help="the file to write the runs to"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
@@ -132,7 +136,7 @@ def _collect(
     deadline: float | None,
     show: Callable[[Progress], None],
 ) -> tuple[Runs, bool]:
-    """The runs, and whether all were measured."""
+    """Return the runs, and whether all were measured."""
     from tilewright.prediction import ROUNDS, collect
     from tilewright.prediction import CollectionProgress as Collected
     from tilewright.report import Progress
@@ -191,7 +195,7 @@ def _collect_family(
 
 
 def _kernel(args: argparse.Namespace) -> Kernel:
-    """What the words name: a kernel, a function of a file, or a command."""
+    """Return the kernel, file function or command that the words name."""
     from tilewright.prediction import from_command
     from tilewright.prediction.kernels import kernel as registered
     from tilewright.prediction.kernels import kernels
@@ -206,13 +210,13 @@ def _kernel(args: argparse.Namespace) -> Kernel:
     if len(args.what) == 1 and ".py:" in first:
         return _from_file(first, ranges, args.complexity)
     if not ranges and len(args.what) == 1:
-        registered(first)  # says what there is
+        registered(first)  # the error lists the kernels
     _needs(first, ranges, args.complexity)
     return from_command(args.what, ranges, args.complexity)
 
 
 def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Kernel:
-    """A function of a Python file, or a `Kernel` that it holds."""
+    """Return the kernel of a function in a Python file, or a `Kernel` defined there."""
     from tilewright.prediction import Kernel, KernelVariant, from_callable
 
     path, _, name = text.rpartition(":")
@@ -223,7 +227,7 @@ def _from_file(text: str, ranges: dict[str, Any], complexity: str | None) -> Ker
         raise TilewrightError(f"{name} of {path} is neither a function nor a Kernel")
     _needs(text, ranges, complexity)
     kernel = from_callable(found, ranges, complexity or "", name=f"{Path(path).stem}:{name}")
-    # The file's content is part of what the records know, so that an edited file is new.
+    # The file's content is part of the key in the records, so that an edited file is new.
     content = _content(Path(path))
     variants: dict[str, KernelVariant] = {
         label: dataclasses.replace(variant, versions=partial(_both, variant.versions, content))
@@ -256,7 +260,7 @@ def _needs(what: str, ranges: dict[str, Any], complexity: str | None) -> None:
 
 
 def _range(text: str) -> tuple[str, Any]:
-    """A parameter and its values: ``n=1:1000`` is a range, ``n=1,2,4`` a list."""
+    """Parse a parameter and its values: ``n=1:1000`` is a range, ``n=1,2,4`` a list."""
     name, equals, values = text.partition("=")
     try:
         if not equals or not name.strip():

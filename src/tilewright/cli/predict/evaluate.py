@@ -1,4 +1,4 @@
-"""``tilewright predict evaluate``: how good a model is on runs that it was not fitted to."""
+"""``tilewright predict evaluate``: evaluates a model on runs that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _csv(runs: Runs, found: Evaluation) -> str:
-    """Every run: features, measured and predicted seconds, the interval, and trust."""
+    """Return CSV with features, measured and predicted seconds, interval and trust of each run."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     bounds = [] if found.low is None else ["low_s", "high_s"]

@@ -1,4 +1,4 @@
-"""``tilewright predict export``: a model as Python or C source."""
+"""``tilewright predict export``: writes a model as Python or C source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
         example="tilewright predict export model.json -o model.h",
         help="write a model as Python or C",
         description="Write a model as a Python module that imports math only, or as a C header. "
-        "Both have NAME(feature, ...), seconds, and NAME_outside(feature, ...).",
+        "Both define NAME(feature, ...), which returns seconds, and NAME_outside(feature, ...).",
     )
     parser.add_argument("model", metavar="MODEL.json", help="written by tilewright predict fit")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a .py or .h file")

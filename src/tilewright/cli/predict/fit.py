@@ -1,4 +1,4 @@
-"""``tilewright predict fit``: a model of run time from a CSV file of past runs."""
+"""``tilewright predict fit``: fits a model of run time to a CSV file of past runs."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def add_parser(commands: Any) -> None:
         example="tilewright predict fit runs.csv --complexity 'm*n*k' -o model.json",
         help="fit a model to past runs",
         description="Fit a model of run time to a CSV file with one row per run: a column of times "
-        "and columns of whatever they depend on. Headings may give units in brackets, as in "
-        "'size [bytes]'. Rows with missing values are left out and named.",
+        "and columns of the features that they depend on. Headings may give units in brackets, as "
+        "in 'size [bytes]'. Rows with missing values are omitted and listed.",
     )
-    parser.add_argument("runs", metavar="RUNS.csv", help="the runs")
+    parser.add_argument("runs", metavar="RUNS.csv", help="the file of runs")
     shared.add_target(parser)
     parser.add_argument(
         "--features",
         type=shared.names,
         metavar="A,B,C",
-        help="the columns to predict by (default: all others)",
+        help="the columns of features (default: all other columns)",
     )
     parser.add_argument(
         "--complexity",
@@ -58,22 +58,27 @@ def add_parser(commands: Any) -> None:
         "--max-parameters",
         type=arguments.positive,
         metavar="N",
-        help="the most fitted numbers (default: 75 for ours, nn and nnc; no limit for auto)",
+        help="maximum number of fitted parameters (default: 75 for ours, nn and nnc; no limit "
+        "for auto)",
     )
     parser.add_argument(
         "--threads",
         type=shared.names,
         metavar="A,B",
-        help="the columns that count threads (default: those named so)",
+        help="the columns that count threads (default: those called threads)",
     )
     parser.add_argument(
         "--work",
         action="append",
         metavar="EXPRESSION",
-        help="a further expression of actual work, such as the non-zeros; repeatable",
+        help="a further expression of the actual work, such as the non-zeros; repeatable",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all random choices (default: 0)")
-    parser.add_argument("-o", "--output", metavar="MODEL.json", help="where the model is written")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of all random choices (default: 0)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="MODEL.json", help="the file to write the model to"
+    )
     shared.add_report(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
@@ -139,12 +144,12 @@ def run(args: argparse.Namespace) -> int:
             print("\nCross-validated:")
             print_table(shared.evaluation_table(found))
         if not args.output:
-            print("\nThe model was not kept: give -o MODEL.json to write it.")
+            print("\nThe model was not saved: give -o MODEL.json to save it.")
     return 0
 
 
 def _spare_the_description(args: argparse.Namespace) -> None:
-    """Refuse to write the model over the description of the runs, which lies next to them."""
+    """Refuse to overwrite the description of the runs, a file next to them, with the model."""
     from tilewright.prediction import sidecar_of
 
     if args.output in (None, "-"):
@@ -158,7 +163,7 @@ def _spare_the_description(args: argparse.Namespace) -> None:
 
 
 def _model(args: argparse.Namespace, runs: Runs) -> Estimator:
-    """The model that the arguments name, not fitted yet."""
+    """Return the model that the arguments name, not fitted yet."""
     import tilewright.prediction
 
     kind = getattr(tilewright.prediction, shared.MODELS[args.model])

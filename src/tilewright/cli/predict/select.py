@@ -1,4 +1,4 @@
-"""``tilewright predict select``: the variant, or the candidates, with the least predicted time."""
+"""``tilewright predict select``: chooses variants, or ranks candidates, by predicted time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def add_parser(commands: Any) -> None:
         "select",
         example="tilewright predict select --kernel matmul --query m=512,n=512,k=512",
         help="choose a variant, or rank candidates, by predicted time",
-        description="With several models, one a variant: the variant for each query. With one "
-        "model: its candidates (a CSV file, or a family of Halide schedules) in the order of "
-        "their predicted times.",
+        description="Given several models, one per variant, choose the variant for each query. "
+        "Given one model, rank candidates (a CSV file, or a family of Halide schedules) by "
+        "predicted time.",
     )
     parser.add_argument(
         "models",
         nargs="*",
         metavar="[NAME=]MODEL.json",
-        help="models of the variants, or one selector that tilewright predict train has written",
+        help="models of the variants, or one selector written by tilewright predict train",
     )
     parser.add_argument(
         "--kernel",
@@ -48,8 +48,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--queries",
         metavar="FILE.csv",
-        help="a query a row; where it has columns of the variants' measured times, named as they "
-        "are, the regret of the choices is told",
+        help="CSV file with one query per row; if it also has a column of measured times per "
+        "variant (same names), report the regret",
     )
     parser.add_argument(
         "--setting",
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="THREADS=1,2,4",
-        help="values among which the best is chosen for a feature that no query gives; repeatable",
+        help="values to choose from for a feature that the queries do not give; repeatable",
     )
     parser.add_argument(
         "--default",
@@ -74,10 +74,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--top", type=arguments.positive, default=10, metavar="N", help="rows shown (default: 10)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of all random choices (default: 0)"
+    )
     arguments.add_records(parser)
     parser.add_argument(
-        "-o", "--output", metavar="FILE.csv", help="write every choice, or the whole ranking"
+        "-o", "--output", metavar="FILE.csv", help="write all choices, or the complete ranking"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
@@ -85,13 +87,13 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_family(parser: argparse.ArgumentParser) -> None:
-    """Which schedules are ranked."""
+    """Add the arguments that say which schedules are ranked."""
     parser.add_argument(
         "--family",
         metavar="NAME",
         help="rank schedules of halide_blur, halide_blur_gpu or halide_fft",
     )
-    parser.add_argument("--size", type=arguments.positive, help="of the family's pipeline")
+    parser.add_argument("--size", type=arguments.positive, help="size of the family's pipeline")
     parser.add_argument(
         "--candidates",
         type=arguments.positive,
@@ -124,12 +126,14 @@ def run(args: argparse.Namespace) -> int:
             return _candidates(args, selector)
         return _many(args, selector)
     if not args.query:
-        raise TilewrightError("give --query m=512,n=64, or --queries FILE.csv with a query a row")
+        raise TilewrightError(
+            "give --query m=512,n=64, or --queries FILE.csv with one query per row"
+        )
     return _few(args, selector, name)
 
 
 def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
-    """The models, and the kernel whose variants they are where it is known."""
+    """Return the models, and the name of the kernel whose variants they predict, if known."""
     from tilewright.prediction import Modelled, Selector, selector_path
 
     if bool(args.kernel) == bool(args.models):
@@ -167,7 +171,7 @@ def _is_selector(path: str) -> bool:
     try:
         data = read_json(path, TilewrightError)
     except TilewrightError:
-        return False  # whoever loads it as a model says why
+        return False  # loading it as a model raises the error
     return isinstance(data, dict) and data.get("format") == SELECTOR_FORMAT
 
 
@@ -182,7 +186,7 @@ def _with_default(found: Selector, default: str | None) -> Selector:
 
 
 def _few(args: argparse.Namespace, selector: Selector, kernel: str | None) -> int:
-    """Every variant for each of a few queries."""
+    """Show all variants for each of a few queries."""
     from tilewright.cli.output import print_table, write_file
     from tilewright.cli.predict import choices
 
@@ -209,7 +213,7 @@ def _few(args: argparse.Namespace, selector: Selector, kernel: str | None) -> in
 
 
 def _many(args: argparse.Namespace, selector: Selector) -> int:
-    """The variant for every row of a file, and the regret where it holds measured times."""
+    """Choose the variant for each row of a file; show the regret if it has measured times."""
     from tilewright.cli.output import print_table, write_file
     from tilewright.cli.predict import choices
 
@@ -241,7 +245,7 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
 
 
 def _candidates(args: argparse.Namespace, selector: Selector) -> int:
-    """The rows of a file in the order of their predicted times."""
+    """Rank the rows of a file by predicted time."""
     from tilewright.cli.predict import choices
     from tilewright.prediction import rank
 
@@ -256,7 +260,7 @@ def _candidates(args: argparse.Namespace, selector: Selector) -> int:
 
 
 def _family(args: argparse.Namespace, selector: Selector) -> int:
-    """Schedules of a family in the order of their predicted times, the best of them measured."""
+    """Rank schedules of a family by predicted time, and measure the best of them if asked to."""
     from tilewright.cli.progress import show_progress
     from tilewright.prediction import rank_schedules, schedule_family, verify_schedules
     from tilewright.records import Records

@@ -1,4 +1,4 @@
-"""What the commands of ``tilewright predict`` share: models, runs and reports."""
+"""Code that the commands of ``tilewright predict`` share: models, runs and reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.report.pages import PredictionReport
     from tilewright.report.table import Table
 
-# What the models are called on the command line, and their classes.
+# Names of the models on the command line, and their classes.
 MODELS = {
     "ours": "Augmented",
     "auto": "Auto",
@@ -33,7 +33,7 @@ _SHOWN = 3  # rows that were left out
 
 
 def names(text: str) -> list[str]:
-    """Names between commas.
+    """Split names at commas.
 
     >>> names("m, n,k")
     ['m', 'n', 'k']
@@ -45,7 +45,7 @@ def names(text: str) -> list[str]:
 
 
 def query(text: str) -> dict[str, float]:
-    """Values by name of ``m=512,n=64,d=0.25``; words stay words.
+    """Parse values by name, such as ``m=512,n=64,d=0.25``; words stay words.
 
     >>> query("m=512, d=0.25")
     {'m': 512, 'd': 0.25}
@@ -56,7 +56,7 @@ def query(text: str) -> dict[str, float]:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Which column is the run time."""
+    """Add the argument for the column of run times."""
     parser.add_argument(
         "--target",
         metavar="COLUMN",
@@ -66,27 +66,27 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """A page, and benchmark results to be shown on it."""
-    parser.add_argument("--report", metavar="PAGE.html", help="write a page to look at")
+    """Add the arguments for a page, and for benchmark results to show on it."""
+    parser.add_argument("--report", metavar="PAGE.html", help="write an HTML report")
     parser.add_argument(
         "--tables",
         metavar="FILE.json",
         action="append",
         default=[],
-        help="show the results of this benchmark on the page as well, such as "
+        help="show the results of this benchmark on the page, too, such as "
         "benchmarks/results/prediction_tables.json; repeatable",
     )
 
 
 def load_model(path: str) -> Estimator:
-    """A fitted model, of whatever kind."""
+    """Load a fitted model of any kind."""
     from tilewright.prediction import load
 
     return load(path)
 
 
 def load_kernel(text: str) -> Kernel:
-    """A registered kernel by its name, or a `Kernel` that ``file.py:name`` holds."""
+    """Return a registered kernel by its name, or the `Kernel` that ``file.py:name`` names."""
     from tilewright.prediction import Kernel
     from tilewright.prediction.kernels import kernel as registered
 
@@ -102,14 +102,14 @@ def load_kernel(text: str) -> Kernel:
 
 
 def load_object(text: str) -> Any:
-    """What ``file.py:name`` names."""
+    """Return the object that ``file.py:name`` names."""
     from tilewright.cli.pipeline import load_module
 
     path, _, name = text.rpartition(":")
     if not Path(path).is_file():
         raise TilewrightError(f"there is no file {path}")
     module = load_module(Path(path))
-    # Where worker processes look for functions.
+    # Worker processes import functions from here.
     sys.modules.setdefault(module.__name__, module)
     if not hasattr(module, name):
         raise TilewrightError(f"{path} has no {name!r}")
@@ -117,7 +117,7 @@ def load_object(text: str) -> Any:
 
 
 def same_units(model: Estimator, given: Mapping[str, str], path: str) -> None:
-    """Refuse a column in another unit than that of the runs that the model was fitted to."""
+    """Refuse a column whose unit differs from that of the runs that the model was fitted to."""
     for name, unit in (model.units or {}).items():
         found = given.get(name, "1")
         if found not in ("1", unit):
@@ -128,7 +128,7 @@ def same_units(model: Estimator, given: Mapping[str, str], path: str) -> None:
 
 
 def left_out(runs: Runs) -> str:
-    """How many rows were left out, and why the first few were."""
+    """Return how many rows were left out, with the reasons for the first few."""
     if not runs.dropped:
         return ""
     shown = "; ".join(runs.dropped[:_SHOWN])
@@ -139,12 +139,12 @@ def left_out(runs: Runs) -> str:
 
 
 def warn(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     print(f"tilewright: {text}", file=sys.stderr)
 
 
 def evaluation_table(found: Evaluation) -> Table:
-    """The figures of an evaluation, a row each."""
+    """Return the figures of an evaluation, one row each."""
     from tilewright.report.table import Column, Table
 
     rows = [
@@ -175,7 +175,7 @@ def report_of(
     tables: list[str],
     facts: dict[str, str],
 ) -> PredictionReport:
-    """The report of a model and of its predictions of these runs."""
+    """Return the report of a model and of its predictions of the given runs."""
     from tilewright.report.pages import PredictionReport
 
     machine = runs.facts.get("machine")
@@ -217,7 +217,7 @@ def report_of(
 
 
 def describe(model: Estimator) -> str:
-    """A model in a few words, such as ``ours (75 fitted numbers)``."""
+    """Describe a model in a few words, such as ``ours (75 fitted numbers)``."""
     named = {kind: name for name, kind in MODELS.items()}
     word = named.get(type(model).__name__, model.kind)
     if word == "auto":
@@ -229,5 +229,5 @@ def describe(model: Estimator) -> str:
 def _results(path: str) -> dict[str, Any]:
     data = read_json(path, TilewrightError)
     if not isinstance(data, dict) or "rows" not in data:
-        raise TilewrightError(f"{path} holds no benchmark's results: it has no rows")
+        raise TilewrightError(f"{path} has no benchmark results: there are no rows")
     return data

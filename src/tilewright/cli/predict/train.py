@@ -1,4 +1,4 @@
-"""``tilewright predict train``: measure a kernel's variants here, and fit a model of each."""
+"""``tilewright predict train``: measures a kernel's variants here, and fits a model of each."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ def add_parser(commands: Any) -> None:
         example="tilewright predict train matmul --count 50",
         help="measure a kernel's variants and fit a model of each",
         description="Measure a kernel's variants on this machine and fit a model of each, so "
-        "that select and dispatch can choose among them. An interrupted training goes on where "
-        "it was.",
+        "that select and dispatch can choose among them. An interrupted training continues where "
+        "it stopped.",
     )
     parser.add_argument(
-        "kernel", metavar="KERNEL", help="such as matmul, or a Kernel of yours as file.py:name"
+        "kernel", metavar="KERNEL", help="a kernel such as matmul, or your own as file.py:name"
     )
     parser.add_argument(
         "--variants",
         type=shared.names,
         metavar="A,B",
-        help="which of them (default: all that can be used here)",
+        help="the variants to measure (default: all that can be used here)",
     )
     parser.add_argument(
         "--count",
         type=arguments.positive,
         default=250,
         metavar="N",
-        help="instances of each (default: 250)",
+        help="instances per variant (default: 250)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the instances (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the instances (default: 0)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     arguments.add_records(parser)
     parser.add_argument(
         "-o",
         "--output",
         metavar="SELECTOR.json",
-        help="where the models are written (default: where select --kernel looks for them)",
+        help="the file to write the models to (default: the file that select --kernel reads)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
