@@ -33,7 +33,7 @@ class Atom:
         return self.key
 
     def parts(self) -> tuple[Poly, ...]:
-        """The polynomials inside it."""
+        """Return the polynomials inside it."""
         return ()
 
 
@@ -75,7 +75,7 @@ class Div(Atom):
         return f"{wrapped(self.x)} // {wrapped(self.d)}"
 
     def parts(self) -> tuple[Poly, ...]:
-        """The dividend and the divisor."""
+        """Return the dividend and the divisor."""
         return self.x, self.d
 
 
@@ -93,7 +93,7 @@ class Mod(Atom):
         return f"{wrapped(self.x)} % {wrapped(self.d)}"
 
     def parts(self) -> tuple[Poly, ...]:
-        """The dividend and the divisor."""
+        """Return the dividend and the divisor."""
         return self.x, self.d
 
 
@@ -115,7 +115,7 @@ class Boundary(Atom):
         return f"{self.kind}({self.x}, {self.n})"
 
     def parts(self) -> tuple[Poly, ...]:
-        """The index and the length."""
+        """Return the index and the length."""
         return self.x, self.n
 
 
@@ -124,17 +124,17 @@ Monomial = tuple[tuple[Atom, int], ...]
 
 
 def sort_key(monomial: Monomial) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """The normal order: high degree first, then by key."""
+    """Return the normal order: high degree first, then by key."""
     return -sum(p for _, p in monomial), tuple((a.key, p) for a, p in monomial)
 
 
 def plain(c: Number) -> Number:
-    """A coefficient, as an integer where it is whole."""
+    """Return a coefficient, as an integer where it is whole."""
     return c.numerator if isinstance(c, Fraction) and c.denominator == 1 else c
 
 
 def product(m: Monomial, n: Monomial) -> Monomial:
-    """The product of two monomials, sorted by key."""
+    """Return the product of two monomials, sorted by key."""
     if not m or not n:
         return m or n
     powers = dict(m)
@@ -144,7 +144,7 @@ def product(m: Monomial, n: Monomial) -> Monomial:
 
 
 def over(monomial: Monomial, lead: Monomial) -> Monomial | None:
-    """``monomial / lead``, or None if a power would become negative."""
+    """Return ``monomial / lead``, or None if a power would become negative."""
     powers = dict(monomial)
     for atom, q in lead:
         if powers.get(atom, 0) < q:
@@ -154,7 +154,7 @@ def over(monomial: Monomial, lead: Monomial) -> Monomial | None:
 
 
 def wrapped(p: Poly) -> str:
-    """The text of a polynomial as an operand: in parentheses unless it is one factor."""
+    """Return the text of a polynomial as an operand: in parentheses unless it is one factor."""
     simple = len(p.terms) <= 1 and (p.value is not None or p.terms[0][1] == 1)
     single = simple and sum(q for m, _ in p.terms for _, q in m) <= 1
     inner = any(isinstance(a, Div | Mod) for a in p.atoms)
@@ -162,14 +162,14 @@ def wrapped(p: Poly) -> str:
 
 
 def key(p: Poly) -> str:
-    """A text that tells atoms apart: unlike `str`, with the extents of loop variables."""
+    """Return a text that tells atoms apart: unlike `str`, with the extents of loop variables."""
     return "+".join(
         f"{c}" + "".join(f"*{atom.key}^{exponent}" for atom, exponent in m) for m, c in p.terms
     )
 
 
 def sum_text(p: Poly) -> str:
-    """The text of a polynomial without denominator."""
+    """Return the text of a polynomial without denominator."""
     text = ""
     for m, c in p.terms:
         factors = [f"({a})" if isinstance(a, Div | Mod) else str(a) for a, q in m for _ in range(q)]

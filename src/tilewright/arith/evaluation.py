@@ -14,7 +14,7 @@ class NotWhole(ValueError):
 
 
 def evaluate(p: Poly, known: Mapping[str, Any]) -> Any:
-    """The value of a polynomial.
+    """Return the value of a polynomial.
 
     Args:
         p: the polynomial.
@@ -57,7 +57,7 @@ def _atom_value(atom: Atom, known: Mapping[str, Any]) -> Any:
 
 
 def boundary_value(kind: str, i: Any, n: Any) -> Any:
-    """`Boundary` on numbers or integer arrays."""
+    """Return `Boundary` on numbers or integer arrays."""
     if kind == "clamp":
         if isinstance(i, int):
             return min(max(i, 0), n - 1)

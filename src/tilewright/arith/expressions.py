@@ -43,7 +43,7 @@ class ExpressionError(ValueError):
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of an expression; nothing in it has been checked.
+    """Return the syntax tree of an expression; nothing in it has been checked.
 
     Raises:
         ExpressionError: the text is not an expression.
@@ -65,7 +65,7 @@ class Mistake:
     cure: str
 
     def __str__(self) -> str:
-        """Both, as the end of a message."""
+        """Return both, as the end of a message."""
         return f"{self.what}; {self.cure}"
 
 
@@ -86,13 +86,13 @@ class Grammar:
     words: bool = False
 
     def mistake(self, tree: ast.expr) -> Mistake | None:
-        """The first mistake in an expression, None where there is none."""
+        """Return the first mistake in an expression, None if there is none."""
         if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
             return Mistake("the expression is too long", f"use at most {MOST_NODES} operations")
         return next((m for node in operands(tree) if (m := self.mistake_at(node))), None)
 
     def mistake_at(self, node: ast.expr) -> Mistake | None:
-        """What is wrong with a node, whatever its operands are like."""
+        """Return what is wrong with a node, whatever its operands are like."""
         if isinstance(node, ast.Constant):
             return self._mistake_in_constant(node)
         if isinstance(node, ast.Name):
@@ -112,7 +112,7 @@ class Grammar:
         )
 
     def unknown_name(self, name: str) -> Mistake | None:
-        """What to say of a name that is not one of `names`; None where it is."""
+        """Return what to say of a name that is not one of `names`; None if it is."""
         if name in self.names:
             return None
         near = get_close_matches(name, list(self.names), 1)

@@ -18,7 +18,7 @@ def sizes(names: str) -> tuple[Poly, ...]:
 
 
 def parse(text: str) -> Poly:
-    """The polynomial that ``str`` printed; every name is a size.
+    """Return the polynomial that ``str`` printed; every name is a size.
 
     Raises:
         ValueError: the text is not of that form.

@@ -51,7 +51,7 @@ class Poly:
 
     @staticmethod
     def make(terms: Mapping[Monomial, Number]) -> Poly:
-        """The polynomial with these coefficients, brought into normal form."""
+        """Return the polynomial with these coefficients, brought into normal form."""
         kept = {m: plain(c) for m, c in terms.items() if c}
         if any(isinstance(a, Mod) for m in kept for a, _ in m):
             _recombine(kept)
@@ -59,12 +59,12 @@ class Poly:
 
     @staticmethod
     def constant(value: Number) -> Poly:
-        """A number."""
+        """Return a number."""
         return Poly((((), plain(value)),)) if value else ZERO
 
     @staticmethod
     def of(atom: Atom) -> Poly:
-        """An atom."""
+        """Return an atom."""
         return Poly(((((atom, 1),), 1),))
 
     @cached_property
@@ -114,7 +114,7 @@ class Poly:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Poly | int) -> Poly:
-        """The exact quotient; the divisor is a single monomial of sizes, or divides evenly.
+        """Return the exact quotient; the divisor is a single monomial of sizes, or divides evenly.
 
         Raises:
             ValueError: it is neither.
@@ -139,7 +139,7 @@ class Poly:
         return frozenset(a for m, _ in self.terms for a, _ in m)
 
     def all_atoms(self) -> Iterator[Atom]:
-        """All atoms, inner ones before those that contain them; may repeat."""
+        """Yield all atoms, inner ones before those that contain them; may repeat."""
         for m, _ in self.terms:
             for atom, _ in m:
                 for part in atom.parts():
@@ -172,7 +172,7 @@ class Poly:
 
 
 def power(base: Poly, exponent: int) -> Poly:
-    """A polynomial to a power; a negative one needs a base of one monomial."""
+    """Return a polynomial to a power; a negative one needs a base of one monomial."""
     if exponent < 0:
         ((m, c),) = base.terms
         base, exponent = Poly.make({tuple((a, -p) for a, p in m): Fraction(1) / c}), -exponent
@@ -204,13 +204,13 @@ ONE = Poly((((), 1),))
 
 
 def poly(value: Poly | int) -> Poly:
-    """A number or a polynomial as a polynomial."""
+    """Return a number or a polynomial as a polynomial."""
     return value if isinstance(value, Poly) else Poly.constant(value)
 
 
 @lru_cache(CACHED)
 def bounds(p: Poly) -> tuple[Poly, Poly] | None:
-    """Least and greatest value over all loop variables, as polynomials in the sizes.
+    """Return least and greatest value over all loop variables, as polynomials in the sizes.
 
     They need not be reached, nor be whole numbers. Returns None where none is found: a product
     of loop variables, one possibly negative.
@@ -234,7 +234,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
 
 
 def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
-    """Bounds of an atom that is not a size, free of loop variables."""
+    """Return bounds of an atom that is not a size, free of loop variables."""
     if isinstance(atom, LoopVariable):
         return ZERO, atom.extent - 1
     if isinstance(atom, Boundary):
@@ -257,7 +257,7 @@ def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
 
 @lru_cache(CACHED)
 def at_least_zero(p: Poly) -> bool:
-    """Whether ``p >= 0`` is proved for all sizes >= 1 and all values of loop variables."""
+    """Return whether ``p >= 0`` is proved for all sizes >= 1 and all values of loop variables."""
     if p.value is not None:
         return p.value >= 0
     if any(not isinstance(a, Size) for a in p.atoms):
@@ -269,7 +269,7 @@ def at_least_zero(p: Poly) -> bool:
 
 
 def _shifted(p: Poly) -> dict[Monomial, Number]:
-    """The coefficients after every size ``s`` is written as ``1 + t`` with ``t >= 0``."""
+    """Return the coefficients after every size ``s`` is written as ``1 + t`` with ``t >= 0``."""
     sums: dict[Monomial, Number] = {}
     for monomial, c in p.terms:
         expanded: list[tuple[Monomial, Number]] = [((), c)]
@@ -285,7 +285,7 @@ def _shifted(p: Poly) -> dict[Monomial, Number]:
 
 
 def below(x: Poly, limit: Poly) -> bool:
-    """Whether ``0 <= x < limit`` is proved."""
+    """Return whether ``0 <= x < limit`` is proved."""
     found = bounds(x)
     if found is None:
         return False
@@ -294,7 +294,7 @@ def below(x: Poly, limit: Poly) -> bool:
 
 
 def divided(x: Poly, d: Poly) -> Poly:
-    """The exact quotient ``x / d``.
+    """Return the exact quotient ``x / d``.
 
     Raises:
         ValueError: ``d`` is zero, or is a sum that does not divide ``x``.
@@ -310,18 +310,18 @@ def divided(x: Poly, d: Poly) -> Poly:
 
 
 def floor_divide(x: Poly, d: Poly) -> Poly:
-    """The floor of ``x / d`` for a positive ``d``, in normal form."""
+    """Return the floor of ``x / d`` for a positive ``d``, in normal form."""
     return divide_with_rest(x, d)[0]
 
 
 def modulo(x: Poly, d: Poly) -> Poly:
-    """``x - d * floor(x / d)`` for a positive ``d``, in normal form."""
+    """Return ``x - d * floor(x / d)`` for a positive ``d``, in normal form."""
     return divide_with_rest(x, d)[1]
 
 
 @lru_cache(CACHED)
 def divide_with_rest(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Floor quotient and remainder of ``x`` by a positive ``d``."""
+    """Return floor quotient and remainder of ``x`` by a positive ``d``."""
     if d == ONE:
         return x, ZERO
     if isinstance(x.value, int) and isinstance(d.value, int):
@@ -336,12 +336,12 @@ def divide_with_rest(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _whole(p: Poly) -> bool:
-    """Whether every coefficient is whole and no power negative, so that terms are whole."""
+    """Return whether every coefficient is whole and no power negative, so that terms are whole."""
     return all(isinstance(c, int) and all(q > 0 for _, q in m) for m, c in p.terms)
 
 
 def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Multiples of ``d`` taken out of ``x``, leading term by leading term of ``d``."""
+    """Return multiples of ``d`` taken out of ``x``, leading term by leading term of ``d``."""
     (lead, k), *_ = d.terms
     quotient: dict[Monomial, Number] = {}
     rest = x
@@ -390,7 +390,7 @@ def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
-    """Quotient and rest by `k` where all terms but a small rest have a factor of `k`."""
+    """Return quotient and rest by `k` where all terms but a small rest have a factor of `k`."""
     for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
         if g < 2 or k % g:
             continue

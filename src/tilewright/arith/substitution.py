@@ -19,7 +19,7 @@ from tilewright.arith.polynomial import (
 
 
 def boundary(kind: str, x: Poly, n: Poly) -> Poly:
-    """``x`` led back into ``[0, n)``; ``x`` itself where it is proved to lie there.
+    """Return ``x`` led back into ``[0, n)``; ``x`` itself where it is proved to lie there.
 
     Raises:
         ValueError: ``kind`` is not one of `BOUNDARIES`.
@@ -41,7 +41,7 @@ def boundary(kind: str, x: Poly, n: Poly) -> Poly:
 
 
 def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
-    """The polynomial with atoms replaced, simplified again.
+    """Return the polynomial with atoms replaced, simplified again.
 
     Args:
         p: the polynomial.
@@ -62,7 +62,7 @@ def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
 
 
 def _rebuilt(atom: Atom, *parts: Poly) -> Poly:
-    """The same operation on other parts."""
+    """Return the same operation on other parts."""
     if isinstance(atom, Div):
         return floor_divide(*parts)
     if isinstance(atom, Mod):

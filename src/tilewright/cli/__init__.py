@@ -27,7 +27,7 @@ EXIT_CODES = """exit codes:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each command's module adds its own."""
+    """Return the parser of all commands; each command's module adds its own."""
     top = CommandParser(
         prog="tilewright",
         description="Finds fast schedules for array programs: verified, measured, explained.",

@@ -91,7 +91,7 @@ def tolerant_streams() -> Iterator[Tolerant | None]:
     """Replace standard output and error by tolerant streams within the block.
 
     Yields:
-        Standard output, None where the process has none.
+        Standard output, None if the process has none.
     """
     _take_standard_descriptors()
     out, err = sys.stdout, sys.stderr

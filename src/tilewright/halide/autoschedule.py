@@ -156,9 +156,9 @@ def schedule(
 
 
 def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
-    """What to do with a schedule that the pipeline came with.
+    """Return what to do with a schedule that the pipeline came with.
 
-    Raises `TilewrightError` where the mode makes no sense, or not with what else is given.
+    Raises `TilewrightError` if the mode makes no sense, or not with what else is given.
     """
     if mode not in get_args(Mode):
         raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
@@ -177,7 +177,7 @@ def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
 def _planned(
     task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule]
 ) -> list[PlannedSchedule]:
-    """The schedules that a mode considers, the model's best first; `given` come before."""
+    """Return the schedules that a mode considers, the model's best first; `given` come before."""
     if mode == "given":
         return given
     if mode == "oneshot":
@@ -192,7 +192,7 @@ def _verified(
     facts: Mapping[str, str],
     watch: Watch,
 ) -> Result:
-    """The first schedule with what running it said; the others as they were planned."""
+    """Return the first schedule with what running it said; the others as they were planned."""
     outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
     tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
     return conclude_oneshot(task, replace(outcome, tried=tried), facts)
@@ -240,14 +240,14 @@ def with_profile(session: Session, result: Result, watch: Watch) -> Result:
 
 
 def with_values(estimates: Estimates, values: Mapping[str, Any]) -> Estimates:
-    """Estimates with the values of scalars, which hold at every size."""
+    """Return estimates with the values of scalars, which hold at every size."""
     if isinstance(estimates, Mapping | None):
         return {**(estimates or {}), **values}
     return [{**each, **values} for each in estimates]
 
 
 def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of scalars and the contents of buffers among `inputs`."""
+    """Return the values of scalars and the contents of buffers among `inputs`."""
     values, contents = {}, {}
     for name, given in (inputs or {}).items():
         if isinstance(given, int | float):
@@ -296,7 +296,7 @@ def conclude_sizes(
     opened: Callable[[Task], AbstractContextManager[Session]],
     watch: Watch,
 ) -> Result:
-    """The result of measuring at each of several sizes; `opened` makes a session for one."""
+    """Return the result of measuring at each of several sizes; `opened` makes a session for one."""
     from tilewright.halide.search.at_every_size import measure_at_sizes
 
     several = mode == "top"
@@ -312,7 +312,7 @@ def conclude_sizes(
 
 
 def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """The model's best with what running it said."""
+    """Return the model's best with what running it said."""
     first = outcome.tried[0]
     result = Result(
         task,
@@ -331,9 +331,9 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
 
 
 def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """The fastest, or else the best there is, with the reason.
+    """Return the fastest, or else the best there is, with the reason.
 
-    Raises `TilewrightError` where nothing runs, the naive schedule included.
+    Raises `TilewrightError` if nothing runs, the naive schedule included.
     """
     best, facts = outcome.best, dict(facts)
     naive_ran = outcome.naive is not None and outcome.naive.ok
@@ -377,7 +377,7 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
 
 
 def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str, ...]:
-    """How the search ended, what failed, and whether there were final rounds."""
+    """Return how the search ended, what failed, and whether there were final rounds."""
     notes = []
     if outcome.stopped:
         notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
@@ -391,6 +391,6 @@ def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str,
 
 
 def failure(measurement: Measurement) -> str:
-    """Why a candidate failed, as a sentence."""
+    """Return why a candidate failed, as a sentence."""
     said = f": {measurement.message}" if measurement.message else ""
     return f"{measurement.status.replace('_', ' ').capitalize()}{said}."

@@ -98,14 +98,14 @@ class Comparison:
     entries: tuple[Entry, ...]
 
     def entry(self, label: str) -> Entry:
-        """The entry of that label; KeyError where there is none."""
+        """Return the entry of that label; KeyError if there is none."""
         for entry in self.entries:
             if entry.label == label:
                 return entry
         raise KeyError(label)
 
     def explain(self) -> str:
-        """Plain text, with the table of all schedules."""
+        """Return plain text, with the table of all schedules."""
         from tilewright.report.text import explain
 
         return explain(self.report())
@@ -221,9 +221,9 @@ def compare(
 
 
 def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
-    """The schedule by hand as something to measure; `hand` is as for `compare`.
+    """Return the schedule by hand as something to measure; `hand` is as for `compare`.
 
-    Raises `TilewrightError` where a serialised pipeline does not have the task's inputs and
+    Raises `TilewrightError` if a serialised pipeline does not have the task's inputs and
     outputs, and what `source_of` raises.
     """
     if callable(hand):
@@ -246,9 +246,9 @@ def interface(algorithm: Algorithm) -> str:
 
 
 def source_of(hand: Callable[..., Any]) -> Source:
-    """Where a function is, for a worker to build its pipeline again.
+    """Return where a function is, for a worker to build its pipeline again.
 
-    Raises `TilewrightError` where it is not a function of a file.
+    Raises `TilewrightError` if it is not a function of a file.
     """
     arguments: dict[str, Any] = {}
     if isinstance(hand, partial):
@@ -296,7 +296,7 @@ def peer_schedules(
 
 
 def peer_variant(found: PeerSchedule, target: str) -> Variant:
-    """A peer's schedule as something to measure."""
+    """Return a peer's schedule as something to measure."""
     return Variant(
         serialized=found.serialized, target=target, name=found.peer.name, env=found.peer.env
     )
@@ -305,7 +305,7 @@ def peer_variant(found: PeerSchedule, target: str) -> Variant:
 def _entries(
     outcome: Outcome, labels: Sequence[str], searched: Mapping[str, PeerSchedule]
 ) -> tuple[Entry, ...]:
-    """An entry per label: of its search where that failed, else of the final rounds."""
+    """Return an entry per label: of its search where that failed, else of the final rounds."""
     best = outcome.best
     keys = {
         OURS: key_of(best) if best is not None and best.final else "",
@@ -353,7 +353,7 @@ def _entry(outcome: Outcome, label: str, key: str, ours: str, search: PeerSchedu
 
 
 def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entry:
-    """The entry of a schedule that did not get to the final rounds."""
+    """Return the entry of a schedule that did not get to the final rounds."""
     alone = next((t.measurement for t in outcome.tried if key_of(t) == key), None)
     if key == NAIVE:
         alone = outcome.naive

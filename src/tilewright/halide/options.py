@@ -167,7 +167,7 @@ def grouped(
     options: Mapping[str, Any],
     known: Collection[str],
 ) -> Groups:
-    """The groups with what was given by its own name, which goes before what a group says.
+    """Return the groups with what was given by its own name, which goes before what a group says.
 
     Args:
         function: what the options were given to, for messages.
@@ -198,7 +198,7 @@ def grouped(
 
 
 def _with(group: G, given: Mapping[str, Any]) -> G:
-    """The group with what was given of its fields."""
+    """Return the group with what was given of its fields."""
     own = {field.name for field in fields(group)} & given.keys()
     return replace(group, **{name: given[name] for name in own})
 

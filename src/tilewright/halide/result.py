@@ -30,9 +30,9 @@ class Result:
     """A schedule for a pipeline, and what is known of it.
 
     `schedule` is the one chosen, as data; `apply`, `to_python`, `to_cpp` and `to_json` are ways
-    to use it. `measurement` is what it was measured at, None where nothing was run, and
+    to use it. `measurement` is what it was measured at, None if nothing was run, and
     `verified` is None then, else whether its answers were right. `naive` is the naive schedule's
-    measurement of the same final rounds, None where there is none. `tried` has every schedule
+    measurement of the same final rounds, None if there is none. `tried` has every schedule
     that was planned, in the order of the model, and `group_seconds` the time measured of each
     group. Of a schedule for several sizes, `at_sizes` has the measurements at each, the largest
     first, and the other figures are those at the largest.
@@ -58,18 +58,18 @@ class Result:
 
     @property
     def seconds(self) -> float | None:
-        """Median time of a run, None where it was not measured."""
+        """Median time of a run, None if it was not measured."""
         measured = self.measurement
         return measured.median if measured is not None and measured.ok and measured.times else None
 
     @cached_property
     def predicted(self) -> float | None:
-        """The predicted time of a run in seconds, None where it cannot be said."""
+        """The predicted time of a run in seconds, None if it cannot be said."""
         return with_prediction(self.planned, self.task).seconds
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the naive schedule, None where either is not measured."""
+        """How many times faster than the naive schedule, None if either is not measured."""
         if self.naive is None or not self.naive.ok or not self.seconds:
             return None
         return self.naive.median / self.seconds
@@ -85,7 +85,7 @@ class Result:
         return tuple(t.measurement for t in self.tried if t.measurement is not None)
 
     def top(self, k: int | None = None) -> list[Result]:
-        """The best `k` schedules (all by default), each as a result of its own, best first.
+        """Return the best `k` schedules (all by default), each as a result of its own, best first.
 
         Measured ones come by their time, the others as the model ranks them; those that failed
         are left out.
@@ -111,7 +111,7 @@ class Result:
         """Apply the schedule to a live pipeline: the same one, or the same built again.
 
         `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
-        have been scheduled. Raises `ScheduleError` where it computes something else.
+        have been scheduled. Raises `ScheduleError` if it computes something else.
         """
         from tilewright.halide.emit.apply import apply
         from tilewright.halide.frontend.live import to_pipeline
@@ -119,7 +119,7 @@ class Result:
         apply(self.schedule, self.task.algorithm, to_pipeline(pipeline))
 
     def to_python(self, name: str = "schedule", runtime_checks: bool = False) -> str:
-        """A Python module with a function `name` that schedules a fresh pipeline.
+        """Return a Python module with a function `name` that schedules a fresh pipeline.
 
         A comment says what `requirements` there are; with `runtime_checks` a function
         ``NAME_refuses`` says at run time whether outputs have the sizes that are required.
@@ -130,7 +130,7 @@ class Result:
         return to_python(self.schedule, self.task.algorithm, name, needs, runtime_checks)
 
     def to_cpp(self, name: str = "schedule", runtime_checks: bool = False) -> str:
-        """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
+        """Return a C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
 
         `runtime_checks` is as for `to_python`.
         """
@@ -140,13 +140,13 @@ class Result:
         return to_cpp(self.schedule, self.task.algorithm, name, needs, runtime_checks)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The schedule as JSON text, which `tilewright.halide.ir.json` reads back."""
+        """Return the schedule as JSON text, which `tilewright.halide.ir.json` reads back."""
         from tilewright.halide.ir.json import to_json
 
         return to_json(self.schedule, indent)
 
     def explain(self) -> str:
-        """Plain text: how fast, and why; a table with one row per group of Funcs."""
+        """Return plain text: how fast, and why; a table with one row per group of Funcs."""
         from tilewright.report.text import explain
 
         return explain(self.report())
@@ -194,7 +194,7 @@ class Result:
         return report
 
     def _sizes(self) -> tuple[SizeRow, ...]:
-        """A row for each size that the schedule was made for, where there are several."""
+        """Return a row for each size that the schedule was made for, where there are several."""
         algorithm = with_clones(self.task.algorithm, self.schedule.clones)
         found = []
         for i, size in enumerate(self.planned.sizes):

@@ -40,5 +40,5 @@ def measure_bandwidth(machine: CpuMachine, seconds: float = 0.3) -> float:
 
 
 def with_bandwidth(machine: CpuMachine, seconds: float = 0.3) -> CpuMachine:
-    """The same machine with its memory bandwidth measured."""
+    """Return the same machine with its memory bandwidth measured."""
     return dataclasses.replace(machine, memory_bandwidth=measure_bandwidth(machine, seconds))

@@ -45,7 +45,7 @@ class Calibration:
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
 
     def value(self, *names: str) -> float | None:
-        """The first of these quantities that has settled, None where none has."""
+        """Return the first of these quantities that has settled, None if none has."""
         found = (self.quantities.get(name) for name in names)
         return next((q.value for q in found if q is not None and q.settled), None)
 
@@ -56,7 +56,7 @@ class Calibration:
 
 
 def processor_of(machine: CpuMachine) -> dict[str, Any]:
-    """What tells a processor, and the part of it that this process may use, from others."""
+    """Return what tells a processor, and the part of it that this process may use, from others."""
     return {
         "name": machine.name,
         "architecture": machine.architecture,
@@ -70,7 +70,7 @@ def processor_of(machine: CpuMachine) -> dict[str, Any]:
 
 
 def processor_key(machine: CpuMachine) -> str:
-    """A short name for `processor_of`, fit for a file.
+    """Return a short name for `processor_of`, fit for a file.
 
     >>> from tilewright.machines import CpuMachine
     >>> processor_key(CpuMachine("Some CPU @ 3 GHz", "x86-64", 2, (), 128, ()))[:-8]
@@ -82,12 +82,12 @@ def processor_key(machine: CpuMachine) -> str:
 
 
 def calibration_to_json(calibration: Calibration) -> str:
-    """A calibration as indented JSON."""
+    """Return a calibration as indented JSON."""
     return json.dumps({"schema": SCHEMA, **dataclasses.asdict(calibration)}, indent=1) + "\n"
 
 
 def calibration_from_json(text: str, source: str = "a calibration") -> Calibration:
-    """The calibration of `calibration_to_json`; `TilewrightError` on anything else."""
+    """Return the calibration of `calibration_to_json`; `TilewrightError` on anything else."""
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
@@ -122,9 +122,9 @@ def _quantity(data: Mapping[str, Any]) -> Quantity:
 
 
 def read_calibration(path: Path, machine: CpuMachine) -> Calibration | None:
-    """The calibration in a file, None where there is no such file.
+    """Return the calibration in a file, None if there is no such file.
 
-    Raises `TilewrightError` where it cannot be read or is of another processor.
+    Raises `TilewrightError` if it cannot be read or is of another processor.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ class CpuMachine:
     considered). `isa` holds the vector extensions that matter here (``sse4.1``, ``avx``,
     ``avx2``, ``fma``, ``f16c``, ``avx512``, ``neon``, ``sve``), `vector_bits` the width of the
     widest registers among them. `caches` are ordered by level. `clock_hz` and `memory_bandwidth`
-    (bytes a second, read and written together) are None where unknown. `vendor`, `family` and
+    (bytes per second, read and written together) are None where unknown. `vendor`, `family` and
     `model` are the processor's own words (on Arm the implementer and the part). `assumed` names
     the fields that could not be found out and hold a common value instead.
     """
@@ -44,22 +44,22 @@ class CpuMachine:
     model: int | None = None
 
     def cache(self, level: int) -> Cache | None:
-        """The data or unified cache of that level, or None."""
+        """Return the data or unified cache of that level, or None."""
         return next((c for c in self.caches if c.level == level), None)
 
     def cache_bytes(self, level: int) -> int:
-        """Size of a level's cache, 0 where there is none."""
+        """Size of a level's cache, 0 if there is none."""
         found = self.cache(level)
         return found.bytes if found else 0
 
     def cache_bytes_per_core(self, level: int) -> int:
-        """A hardware thread's share of a level's cache, 0 where there is none."""
+        """Return a hardware thread's share of a level's cache, 0 if there is none."""
         found = self.cache(level)
         return found.bytes // max(1, min(found.shared_by, self.cores)) if found else 0
 
     @property
     def last_level_bytes(self) -> int:
-        """Size of the largest cache, 0 where none is known."""
+        """Size of the largest cache, 0 if none is known."""
         return max((c.bytes for c in self.caches), default=0)
 
     @property
@@ -68,7 +68,7 @@ class CpuMachine:
         return self.caches[0].line_bytes if self.caches else 64
 
     def lanes(self, bits: int) -> int:
-        """Elements of `bits` bits in one vector register, at least 1.
+        """Return elements of `bits` bits in one vector register, at least 1.
 
         >>> CpuMachine("x", "x86-64", 1, ("avx2",), 256, ()).lanes(32)
         8

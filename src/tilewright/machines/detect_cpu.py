@@ -67,7 +67,7 @@ def detect_cpu(root: Path = Path("/")) -> CpuMachine:
 
 
 def _read(path: Path) -> str | None:
-    """A small file's text, or None where the system does not have or show it."""
+    """Return a small file's text, or None where the system does not have or show it."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -89,7 +89,7 @@ def _field(info: str, *names: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    """A decimal or hexadecimal number, None for anything else."""
+    """Return a decimal or hexadecimal number, None for anything else."""
     try:
         return None if text is None else int(text, 0)
     except ValueError:
@@ -106,7 +106,7 @@ def _name(info: str, architecture: str) -> str:
 
 
 def _clock(root: Path, info: str) -> float | None:
-    """The highest clock that the system names; else the one at this moment."""
+    """Return the highest clock that the system names; else the one at this moment."""
     khz = _read(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     if khz and khz.isdigit():
         return int(khz) * 1e3
@@ -168,7 +168,7 @@ def _cores(root: Path) -> int:
 
 
 def cgroup_cpus(root: Path = Path("/")) -> float | None:
-    """CPUs that the control groups of this process allow it, None where they set no limit.
+    """CPUs that the control groups of this process allow it, None if they set no limit.
 
     Reads version 2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us``); the tightest limit on
     the way from the process's group to the root holds.

@@ -41,12 +41,12 @@ _CLOCK_KHZ, _SMS, _MEMORY_CLOCK_KHZ, _BUS_BITS, _L2_BYTES, _MAJOR, _MINOR = (
 
 
 def detect_gpus() -> list[GpuMachine]:
-    """All GPUs of this computer, CUDA's first; empty where there are none."""
+    """Return all GPUs of this computer, CUDA's first; empty if there are none."""
     return [*detect_cuda(), *detect_opencl()]
 
 
 def detect_cuda() -> list[GpuMachine]:
-    """The CUDA GPUs that the driver shows this process, in its order.
+    """Return the CUDA GPUs that the driver shows this process, in its order.
 
     No context is made on a GPU, but the driver is initialised in this process: fork no process
     that uses CUDA from it afterwards.
@@ -109,7 +109,7 @@ def _cuda_device(driver: Any, ordinal: int) -> GpuMachine:
 
 
 def detect_opencl() -> list[GpuMachine]:
-    """The devices of the OpenCL platform that works here; empty where none does.
+    """Return the devices of the OpenCL platform that works here; empty if none does.
 
     `tilewright.machines.opencl.opencl_failure` says why there are none.
     """
@@ -121,7 +121,7 @@ def detect_opencl() -> list[GpuMachine]:
 
 
 def _opencl_device(platform: str, device: Mapping[str, Any]) -> GpuMachine:
-    """A device by its platform's template, with the limits that OpenCL reports."""
+    """Return a device by its platform's template, with the limits that OpenCL reports."""
     template = gpu("pocl") if device["cpu"] else gpu("intelgpu")
     feature_of = {
         "cl_khr_fp64": "cl_doubles",

@@ -24,7 +24,7 @@ class GpuMachine:
 
     `shared_per_block` is what a kernel gets without asking for more, and so what a Halide kernel
     can have: its CUDA runtime never opts in to `shared_per_block_optin`. `memory_bandwidth` is in
-    bytes a second, `clock_hz` the highest sustained (boost) clock; both are None where unknown.
+    bytes per second, `clock_hz` the highest sustained (boost) clock; both are None where unknown.
     `features` are further Halide target features, such as ``cl_doubles``.
     """
 
@@ -55,7 +55,7 @@ class GpuMachine:
 
     @property
     def peak_flops(self) -> float | None:
-        """Peak single-precision operations a second, a fused multiply-add counted as two."""
+        """Peak single-precision operations per second, a fused multiply-add counted as two."""
         if self.clock_hz is None:
             return None
         return 2.0 * self.sms * self.fp32_lanes_per_sm * self.clock_hz
@@ -86,7 +86,7 @@ def cuda_gpu(
     memory_bandwidth: float | None,
     clock_hz: float | None,
 ) -> GpuMachine:
-    """A CUDA GPU from its product figures and the limits of its compute capability.
+    """Return a CUDA GPU from its product figures and the limits of its compute capability.
 
     Raises `TilewrightError` when the capability is not in the table of limits.
     """

@@ -126,7 +126,7 @@ _ALIASES = {
 
 
 def _key(name: str) -> str:
-    """A name without case, punctuation and the words that every product of a maker has."""
+    """Return a name without case, punctuation and the words that every product of a maker has."""
     words = re.sub(r"[^a-z0-9]+", " ", name.lower()).split()
     return "".join(w for w in words if w not in ("nvidia", "geforce"))
 
@@ -150,12 +150,12 @@ def _table() -> dict[str, GpuMachine]:
 
 
 def gpu_names() -> list[str]:
-    """The short names that `gpu` knows, oldest GPU first."""
+    """Return the short names that `gpu` knows, oldest GPU first."""
     return list(_table())
 
 
 def gpu(name: str) -> GpuMachine:
-    """The GPU of that name, whatever its case and punctuation.
+    """Return the GPU of that name, whatever its case and punctuation.
 
     Raises `TilewrightError` that names the nearest known GPUs when there is none of that name.
 

@@ -67,7 +67,7 @@ def block_limits(
     *,
     shared_limit: int | None = None,
 ) -> BlockLimits:
-    """Blocks per SM that each resource allows.
+    """Return blocks per SM that each resource allows.
 
     `threads` per block, `registers` per thread and `shared` bytes per block (static and dynamic,
     without the system's reserve) are integers or arrays that broadcast together. `shared_limit`
@@ -120,7 +120,7 @@ def occupancy(
     """Occupancy of launches on a GPU; arguments as for `block_limits`.
 
     The example of Sioutas 2020, Section 3 (compute capability 7.5, blocks of 512 threads, 64
-    registers a thread, 2048 bytes of shared memory):
+    registers per thread, 2048 bytes of shared memory):
 
     >>> from tilewright.machines import gpu
     >>> float(occupancy(gpu("rtx2080ti"), 512, 64, 2048).occupancy)

@@ -69,7 +69,7 @@ class OpenclPlatform:
 
 
 def opencl_platform() -> OpenclPlatform:
-    """The platform to use; found once for this process and those that it starts.
+    """Return the platform to use; found once for this process and those that it starts.
 
     Raises `OpenclError`, in one sentence with the cause and the cure, where none works.
     """
@@ -85,7 +85,7 @@ def opencl_platform() -> OpenclPlatform:
 
 
 def opencl_failure() -> str | None:
-    """Why there is no OpenCL here, in one sentence with the cure; None where there is."""
+    """Return why there is no OpenCL here, in one sentence with the cure; None if there is."""
     try:
         opencl_platform()
     except OpenclError as error:
@@ -99,7 +99,7 @@ def load_opencl() -> OpenclPlatform:
     Call it before anything of Halide runs for an OpenCL target: Halide's runtime looks for
     OpenCL in the process before it looks for a system library.
 
-    Raises `OpenclError` where no platform works.
+    Raises `OpenclError` if no platform works.
     """
     platform = opencl_platform()
     os.environ.update(platform.environment)
@@ -111,7 +111,7 @@ def load_opencl() -> OpenclPlatform:
 
 
 def drivers() -> list[OpenClLoader]:
-    """Where to look, in this order: the system, then the wheels of the ``opencl`` extra."""
+    """Return where to look, in this order: the system, then the wheels of the ``opencl`` extra."""
     found = []
     package = _pyopencl()
     libraries = package / ".libs" if package else None
@@ -139,7 +139,7 @@ def drivers() -> list[OpenClLoader]:
 
 
 def find_platform(candidates: Iterable[OpenClLoader], wanted: str = "") -> OpenclPlatform | str:
-    """The first platform that passes its trial, or one sentence that says why there is none.
+    """Return the first platform that passes its trial, or one sentence that says why there is none.
 
     Only platforms whose names contain `wanted` are tried.
     """
@@ -191,6 +191,6 @@ def trial(driver: OpenClLoader, platform: int | None) -> dict[str, Any]:
 
 
 def _pyopencl() -> Path | None:
-    """The folder of pyopencl, which is looked for, not imported."""
+    """Return the folder of pyopencl, which is looked for, not imported."""
     spec = importlib.util.find_spec("pyopencl")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent

@@ -73,7 +73,7 @@ class OpenClFunctions:
         return c_void_p(handle)
 
     def handles(self, name: str, *arguments: Any) -> list[c_void_p]:
-        """All handles that a function such as clGetDeviceIDs lists."""
+        """Return all handles that a function such as clGetDeviceIDs lists."""
         count = c_uint(0)
         self.call(name, *arguments, c_uint(0), None, byref(count))
         found = (c_void_p * count.value)()
@@ -81,7 +81,7 @@ class OpenClFunctions:
         return [c_void_p(handle) for handle in found]
 
     def text(self, name: str, handle: c_void_p, what: int) -> str:
-        """A text that a function such as clGetDeviceInfo gives."""
+        """Return a text that a function such as clGetDeviceInfo gives."""
         size = c_size_t(0)
         self.call(name, handle, c_uint(what), c_size_t(0), None, byref(size))
         value = (c_char * size.value)()
@@ -89,7 +89,7 @@ class OpenClFunctions:
         return bytes(value).rstrip(b"\0").decode(errors="replace").strip()
 
     def number(self, device: c_void_p, what: int, kind: Any) -> int:
-        """A number of a device."""
+        """Return a number of a device."""
         value = kind(0)
         self.call(
             "clGetDeviceInfo", device, c_uint(what), c_size_t(sizeof(kind)), byref(value), None
@@ -98,14 +98,14 @@ class OpenClFunctions:
 
 
 def platforms(library: OpenClFunctions) -> list[c_void_p]:
-    """The platforms that the loader shows; none where it reports that as an error."""
+    """Return the platforms that the loader shows; none if it reports that as an error."""
     with contextlib.suppress(TrialError):
         return library.handles("clGetPlatformIDs")
     return []
 
 
 def describe(library: OpenClFunctions, device: c_void_p) -> dict[str, Any]:
-    """What is to know of a device, as JSON data."""
+    """Return what is to know of a device, as JSON data."""
     kind = library.number(device, _DEVICE_TYPE, c_uint64)
     return {
         "name": library.text("clGetDeviceInfo", device, _DEVICE_NAME),
@@ -159,7 +159,7 @@ def run_kernel(library: OpenClFunctions, device: c_void_p) -> None:
 
 
 def answer(loader: str, platform: int | None) -> dict[str, Any]:
-    """What the trial finds, as JSON data."""
+    """Return what the trial finds, as JSON data."""
     try:
         library = OpenClFunctions(loader)
     except OSError:

@@ -17,23 +17,23 @@ Machine = CpuMachine | GpuMachine
 
 
 def machine_to_dict(machine: Machine) -> dict[str, Any]:
-    """A machine as plain data: its fields, ``kind`` (``cpu`` or ``gpu``) and ``schema``."""
+    """Return a machine as plain data: its fields, ``kind`` (``cpu`` or ``gpu``) and ``schema``."""
     kind = "cpu" if isinstance(machine, CpuMachine) else "gpu"
     return {"schema": SCHEMA, "kind": kind, **dataclasses.asdict(machine)}
 
 
 def machine_to_json(machine: Machine) -> str:
-    """A machine as one line of JSON."""
+    """Return a machine as one line of JSON."""
     return json.dumps(machine_to_dict(machine))
 
 
 def machine_from_json(text: str) -> Machine:
-    """The machine of `machine_to_json`; raises `TilewrightError` on anything else."""
+    """Return the machine of `machine_to_json`; raises `TilewrightError` on anything else."""
     return machine_from_dict(parse_json(text, "a machine's description", TilewrightError))
 
 
 def machine_from_dict(data: Any) -> Machine:
-    """The machine of `machine_to_dict`; raises `TilewrightError` on anything else."""
+    """Return the machine of `machine_to_dict`; raises `TilewrightError` on anything else."""
     if not isinstance(data, dict) or data.get("kind") not in ("cpu", "gpu"):
         raise TilewrightError('a machine\'s description needs a "kind", "cpu" or "gpu"')
     if data.get("schema") != SCHEMA:

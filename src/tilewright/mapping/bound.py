@@ -21,7 +21,7 @@ _LEVELS = 16
 
 
 def lower_bound(problem: Instance) -> float:
-    """Seconds below which no schedule can end.
+    """Return seconds below which no schedule can end.
 
     A linear programme in which tasks may be shared out over devices and start at any time.
     What remains true: a task starts after those it needs, half of the distance between their
@@ -40,7 +40,7 @@ def lower_bound(problem: Instance) -> float:
 
 
 def _heads(problem: Instance) -> list[list[float]]:
-    """The earliest time at which each task can start on each device."""
+    """Return the earliest time at which each task can start on each device."""
     devices = range(len(problem.devices))
     heads = [[0.0] * len(devices) for _ in range(problem.count)]
     for t in range(problem.count):
@@ -103,7 +103,7 @@ class _Relaxation:
 
     @cached_property
     def cost(self) -> list[list[float]]:
-        """Time of each task on each device; 0 where it cannot run, as its share is 0 there."""
+        """Time of each task on each device; 0 if it cannot run, as its share is 0 there."""
         return [[c / self.unit if math.isfinite(c) else 0.0 for c in r] for r in self.problem.cost]
 
     @cached_property
@@ -123,7 +123,7 @@ class _Relaxation:
         return self.starts + self.problem.count + len(self.edges) * len(self.devices)
 
     def share(self, t: int, d: int) -> int:
-        """The column of a task's share on a device."""
+        """Return the column of a task's share on a device."""
         return t * len(self.devices) + d
 
     def time_tasks(self, rows: _Rows) -> None:
@@ -173,7 +173,7 @@ class _Relaxation:
 def _relaxed(
     problem: Instance, heads: list[list[float]], tails: list[list[float]], longest: float
 ) -> float:
-    """The least makespan of the linear programme in seconds; 0 if the solver finds none."""
+    """Return the least makespan of the linear programme in seconds; 0 if the solver finds none."""
     relaxation = _Relaxation(problem, heads, tails, longest)
     rows = _Rows()
     relaxation.time_tasks(rows)
@@ -204,7 +204,7 @@ def _relaxed(
 
 
 def _levels(values: Sequence[float]) -> list[float]:
-    """A few of the values, zero among them, evenly spread by rank."""
+    """Return a few of the values, zero among them, evenly spread by rank."""
     distinct = sorted({0.0, *(v for v in values if math.isfinite(v))})
     if len(distinct) <= _LEVELS:
         return distinct

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
-    """A row per device, a box per task, a colour per kernel; as planned or as executed."""
+    """Return a row per device, a box per task, a colour per kernel; as planned or as executed."""
     kernels = sorted({t.kernel or t.name for t in plan.graph.tasks})
     kinds = {t.name: kernels.index(t.kernel or t.name) for t in plan.graph.tasks}
     spans: Sequence[tuple[str, str, float, float]] = (
@@ -35,7 +35,7 @@ def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
 
 
 def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
-    """A row a task: its device, when it starts and ends, and what it took."""
+    """Return a row a task: its device, when it starts and ends, and what it took."""
     took = {} if executed is None else {s.task: s for s in executed.steps}
     rows = [
         (
@@ -54,7 +54,7 @@ def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
 
 
 def plan_text(plan: MappingPlan, executed: Execution | None = None) -> str:
-    """The plan for a terminal."""
+    """Return the plan for a terminal."""
     head = f"makespan {units.seconds(plan.makespan)}"
     head += " (optimal)" if plan.proven else f", at least {units.seconds(plan.bound)}"
     if executed is not None:
@@ -63,7 +63,7 @@ def plan_text(plan: MappingPlan, executed: Execution | None = None) -> str:
 
 
 def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None = None) -> str:
-    """A page with the chart, the executed one below it where there is one, and the table."""
+    """Return a page with the chart, the executed one below it where there is one, and the table."""
     figures = [
         Figure(units.seconds(plan.makespan), "predicted makespan"),
         Figure(

@@ -14,7 +14,7 @@ class SearchTimeout(Exception):
 
 
 def optimum(problem: Instance, start: TaskSchedule, *, seconds: float = 60.0) -> TaskSchedule:
-    """A schedule of least makespan; `start` is any schedule, the better the faster.
+    """Return a schedule of least makespan; `start` is any schedule, the better the faster.
 
     Tasks are placed in the order of their start times: every schedule that cannot be pushed
     together has such an order. A branch is cut where the rest cannot end before the best

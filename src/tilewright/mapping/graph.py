@@ -88,15 +88,15 @@ class Graph:
         raise KeyError(name)
 
     def bytes_of(self, edge: Edge) -> float:
-        """How much travels over an edge when its ends are on different devices."""
+        """Return how much travels over an edge when its ends are on different devices."""
         return self[edge.source].result_bytes if edge.bytes is None else edge.bytes
 
     def needs(self, name: str) -> tuple[str, ...]:
-        """The tasks whose results a task takes, in the order of its edges."""
+        """Return the tasks whose results a task takes, in the order of its edges."""
         return tuple(e.source for e in self.edges if e.target == name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `graph_from_dict` reads it back."""
+        """Return plain data for JSON; `graph_from_dict` reads it back."""
         tasks = []
         for t in self.tasks:
             row: dict[str, Any] = {"name": t.name}
@@ -163,7 +163,7 @@ def graph_from_dict(data: Any) -> Graph:
 
 
 def _needs(row: Mapping[str, Any]) -> list[Edge]:
-    """The edges that end in a task."""
+    """Return the edges that end in a task."""
     needs = row.get("needs", [])
     if not isinstance(needs, list):
         raise MappingError(f"task {row['name']!r}: 'needs' is a list of names, not {needs!r}")

@@ -13,7 +13,7 @@ from tilewright.mapping.instance import Instance, TaskSchedule, by_start
 
 
 def upward_ranks(problem: Instance) -> list[float]:
-    """Mean length of the longest way from each task to the end (HEFT, equation 8)."""
+    """Return mean length of the longest way from each task to the end (HEFT, equation 8)."""
     ranks = [0.0] * problem.count
     for t in reversed(range(problem.count)):
         able = [c for c in problem.cost[t] if math.isfinite(c)]
@@ -85,7 +85,7 @@ def _by_priority(
 
 
 def _gap(busy: list[tuple[float, float]], come: float, cost: float) -> float:
-    """The earliest time from `come` at which `cost` seconds are free."""
+    """Return the earliest time from `come` at which `cost` seconds are free."""
     begin = come
     for from_, to in busy:
         if begin + cost <= from_:
@@ -95,6 +95,6 @@ def _gap(busy: list[tuple[float, float]], come: float, cost: float) -> float:
 
 
 def _mean(moves: tuple[tuple[float, ...], ...]) -> float:
-    """Mean time between different devices."""
+    """Return mean time between different devices."""
     between = [c for a, row in enumerate(moves) for b, c in enumerate(row) if a != b]
     return sum(between) / len(between) if between else 0.0

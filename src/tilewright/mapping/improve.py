@@ -29,7 +29,7 @@ def improve(
     seed: int = 0,
     bound: float = 0.0,
 ) -> TaskSchedule:
-    """The best schedule found by annealing, `starts` included.
+    """Return the best schedule found by annealing, `starts` included.
 
     The first begins with the best of `starts`, each further one with the best so far. `moves`
     are tried in all (default: 12000 and 450 a task). It ends early at `bound`, below which no

@@ -17,7 +17,7 @@ _Row = tuple[float, ...]
 class Instance:
     """Tasks by number, in a topological order.
 
-    `cost[t][d]` is the time of task t on device d (infinite where it cannot run), what it
+    `cost[t][d]` is the time of task t on device d (infinite if it cannot run), what it
     fetches from and returns to the machine's home included. `before[t]` has (task, c) pairs:
     the tasks it needs, with ``c[d][e]`` the time from device d to e; `after[t]` the same for
     those that need it.
@@ -36,7 +36,7 @@ class Instance:
 
 
 def instance(graph: Graph, platform: Platform, predict: Predictor | None = None) -> Instance:
-    """Number the tasks; `predict` (task, device's name) gives times that the graph does not.
+    """Return number the tasks; `predict` (task, device's name) gives times that the graph does not.
 
     It may return None or infinity for a device that cannot run the task.
 
@@ -113,7 +113,7 @@ def simulate(problem: Instance, order: Sequence[int], device: Sequence[int]) -> 
 
 
 def by_start(problem: Instance, device: Sequence[int], start: Mapping[int, float]) -> TaskSchedule:
-    """The schedule whose tasks are ordered by start time."""
+    """Return the schedule whose tasks are ordered by start time."""
     rank = {t: i for i, t in enumerate(range(problem.count))}
     order = sorted(range(problem.count), key=lambda t: (start[t], rank[t]))
     return simulate(problem, order, device)

@@ -55,15 +55,15 @@ class MappingPlan:
         return max((s.end for s in self.steps), default=0.0)
 
     def on(self, device: str) -> tuple[PlanStep, ...]:
-        """The steps of a device, in order."""
+        """Return the steps of a device, in order."""
         return tuple(s for s in self.steps if s.device == device)
 
     def device_of(self, task: str) -> str:
-        """Where a task runs."""
+        """Return where a task runs."""
         return next(s.device for s in self.steps if s.task == task)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "makespan": self.makespan,
             "bound": self.bound,
@@ -148,7 +148,7 @@ def _schedule(
 
 
 def predictor(models: Mapping[tuple[str, str], Any]) -> Predictor:
-    """Seconds of tasks by models, one for each (kernel, device's name).
+    """Return seconds of tasks by models, one for each (kernel, device's name).
 
     A model has ``predict`` for rows by name, as the estimators of `tilewright.prediction` do.
     A device without a model of a task's kernel cannot run it.

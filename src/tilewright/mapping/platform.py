@@ -20,13 +20,13 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Moving b bytes takes ``latency + b / bandwidth`` seconds (bandwidth in bytes a second)."""
+    """Moving b bytes takes ``latency + b / bandwidth`` seconds (bandwidth in bytes per second)."""
 
     latency: float = 0.0
     bandwidth: float = float("inf")
 
     def seconds(self, size: float) -> float:
-        """The time to move `size` bytes; nothing takes none."""
+        """Return the time to move `size` bytes; nothing takes none."""
         return self.latency + size / self.bandwidth if size > 0 else 0.0
 
 
@@ -66,13 +66,13 @@ class Platform:
         return tuple(d.name for d in self.devices)
 
     def transfer(self, source: str, target: str, size: float) -> float:
-        """Seconds to move `size` bytes; none within a device."""
+        """Return seconds to move `size` bytes; none within a device."""
         if source == target:
             return 0.0
         return self.links.get((source, target), self.link).seconds(size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `platform_from_dict` reads it back."""
+        """Return plain data for JSON; `platform_from_dict` reads it back."""
         return {
             "devices": [{"name": d.name, "cores": list(d.cores)} for d in self.devices],
             "links": [
@@ -102,7 +102,7 @@ def platform_from_dict(data: Any) -> Platform:
 
 
 def cores_as_devices(cores: Sequence[int] | None = None, link: Link | None = None) -> Platform:
-    """Each of the cores (default: all that this process may use) as a device of its own."""
+    """Return each of the cores (default: all that this process may use) as a device of its own."""
     chosen = sorted(os.sched_getaffinity(0)) if cores is None else list(cores)
     return Platform(tuple(Device(f"core {c}", (c,)) for c in chosen), link=link or Link())
 

@@ -137,13 +137,13 @@ def _note(
 def _call(
     function: Callable[..., Any], places: list[int | None], args: list[Any], *results: Any
 ) -> Any:
-    """The function with results in the places of the values that stood for them."""
+    """Return the function with results in the places of the values that stood for them."""
     filled = [a if p is None else results[p] for a, p in zip(args, places, strict=True)]
     return function(*filled)
 
 
 def _bytes(value: Any) -> float:
-    """The size of an array or of a sparse matrix; numbers and such weigh nothing."""
+    """Return the size of an array or of a sparse matrix; numbers and such weigh nothing."""
     size = getattr(value, "nbytes", None)
     if size is None:
         parts = (getattr(value, part, None) for part in ("data", "indices", "indptr"))

@@ -147,7 +147,7 @@ class Measurement:
         return relative_spread(self.times)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; `from_json` reads it back."""
+        """Return plain JSON data; `from_json` reads it back."""
         data = asdict(replace(self, details={}))
         data["times"], data["cpu_times"] = list(self.times), list(self.cpu_times)
         data["details"] = dict(self.details)

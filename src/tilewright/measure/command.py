@@ -20,7 +20,7 @@ def command(
     exclusive: bool = True,
     repeated: bool = False,
 ) -> Candidate:
-    """A candidate that runs a command, a list of words, in directory `cwd`.
+    """Return a candidate that runs a command, a list of words, in directory `cwd`.
 
     `env` is added to this process's environment. The command runs once and its wall time is
     the one sample; exit code 0 is ``ok``, another ``run_failed``, death by a signal

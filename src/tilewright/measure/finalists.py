@@ -51,7 +51,7 @@ class Finals:
         return bootstrap_interval(self.measurement(which).times, confidence=confidence)
 
     def measurement(self, which: int | str) -> Measurement:
-        """A candidate's measurement, by index or key; KeyError for an unknown key."""
+        """Return a candidate's measurement, by index or key; KeyError for an unknown key."""
         if isinstance(which, int):
             return self.measurements[which]
         for candidate, measurement in zip(self.candidates, self.measurements, strict=True):
@@ -187,12 +187,12 @@ class _Match:
 
 
 def _plays(runner: _Finalist, turn: int, brief: Collection[str]) -> bool:
-    """Whether a finalist takes part in a round, counted from 0."""
+    """Return whether a finalist takes part in a round, counted from 0."""
     return runner.final is None and (turn < _FIRST_ROUNDS or runner.candidate.key not in brief)
 
 
 def _cut_short(runner: _Finalist, verified: bool) -> Measurement:
-    """What a finalist is worth that the deadline found at work."""
+    """Return what a finalist is worth that the deadline found at work."""
     if runner.times:
         return Measurement("ok", verified=verified, machine=machine_id())
     return Measurement("timeout", message="the time for everything was up", machine=machine_id())

@@ -112,7 +112,7 @@ class Job:
         self._used, self._since = 0.0, time.monotonic()
 
     def elapsed(self) -> float:
-        """Seconds in this phase, pauses left out."""
+        """Return seconds in this phase, pauses left out."""
         return self._used + (0.0 if self.paused else time.monotonic() - self._since)
 
     def ask_details(self) -> None:
@@ -219,7 +219,7 @@ class Job:
                 self.outcome[field] = report[field]
 
     def ended(self) -> bool:
-        """Whether the process is gone; its pipes may still hold reports and output."""
+        """Return whether the process is gone; its pipes may still hold reports and output."""
         if self._ended is None:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid != 0:
@@ -227,7 +227,7 @@ class Job:
         return self._ended is not None
 
     def conclude(self) -> dict[str, Any]:
-        """The outcome of a process that has ended, as the fields of a Measurement."""
+        """Return the outcome of a process that has ended, as the fields of a Measurement."""
         assert self._ended is not None
         status, usage = self._ended
         wall = self.elapsed()

@@ -73,7 +73,7 @@ def measure_all(
 
 
 def remaining(deadline: float | None) -> float | None:
-    """Seconds until `deadline`, not negative; None where there is none (None or infinite)."""
+    """Return seconds until `deadline`, not negative; None if there is none (None or infinite)."""
     if deadline is None or deadline == math.inf:
         return None
     return max(0.0, deadline - time.monotonic())

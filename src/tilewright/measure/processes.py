@@ -47,7 +47,7 @@ def children(pid: int) -> list[int]:
 
 
 def tree(pid: int) -> list[int]:
-    """`pid` and all its descendants."""
+    """Return `pid` and all its descendants."""
     found = [pid]
     for member in found:
         found += children(member)

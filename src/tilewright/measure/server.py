@@ -199,7 +199,7 @@ class Server:
                     os.waitpid(pid, 0)
 
     def _busy(self, job: Job) -> bool:
-        """Whether it computes while others do."""
+        """Return whether it computes while others do."""
         unguarded = job.phase == "timing" and job is not self._timed
         return unguarded or job.phase in ("building", "verifying")
 

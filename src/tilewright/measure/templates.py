@@ -18,13 +18,13 @@ _PLACE = re.compile(
 
 
 def names_in(words: Sequence[str]) -> list[str]:
-    """The names that stand for values, in the order of their first appearance."""
+    """Return the names that stand for values, in the order of their first appearance."""
     found = [match["name"] for word in words for match in _PLACE.finditer(word)]
     return list(dict.fromkeys(name for name in found if name))
 
 
 def filled(words: Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The words with values in their places.
+    """Return the words with values in their places.
 
     A tuple is written with commas; a name without a value stands for an empty text.
 

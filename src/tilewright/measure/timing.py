@@ -25,7 +25,7 @@ class Samples:
 
 
 def settled(times: Sequence[float], timing: Timing) -> bool:
-    """Whether the median of `times` is known well enough.
+    """Return whether the median of `times` is known well enough.
 
     The standard error of a median of n normal samples is 1.2533 sigma / sqrt(n); sigma is
     estimated from the median absolute deviation, which outliers do not move.
@@ -102,7 +102,7 @@ def _sampler(
     sync: Callable[[], object] | None,
     beat: Callable[[], object] | None,
 ) -> Callable[[int], tuple[float, float]]:
-    """A function that takes a sample of a number of runs: wall and CPU seconds per run."""
+    """Return a function that takes a sample of a number of runs: wall and CPU seconds per run."""
 
     def sample(count: int) -> tuple[float, float]:
         if beat is not None:
@@ -118,7 +118,7 @@ def _sampler(
 
 
 def _inner(seconds: float, timing: Timing) -> int:
-    """Number of runs of the given length (seconds) that fill a sample."""
+    """Return number of runs of the given length (seconds) that fill a sample."""
     if seconds <= 0:
         return _MAX_INNER
     return min(max(math.ceil(timing.sample_seconds / seconds), 1), _MAX_INNER)

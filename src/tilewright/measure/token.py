@@ -58,7 +58,7 @@ class Patience:
         self._said = False
 
     def due(self) -> bool:
-        """Whether it is to be said now; asked again and again while the wait lasts."""
+        """Return whether it is to be said now; asked again and again while the wait lasts."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if self._said or now - self._since < SAID_AFTER_SECONDS:
@@ -121,7 +121,7 @@ class TimingToken:
         self.held = False
 
     def taken_elsewhere(self) -> bool:
-        """Whether another process is timing now."""
+        """Return whether another process is timing now."""
         if self.held:
             return False
         try:

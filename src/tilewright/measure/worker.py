@@ -49,7 +49,7 @@ class Reports:
 
 
 def load_builder(builder: str) -> Callable[[Any], Any]:
-    """The function that ``"package.module:function"`` or ``"path/file.py:function"`` names.
+    """Return the function that ``"package.module:function"`` or ``"path/file.py:function"`` names.
 
     Raises ValueError when the text has not that form, ImportError and AttributeError when
     there is no such module or function.
@@ -72,13 +72,13 @@ def load_builder(builder: str) -> Callable[[Any], Any]:
 
 
 def describe(error: BaseException) -> str:
-    """One line for an exception, bounded in length."""
+    """Return one line for an exception, bounded in length."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:2000] if text else type(error).__name__
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory, of host or device, ran out."""
+    """Return whether an exception says that memory, of host or device, ran out."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(
         sign in text

@@ -29,7 +29,7 @@ def check_names(inputs: Sequence[Input]) -> None:
 
 
 def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:
-    """The arrays by the names of the inputs, contiguous, in their types.
+    """Return the arrays by the names of the inputs, contiguous, in their types.
 
     Raises:
         SizeError: another number of arrays, or of dimensions, than the program has.
@@ -61,7 +61,7 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
 def bind(
     inputs: Sequence[Input], arrays: Mapping[str, Array], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """The value of every size, from the shapes of the arrays.
+    """Return the value of every size, from the shapes of the arrays.
 
     Raises:
         SizeError: shapes contradict each other or the program's types.

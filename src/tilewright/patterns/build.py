@@ -80,7 +80,7 @@ untile2: Pattern = pipe(Map(transpose), join, Map(join))
 
 
 def _size(name: str, value: Length, least: int) -> Poly:
-    """A length or count given by the user.
+    """Return a length or count given by the user.
 
     Raises:
         PatternError: it is not a size, or a number below ``least``.
@@ -94,7 +94,7 @@ def _size(name: str, value: Length, least: int) -> Poly:
 
 
 def array(name: str, type: DataType) -> Pattern:
-    """An input of the program: ``array("A", f32[N, M])``. Scalars are inputs likewise.
+    """Return an input of the program: ``array("A", f32[N, M])``. Scalars are inputs likewise.
 
     Raises:
         PatternError: the name cannot be an identifier in C and Python, or no type is given.
@@ -165,7 +165,7 @@ def _grid(kind: str, dim: int) -> MapLevel:
 
 
 def reduce(f: Pattern, init: Pattern | Number, level: MapLevel | None = None) -> Pattern:
-    """``[T]n -> U``: ``acc = f(acc, x)`` over all elements, from ``init``.
+    """Return ``[T]n -> U``: ``acc = f(acc, x)`` over all elements, from ``init``.
 
     Lift gives an array of one element; here, as in RISE, it is the element.
     """
@@ -173,17 +173,17 @@ def reduce(f: Pattern, init: Pattern | Number, level: MapLevel | None = None) ->
 
 
 def reduce_seq(f: Pattern, init: Pattern | Number) -> Pattern:
-    """`reduce` in a loop."""
+    """Return `reduce` in a loop."""
     return reduce(f, init, SEQ)
 
 
 def reduce_unroll(f: Pattern, init: Pattern | Number) -> Pattern:
-    """`reduce` without a loop; the length must be a number."""
+    """Return `reduce` without a loop; the length must be a number."""
     return reduce(f, init, UNROLL)
 
 
 def split(length: Length) -> Pattern:
-    """``[T]n -> [[T]length](n/length)``; ``length`` divides n."""
+    """Return ``[T]n -> [[T]length](n/length)``; ``length`` divides n."""
     return noted(SplitPattern(_size("split's length", length, 1)))
 
 
@@ -215,18 +215,18 @@ def pad(left: Length, right: Length, boundary: str | Number) -> Pattern:
 
 
 def pad2(left: Length, right: Length, boundary: str | Number) -> Pattern:
-    """`pad` in both dimensions."""
+    """Return `pad` in both dimensions."""
     one = pad(left, right, boundary)
     return noted(pipe(one, Map(one)))
 
 
 def crop(length: Length) -> Pattern:
-    """The first ``length`` elements."""
+    """Return the first ``length`` elements."""
     return noted(Crop(_size("crop's length", length, 1)))
 
 
 def crop2(rows: Length, columns: Length) -> Pattern:
-    """The first rows, and of each the first columns."""
+    """Return the first rows, and of each the first columns."""
     return noted(pipe(crop(rows), Map(crop(columns))))
 
 
@@ -258,39 +258,39 @@ def iterate(count: int, f: Pattern) -> Pattern:
 
 
 def at(*indices: Length) -> Pattern:
-    """The element with fixed indices: ``at(0, 1)`` is row 0, column 1."""
+    """Return the element with fixed indices: ``at(0, 1)`` is row 0, column 1."""
     return noted(pipe(*(noted(At(_size("at's index", i, 0))) for i in indices)))
 
 
 def get(index: int) -> Pattern:
-    """The component of a tuple with a fixed number."""
+    """Return the component of a tuple with a fixed number."""
     _size("get's index", index, 0)
     return noted(Get(index))
 
 
 def fork(*items: Pattern) -> Pattern:
-    """A tuple of all items on the same value."""
+    """Return a tuple of all items on the same value."""
     return noted(Fork(tuple(_pattern("fork", item) for item in items)))
 
 
 def par(*items: Pattern) -> Pattern:
-    """A tuple of every item on its component."""
+    """Return a tuple of every item on its component."""
     return noted(Par(tuple(_pattern("par", item) for item in items)))
 
 
 def repeat(length: Length) -> Pattern:
-    """The same value ``length`` times."""
+    """Return the same value ``length`` times."""
     return noted(Repeat(_size("repeat's length", length, 1)))
 
 
 def generate(length: Length, f: Pattern | None = None) -> Pattern:
-    """``f(0), f(1), ...``: an array made from its indices (i32); without f, the indices."""
+    """Return ``f(0), f(1), ...``: an array made from its indices (i32); without f, the indices."""
     made = Indices(_size("generate's length", length, 1))
     return noted(made if f is None else pipe(made, Map(_pattern("generate", f))))
 
 
 def table(values: Sequence[Number], type: ScalarType) -> Pattern:
-    """An array of fixed numbers."""
+    """Return an array of fixed numbers."""
     if not values:
         raise PatternError("a table without values")
     return noted(TablePattern(tuple(values), type))
@@ -332,7 +332,7 @@ class TracedParameter(Operand):
         self._reads, self._route = reads, route
 
     def expression(self) -> Expr:
-        """The scalar that is read by this route."""
+        """Return the scalar that is read by this route."""
         return self._reads.setdefault(self._route, Arg(len(self._reads)))
 
     def __iter__(self) -> Iterator[TracedParameter]:
@@ -347,7 +347,7 @@ class TracedParameter(Operand):
 def fun(
     function: Callable[..., Operand | float], name: str | None = None, *, associative: bool = False
 ) -> Pattern:
-    """A user function from a Python function of numbers; use it as a decorator, too.
+    """Return a user function from a Python function of numbers; use it as a decorator, too.
 
     The function is run once, with parameters that record what is done with them. A parameter
     may be an array of fixed size, which is indexed: ``fun(lambda w: w[0, 1] + w[2, 1])``. With
@@ -408,7 +408,7 @@ def _points(
     body: Expr,
     associative: bool,
 ) -> Pattern:
-    """A function of elements of arrays: they are read first, then combined."""
+    """Return a function of elements of arrays: they are read first, then combined."""
     names = []
     for route in reads:
         position = next(i for i, start in enumerate(routes) if route[: len(start)] == start)

@@ -91,7 +91,7 @@ class Mismatch(Exception):
 
 
 def type_of(p: n.Pattern, given: DataType = UNIT) -> DataType:
-    """The type of a pattern's result for the type of its input (a program needs none).
+    """Return the type of a pattern's result for the type of its input (a program needs none).
 
     Raises:
         PatternTypeError: they do not fit; with both types, the pattern and the place.
@@ -100,7 +100,7 @@ def type_of(p: n.Pattern, given: DataType = UNIT) -> DataType:
 
 
 def requirements(p: n.Pattern, given: DataType = UNIT) -> tuple[SizeRequirement, ...]:
-    """What a pattern asks of the sizes, in a fixed order; raises as `type_of`."""
+    """Return what a pattern asks of the sizes, in a fixed order; raises as `type_of`."""
     found = _checked(p, given)[1]
     return tuple(sorted(found, key=lambda r: (r.kind, str(r.value), str(r.pattern))))
 
@@ -213,7 +213,7 @@ def _unzip(p: n.Unzip, given: DataType) -> DataType:
 def _exact(
     p: n.Pattern, given: DataType, top: Poly, bottom: Poly, what: str
 ) -> tuple[Poly, set[Any]]:
-    """``top / bottom``, and that it be a whole number unless that is plain."""
+    """Return ``top / bottom``, and that it be a whole number unless that is plain."""
     try:
         quotient = top / bottom
     except ValueError:
@@ -283,7 +283,7 @@ def _transpose(p: n.Transpose, given: DataType) -> DataType:
 
 
 def at_index(index: Poly, i: Poly, length: Poly) -> Poly:
-    """An index function of `gather` or `scatter` at an index of an array."""
+    """Return an index function of `gather` or `scatter` at an index of an array."""
     return substitute(index, lambda atom: {"_i": i, "_n": length}.get(getattr(atom, "name", "")))
 
 
@@ -337,7 +337,7 @@ def _literal(p: n.Literal, given: DataType) -> DataType:
 
 
 def scalars(given: DataType) -> tuple[ScalarType, ...] | None:
-    """The scalars of a scalar or of nested tuples of scalars; None for anything else."""
+    """Return the scalars of a scalar or of nested tuples of scalars; None for anything else."""
     if isinstance(given, ScalarType):
         return (given,)
     if not isinstance(given, TupleType):
@@ -394,7 +394,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
 
 
 def child_inputs(p: n.Pattern, given: DataType) -> tuple[DataType, ...]:
-    """The types of the inputs of `nodes.children`, for the type of the pattern's input."""
+    """Return the types of the inputs of `nodes.children`, for the type of the pattern's input."""
     if isinstance(p, n.Pipe):
         kinds = [given] if p.stages else []
         for stage in p.stages[:-1]:

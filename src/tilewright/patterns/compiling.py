@@ -98,7 +98,7 @@ def compile(
 def source(
     program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
 ) -> str:
-    """The source of a program, for any of `TARGETS`; as `compile`, without compiling it."""
+    """Return the source of a program, for any of `TARGETS`; as `compile`, without compiling it."""
     if target not in TARGETS:
         raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")
     if target == "c":
@@ -110,7 +110,7 @@ def source(
 def grid_code(
     program: n.Pattern, name: str, launch: ThreadGrid | None
 ) -> tuple[Code, tuple[GridKernel, ...]]:
-    """The code of a program for a grid of threads, and its kernels; raises as `compile`."""
+    """Return the code of a program for a grid of threads, and its kernels; raises as `compile`."""
     code = generate(default_grid(program), _name(name))
     return code, grid_kernels(code, launch)
 
@@ -123,7 +123,7 @@ def _name(name: str) -> str:
 
 @cache
 def compiler() -> str:
-    """The C compiler: that of the environment variable CC, else the first that is found.
+    """Return the C compiler: that of the environment variable CC, else the first that is found.
 
     Raises:
         CompileError: there is none.
@@ -143,7 +143,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @cache
 def built(source: str, optimisation: tuple[str, ...] = FAST) -> Path:
-    """The shared library of a C source, compiled once in this process.
+    """Return the shared library of a C source, compiled once in this process.
 
     Raises:
         CompileError: the compiler fails; the message has its first error.

@@ -73,7 +73,7 @@ class Features:
     loop_bodies: float
 
     def vector(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The features in the order of the fields, ``(15,)``."""
+        """Return the features in the order of the fields, ``(15,)``."""
         return np.array([getattr(self, f.name) for f in fields(self)])
 
 
@@ -90,7 +90,7 @@ class _Access:
 def features(
     program: n.Pattern, sizes: Mapping[str, int] | None = None, launch: ThreadGrid | None = None
 ) -> tuple[Features, ...]:
-    """The features of each kernel of a program for known sizes.
+    """Return the features of each kernel of a program for known sizes.
 
     Raises:
         SizeError: the sizes do not fit the program.
@@ -104,7 +104,7 @@ def features(
 
 
 def kernel_features(kernel: GridKernel, known: Mapping[str, int]) -> Features:
-    """The features of one kernel for known sizes."""
+    """Return the features of one kernel for known sizes."""
     total = counts(kernel, known)
     groups, threads = kernel.grid(known), kernel.launch.threads
     everyone = int(np.prod(groups)) * int(np.prod(threads))
@@ -151,7 +151,7 @@ def _accesses(block: Block, around: tuple[ForLoop, ...]) -> list[_Access]:
 
 
 def _executions(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[str, int]) -> Poly:
-    """How often a statement is executed, summed over all threads."""
+    """Return how often a statement is executed, summed over all threads."""
     total = poly(1)
     for loop in around:
         total = total * loop.variable.extent
@@ -257,7 +257,7 @@ def _iteration(
     threads: tuple[int, int, int],
     position: list[np.ndarray[tuple[int], np.dtype[np.int64]]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The value of a loop variable for each thread of the middle group in a round."""
+    """Return the value of a loop variable for each thread of the middle group in a round."""
     d, kind = loop.level.dim, loop.level.kind
     middle = groups[d] // 2
     if kind == "wrg":

@@ -11,7 +11,7 @@ _TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 
 def _exact(value: Any) -> Hashable:
-    """A key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
+    """Return a key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
     if isinstance(value, InternedNode):
         return value
     if isinstance(value, float):

@@ -200,7 +200,7 @@ def _repeat(p: n.Repeat, value: Value, given: DataType, scope: _Scope) -> Value:
 
 
 def _spread(array: np.ndarray[Any, Any], scope: _Scope) -> np.ndarray[Any, Any]:
-    """The same array for every element of the enclosing maps."""
+    """Return the same array for every element of the enclosing maps."""
     return np.broadcast_to(array, (*scope.batch, *array.shape))
 
 
@@ -236,7 +236,7 @@ def _user(p: n.UserFun, value: Value, given: DataType, scope: _Scope) -> Value:
 def scalar_value(
     e: scalar.Expr, args: list[Any], types: tuple[ScalarType, ...], wanted: ScalarType
 ) -> Any:
-    """An expression on arrays, operation by operation in the precision of its type."""
+    """Return an expression on arrays, operation by operation in the precision of its type."""
     if isinstance(e, scalar.Arg):
         return args[e.index]
     if isinstance(e, scalar.ScalarConst):

@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def _name(kind: type[InternedNode]) -> str:
-    """A node's name in files: without what tells the class from those of other rooms."""
+    """Return a node's name in files: without what tells the class from those of other rooms."""
     return kind.__name__.removesuffix("Pattern").removeprefix("Scalar")
 
 
@@ -28,7 +28,7 @@ _KINDS: dict[str, type[InternedNode]] = {
 
 
 def to_json(p: nodes.Pattern) -> dict[str, Any]:
-    """A pattern as JSON values; a node that occurs twice is written once."""
+    """Return a pattern as JSON values; a node that occurs twice is written once."""
     numbers: dict[InternedNode, int] = {}
     written: list[dict[str, Any]] = []
 
@@ -57,7 +57,7 @@ def to_json(p: nodes.Pattern) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> nodes.Pattern:
-    """The pattern of a JSON value.
+    """Return the pattern of a JSON value.
 
     Raises:
         PatternError: it is not what `to_json` writes.

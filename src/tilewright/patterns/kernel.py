@@ -36,7 +36,7 @@ class CompiledPattern:
     def prepare(
         self, arrays: tuple[Any, ...], sizes: Mapping[str, int] | None
     ) -> tuple[dict[str, Array], dict[str, int]]:
-        """The inputs by name, in their types, and the value of every size.
+        """Return the inputs by name, in their types, and the value of every size.
 
         Raises:
             SizeError: arrays or sizes do not fit the program.
@@ -59,7 +59,7 @@ class CompiledPattern:
         return {b: np.empty(int(evaluate(b.size, known)), b.type.dtype) for b in buffers}
 
     def result(self, made: Mapping[Buffer, Array], known: Mapping[str, int]) -> Any:
-        """The results in the shape of the program's type; tuples as tuples of arrays."""
+        """Return the results in the shape of the program's type; tuples as tuples of arrays."""
         return _shaped(self.type, iter([made[b] for b in self.code.outputs]), known, ())
 
 

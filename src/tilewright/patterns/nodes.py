@@ -30,7 +30,7 @@ class Pattern(InternedNode):
         return noted(pipe(self, other))
 
     def __call__(self, *arguments: Pattern) -> Pattern:
-        """The pattern of these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
+        """Return the pattern of these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
         if not arguments:
             return self
         start = arguments[0] if len(arguments) == 1 else Fork(arguments)
@@ -42,7 +42,7 @@ class Pattern(InternedNode):
 
 @singledispatch
 def text(p: Pattern) -> str:
-    """A pattern as Python; names of user functions stand for their definitions.
+    """Return a pattern as Python; names of user functions stand for their definitions.
 
     `printing` registers how each pattern is written. Raises TypeError for one that it does not
     know.
@@ -58,7 +58,7 @@ class Pipe(Pattern):
 
 
 def stages(p: Pattern) -> tuple[Pattern, ...]:
-    """The stages of a pipe; another pattern is its only stage."""
+    """Return the stages of a pipe; another pattern is its only stage."""
     return p.stages if isinstance(p, Pipe) else (p,)
 
 
@@ -278,7 +278,7 @@ class UserFun(Pattern):
     """A function of scalars (a tuple of them, if there are several), in `scalar`'s language.
 
     Args:
-        types: what the parameters are declared as; None where any type will do.
+        types: what the parameters are declared as; None if any type will do.
         associative: whether ``f(f(a, b), c)`` may be computed as ``f(a, f(b, c))``, with an
             ``init`` that is neutral: the user's promise, which lets reductions be regrouped.
     """
@@ -302,7 +302,7 @@ class To(Pattern):
 
 
 def children(p: Pattern) -> tuple[Pattern, ...]:
-    """The patterns inside a pattern."""
+    """Return the patterns inside a pattern."""
     if isinstance(p, Pipe):
         return p.stages
     if isinstance(p, Fork | Par):
@@ -313,7 +313,7 @@ def children(p: Pattern) -> tuple[Pattern, ...]:
 
 
 def rebuilt(p: Pattern, new: tuple[Pattern, ...]) -> Pattern:
-    """The pattern with other patterns inside."""
+    """Return the pattern with other patterns inside."""
     if isinstance(p, Pipe):
         return pipe(*new)
     if isinstance(p, Fork | Par):
@@ -328,19 +328,19 @@ def rebuilt(p: Pattern, new: tuple[Pattern, ...]) -> Pattern:
 
 
 def walk(p: Pattern) -> Iterator[Pattern]:
-    """All patterns in it, itself first; a shared one appears each time that it is used."""
+    """Yield all patterns in it, itself first; a shared one appears each time that it is used."""
     yield p
     for child in children(p):
         yield from walk(child)
 
 
 def inputs(p: Pattern) -> tuple[Input, ...]:
-    """The inputs that a program names, in the order of their first use."""
+    """Return the inputs that a program names, in the order of their first use."""
     return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, Input)))
 
 
 def user_functions(p: Pattern) -> tuple[UserFun, ...]:
-    """The user functions of a program, in the order of their first use."""
+    """Return the user functions of a program, in the order of their first use."""
     return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, UserFun)))
 
 

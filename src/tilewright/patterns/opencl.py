@@ -17,7 +17,7 @@ MOST_ELEMENTS = 2**30  # of one array: indices are 32-bit numbers, and sums of t
 
 @cache
 def context() -> Any:
-    """The OpenCL context of the first device.
+    """Return the OpenCL context of the first device.
 
     Raises:
         CompileError: pyopencl is not installed, or there is no device.

@@ -36,7 +36,7 @@ class Place:
 
 
 def noted(node: N) -> N:
-    """The node, its place set to the innermost line outside this package that made it."""
+    """Return the node, its place set to the innermost line outside this package that made it."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
         frame = frame.f_back
@@ -47,13 +47,13 @@ def noted(node: N) -> N:
 
 
 def place_of(node: InternedNode) -> Place | None:
-    """Where the node was last made by a user, if it was."""
+    """Return where the node was last made by a user, if it was."""
     places = _PLACES.get(node)
     return places[-1] if places else None
 
 
 def nearest_place(trail: Sequence[InternedNode]) -> Place | None:
-    """The place of the first of some nodes, each inside of the next, the last the program.
+    """Return the place of the first of some nodes, each inside of the next, the last the program.
 
     A node made in another file than the program, or nowhere, is passed over.
     """

@@ -19,12 +19,12 @@ def _text(p: n.Pattern) -> str:
 
 
 def definitions(p: n.Pattern) -> str:
-    """The user functions of a pattern as Python, one per line."""
+    """Return the user functions of a pattern as Python, one per line."""
     return "\n".join(definition(f) for f in n.user_functions(p))
 
 
 def definition(f: n.UserFun) -> str:
-    """A user function as Python."""
+    """Return a user function as Python."""
     body = scalar.text(f.body, f.parameters)
     promise = ", associative=True" if f.associative else ""
     return f"{f.name} = fun(lambda {', '.join(f.parameters)}: {body}, {f.name!r}{promise})"
@@ -43,7 +43,7 @@ def _pipe(stages: tuple[n.Pattern, ...]) -> str:
 
 
 def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
-    """How many of the first stages an abbreviation stands for, and their text."""
+    """Return how many of the first stages an abbreviation stands for, and their text."""
     first, *rest = stages
     second = rest[0] if rest else None
     found = _of_two_dimensions(first, second, stages)

@@ -26,7 +26,7 @@ class Operand:
     __array_ufunc__ = None  # NumPy's numbers leave operators to this class
 
     def expression(self) -> Expr:
-        """The expression that it stands for; every subclass defines it."""
+        """Return the expression that it stands for; every subclass defines it."""
         raise TypeError(f"{type(self).__name__} has to define expression()")
 
     def __add__(self, other: Operand | float) -> Expr:
@@ -187,7 +187,7 @@ OPERATIONS = {
 
 
 def expression(x: Operand | np.generic | float) -> Expr:
-    """An operand or a number as an expression.
+    """Return an operand or a number as an expression.
 
     Raises:
         PatternTypeError: it is neither.
@@ -207,12 +207,12 @@ def _cast(x: Operand | np.generic, type: ScalarType) -> Cast:
 
 
 def operation(name: str, *args: Operand | float) -> Expr:
-    """An operation on operands."""
+    """Return an operation on operands."""
     return ScalarOp(name, tuple(expression(x) for x in args))
 
 
 def sqrt(x: Operand | float) -> Expr:
-    """The square root."""
+    """Return the square root."""
     return operation("sqrt", x)
 
 
@@ -222,47 +222,47 @@ def exp(x: Operand | float) -> Expr:
 
 
 def log(x: Operand | float) -> Expr:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return operation("log", x)
 
 
 def sin(x: Operand | float) -> Expr:
-    """The sine of x in radians."""
+    """Return the sine of x in radians."""
     return operation("sin", x)
 
 
 def cos(x: Operand | float) -> Expr:
-    """The cosine of x in radians."""
+    """Return the cosine of x in radians."""
     return operation("cos", x)
 
 
 def absolute(x: Operand | float) -> Expr:
-    """The absolute value."""
+    """Return the absolute value."""
     return operation("abs", x)
 
 
 def minimum(x: Operand | float, y: Operand | float) -> Expr:
-    """``y`` if it is less than ``x``, else ``x``."""
+    """Return ``y`` if it is less than ``x``, else ``x``."""
     return operation("min", x, y)
 
 
 def maximum(x: Operand | float, y: Operand | float) -> Expr:
-    """``y`` if ``x`` is less than it, else ``x``."""
+    """Return ``y`` if ``x`` is less than it, else ``x``."""
     return operation("max", x, y)
 
 
 def equal(x: Operand | float, y: Operand | float) -> Expr:
-    """Whether two numbers are equal (``==`` compares expressions)."""
+    """Return whether two numbers are equal (``==`` compares expressions)."""
     return operation("eq", x, y)
 
 
 def where(condition: Operand | bool, x: Operand | float, y: Operand | float) -> Expr:
-    """``x`` where the condition holds, else ``y``."""
+    """Return ``x`` where the condition holds, else ``y``."""
     return operation("where", condition, x, y)
 
 
 def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
-    """The type of an expression for types of its parameters; None for a mere number.
+    """Return the type of an expression for types of its parameters; None for a mere number.
 
     Raises:
         PatternTypeError: operands do not fit; the message shows both types and the operation.
@@ -308,7 +308,7 @@ def _check_operands(
 
 
 def parts(e: Expr) -> tuple[Expr, ...]:
-    """The expressions inside an expression."""
+    """Return the expressions inside an expression."""
     if isinstance(e, ScalarOp):
         return e.args
     return (e.x,) if isinstance(e, Cast) else ()
@@ -329,14 +329,14 @@ def flops(e: Expr) -> int:
 
 
 def uses(e: Expr, index: int) -> int:
-    """How often a parameter occurs."""
+    """Return how often a parameter occurs."""
     if isinstance(e, Arg):
         return int(e.index == index)
     return sum(uses(x, index) for x in parts(e))
 
 
 def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The expression with its parameters replaced."""
+    """Return the expression with its parameters replaced."""
     if isinstance(e, Arg):
         return args[e.index]
     if isinstance(e, Cast):
@@ -347,7 +347,7 @@ def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def text(e: Expr, names: tuple[str, ...] = ()) -> str:
-    """The expression as Python."""
+    """Return the expression as Python."""
     if isinstance(e, Arg):
         return names[e.index] if e.index < len(names) else f"x{e.index}"
     if isinstance(e, ScalarConst):

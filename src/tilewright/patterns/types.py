@@ -52,7 +52,7 @@ class ScalarType(DataType):
         return array_of(self, *(lengths if isinstance(lengths, tuple) else (lengths,)))
 
     def __call__(self, x: Operand) -> Any:
-        """A literal of this type from a number, or a user function's value converted."""
+        """Return a literal of this type from a number, or a user function's value converted."""
         return converted(x, self)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def dimensions(type: DataType) -> tuple[tuple[Poly, ...], DataType]:
 
 
 def leaves(type: DataType) -> Iterator[ScalarType]:
-    """The scalar types in it, from left to right."""
+    """Yield the scalar types in it, from left to right."""
     if isinstance(type, ArrayType):
         yield from leaves(type.item)
     elif isinstance(type, TupleType):

@@ -28,7 +28,7 @@ class Merged:
 
 
 def to_line(record: MeasurementRecord) -> str:
-    """One record as a line of JSON, which `from_line` reads."""
+    """Return one record as a line of JSON, which `from_line` reads."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -46,7 +46,7 @@ def to_line(record: MeasurementRecord) -> str:
 
 
 def from_line(line: str, where: str) -> MeasurementRecord:
-    """The record that `to_line` wrote.
+    """Return the record that `to_line` wrote.
 
     Args:
         line: the text.
@@ -76,7 +76,7 @@ def from_line(line: str, where: str) -> MeasurementRecord:
 
 
 def read(path: str | Path) -> Iterator[MeasurementRecord]:
-    """The records of a file: a records file, or lines that were exported.
+    """Yield the records of a file: a records file, or lines that were exported.
 
     Raises:
         RecordsError: the file is missing, damaged, or of another kind.
@@ -128,7 +128,7 @@ def chosen(
     before: str | None = None,
     status: str | None = None,
 ) -> list[MeasurementRecord]:
-    """Records by what is given; everything where nothing is.
+    """Return records by what is given; everything where nothing is.
 
     Args:
         records: the file.

@@ -101,7 +101,7 @@ def measure_recorded(
 
 
 def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
-    """Whether a record leaves open how the configuration would do now."""
+    """Return whether a record leaves open how the configuration would do now."""
     measurement, context = record.measurement, record.context
     if measurement.details.get("lost"):
         return True
@@ -111,7 +111,7 @@ def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
 
 
 def failed_by_tighter_limits(record: MeasurementRecord, limits: RunLimits) -> bool:
-    """Whether a recorded failure came of less time or memory than `limits` allow.
+    """Return whether a recorded failure came of less time or memory than `limits` allow.
 
     Limits that a record does not have count as none at all.
     """

@@ -69,7 +69,7 @@ Json = Mapping[str, Any]
 
 
 def canonical(data: Any) -> str:
-    """JSON text that is the same for equal data: sorted keys, no spaces."""
+    """Return JSON text that is the same for equal data: sorted keys, no spaces."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -337,7 +337,7 @@ class Records:
     def lookup(
         self, problem: str, configuration: Json, machine: Json, versions: Json | None = None
     ) -> MeasurementRecord | None:
-        """The latest record of exactly this, or None. `versions` counts only when given."""
+        """Return the latest record of exactly this, or None. `versions` counts only when given."""
         where = {"problem": problem, "configuration": digest(configuration)}
         where["machine"] = digest(machine)
         if versions is not None:
@@ -352,26 +352,26 @@ class Records:
         versions: Json | None = None,
         status: str | None = None,
     ) -> Iterator[MeasurementRecord]:
-        """Records in the order they were added, restricted by what is given."""
+        """Return records in the order they were added, restricted by what is given."""
         where = {"problem": problem, "status": status}
         where["machine"] = None if machine is None else digest(machine)
         where["versions"] = None if versions is None else digest(versions)
         return self._select({k: v for k, v in where.items() if v is not None}, "ORDER BY id")
 
     def best(self, problem: str, machine: Json) -> MeasurementRecord | None:
-        """The record with the least median among the ``ok`` ones measured to the end."""
+        """Return the record with the least median among the ``ok`` ones measured to the end."""
         records = self.query(problem, machine=machine, status="ok")
         complete = (r for r in records if r.measurement.times and not r.measurement.lower_bound)
         return min(complete, key=lambda r: r.measurement.median, default=None)
 
     def problems(self) -> dict[str, int]:
-        """Number of records a problem."""
+        """Return number of records a problem."""
         with self._mutex, self._explained():
             rows = self._db.execute("SELECT problem, count(*) FROM measurements GROUP BY problem")
             return dict(rows.fetchall())
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return number of records."""
         with self._mutex, self._explained():
             count: int = self._db.execute("SELECT count(*) FROM measurements").fetchone()[0]
             return count
@@ -426,7 +426,7 @@ class Records:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises ValueError for any other JSON."""
+    """Return a JSON object. Raises ValueError for any other JSON."""
     data = json.loads(text)
     if not isinstance(data, dict):
         raise ValueError(f"{text[:40]!r} is not an object")

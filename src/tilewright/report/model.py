@@ -174,7 +174,7 @@ class ScheduleReport:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the naive schedule, None where either is not measured."""
+        """How many times faster than the naive schedule, None if either is not measured."""
         if not self.seconds or self.naive_seconds is None:
             return None
         return self.naive_seconds / self.seconds
@@ -186,7 +186,7 @@ class ScheduleReport:
         return statuses.pop().replace("_", " ") if len(statuses) == 1 else "wrong answer"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {**asdict(self), "speedup": self.speedup}
 
 

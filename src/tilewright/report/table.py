@@ -30,7 +30,7 @@ class Table:
 
 
 def table(columns: Iterable[Column], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without the columns in which no row has anything to say."""
+    """Return a table without the columns in which no row has anything to say."""
     columns, rows = tuple(columns), tuple(tuple(row) for row in rows)
     kept = [
         i
@@ -93,7 +93,7 @@ def group_table(report: ScheduleReport) -> Table:
 
 
 def funcs(group: GroupRow, most: int = 6) -> str:
-    """The group's Funcs, the first few by name."""
+    """Return the group's Funcs, the first few by name."""
     names = list(group.funcs[:most])
     if len(group.funcs) > most:
         names.append(f"and {len(group.funcs) - most} more")
@@ -101,12 +101,12 @@ def funcs(group: GroupRow, most: int = 6) -> str:
 
 
 def tile(group: GroupRow) -> str:
-    """The group's tile, e.g. ``x 32, y 8``."""
+    """Return the group's tile, e.g. ``x 32, y 8``."""
     return ", ".join(f"{loop} {size}".strip() for loop, size in group.tile) or units.NONE
 
 
 def attempt_table(report: ScheduleReport) -> Table:
-    """A row per candidate that was tried; the chosen one is marked."""
+    """Return a row per candidate that was tried; the chosen one is marked."""
     right: Align = "right"
     return table(
         (
@@ -134,7 +134,7 @@ def attempt_table(report: ScheduleReport) -> Table:
 
 
 def size_table(report: ScheduleReport) -> Table:
-    """A row per size that the schedule has loops of its own for."""
+    """Return a row per size that the schedule has loops of its own for."""
     right: Align = "right"
     columns = (
         Column("size"),
@@ -150,7 +150,7 @@ def size_table(report: ScheduleReport) -> Table:
 
 
 def comparison_table(report: ScheduleReport) -> Table:
-    """A row a schedule of `compare`: its time, interval, and the time relative to ours."""
+    """Return a row a schedule of `compare`: its time, interval, and the time relative to ours."""
     right: Align = "right"
     ours = next((b.value for b in report.comparison if b.ours and b.ok), None)
 
@@ -178,14 +178,14 @@ def comparison_table(report: ScheduleReport) -> Table:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Two times as an interval."""
+    """Return two times as an interval."""
     if low is None or high is None:
         return units.NONE
     return f"{units.seconds(low)} to {units.seconds(high)}"
 
 
 def to_text(tbl: Table, indent: str = "") -> str:
-    """The table with its columns padded, for terminals and logs."""
+    """Return the table with its columns padded, for terminals and logs."""
     cells = [tuple(c.heading for c in tbl.columns), *tbl.rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(tbl.columns))]
 

@@ -8,7 +8,7 @@ from tilewright.report.table import comparison_table, group_table, size_table, t
 
 
 def headline(report: ScheduleReport) -> str:
-    """One line: what was scheduled for what, how fast it is, and whether that is certain."""
+    """Return one line: what was scheduled for what, how fast it is, and whether that is certain."""
     parts = [f"{report.pipeline} for {report.target}"]
     if report.machine:
         parts[0] += f" on {report.machine}"
@@ -24,14 +24,14 @@ def headline(report: ScheduleReport) -> str:
 
 
 def verification(report: ScheduleReport) -> str:
-    """Whether the schedule's answers were checked."""
+    """Return whether the schedule's answers were checked."""
     if report.verified is None:
         return "unverified: not compiled yet"
     return "verified" if report.verified else report.failure.upper()
 
 
 def explain(report: ScheduleReport) -> str:
-    """The headline, the group table, the comparison where there is one, and the notes."""
+    """Return the headline, the group table, the comparison where there is one, and the notes."""
     parts = [headline(report)]
     if report.groups:
         parts.append(to_text(group_table(report)))
@@ -47,12 +47,12 @@ def explain(report: ScheduleReport) -> str:
 
 
 def nest_text(lines: tuple[NestLine, ...]) -> str:
-    """A loop nest as indented text."""
+    """Return a loop nest as indented text."""
     return "\n".join("  " * line.depth + nest_line(line) for line in lines)
 
 
 def nest_line(line: NestLine) -> str:
-    """One line of a loop nest, without its indentation."""
+    """Return one line of a loop nest, without its indentation."""
     if line.kind == "for":
         mapping = "" if line.mapping in ("", "serial") else f"{line.mapping} "
         extent = "" if line.extent is None else f" in {line.extent}"

@@ -10,7 +10,7 @@ _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """A number with `significant` digits, without an exponent where it is readable.
+    """Return a number with `significant` digits, without an exponent where it is readable.
 
     >>> digits(1234.5), digits(0.012345), digits(2.0)
     ('1234', '0.0123', '2')
@@ -27,7 +27,7 @@ def digits(value: float, significant: int = 3) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time in the unit that suits it.
+    """Return a time in the unit that suits it.
 
     >>> seconds(0.00234), seconds(None)
     ('2.34 ms', '–')
@@ -42,7 +42,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes in binary units.
+    """Return bytes in binary units.
 
     >>> size(2048), size(100), size(3 * 2**20)
     ('2 KiB', '100 B', '3 MiB')
@@ -60,7 +60,7 @@ def size(value: int | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as whole percent, with a decimal below ten.
+    """Return a share as whole percent, with a decimal below ten.
 
     >>> percent(0.625), percent(0.0123)
     ('62%', '1.2%')
@@ -71,7 +71,7 @@ def percent(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A factor.
+    """Return a factor.
 
     >>> ratio(3.14159)
     '3.14×'
@@ -80,7 +80,7 @@ def ratio(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """A whole number with thin spaces between thousands.
+    """Return a whole number with thin spaces between thousands.
 
     >>> count(1234567).replace("\\u2009", " ")
     '1 234 567'
@@ -89,7 +89,7 @@ def count(value: int | None) -> str:
 
 
 def extents(values: tuple[int, ...]) -> str:
-    """Sizes of dimensions.
+    """Return sizes of dimensions.
 
     >>> extents((32, 8))
     '32×8'
@@ -98,7 +98,7 @@ def extents(values: tuple[int, ...]) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A count with its noun.
+    """Return a count with its noun.
 
     >>> plural(1, "kernel"), plural(3, "kernel")
     ('1 kernel', '3 kernels')

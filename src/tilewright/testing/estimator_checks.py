@@ -61,7 +61,7 @@ def _check_unfitted(model: Estimator, table: Array) -> None:
 
 
 def _predictions(model: Estimator, table: Array) -> Array:
-    """Predicted times, which are positive numbers, one per row."""
+    """Return predicted times, which are positive numbers, one per row."""
     found = np.asarray(model.predict(table))
     assert found.shape == (len(table),), (
         f"predictions for {len(table)} rows have the shape {found.shape}"

@@ -8,7 +8,7 @@ from tilewright.tuning import Journal, Suggestion, Trial
 
 
 def trials() -> tuple[Trial, ...]:
-    """One trial of each kind that a tuner reports."""
+    """Return one trial of each kind that a tuner reports."""
     suggestion = Suggestion(0, {"tile": 8, "order": (1, 0), "word": "a b"}, "random")
     return (
         Trial(suggestion, "ok", (1.5,), details={"times": [1.5, 1.75]}),
@@ -53,5 +53,5 @@ def _check_same(found: list[Trial], wanted: list[Trial]) -> None:
 
 
 def _next(suggestion: Suggestion, index: int) -> Suggestion:
-    """A later suggestion of the same configuration."""
+    """Return a later suggestion of the same configuration."""
     return Suggestion(index, suggestion.configuration, "model", (0.5, -1.25), 0.01)

@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 61, 47
 
 
 def pointwise() -> Any:
-    """A chain of three Funcs, each of which reads one point of the one before."""
+    """Return a chain of three Funcs, each of which reads one point of the one before."""
     hl, x, y = _variables()
     first, second, out = hl.Func("first"), hl.Func("second"), hl.Func("out")
     first[x, y] = x * 3 + y
@@ -28,7 +28,7 @@ def pointwise() -> Any:
 
 
 def stencils() -> Any:
-    """A separable blur: two stencils, one after the other."""
+    """Return a separable blur: two stencils, one after the other."""
     hl, x, y = _variables()
     source, across, out = hl.Func("source"), hl.Func("across"), hl.Func("out")
     source[x, y] = (x * 7 + y * 13) % 256
@@ -38,7 +38,7 @@ def stencils() -> Any:
 
 
 def reduction() -> Any:
-    """A product of matrices: an update that sums over a loop of its own."""
+    """Return a product of matrices: an update that sums over a loop of its own."""
     hl, x, y = _variables()
     left, right, out = hl.Func("left"), hl.Func("right"), hl.Func("out")
     k = hl.RDom([(0, 32)], "k")
@@ -50,7 +50,7 @@ def reduction() -> Any:
 
 
 def histogram() -> Any:
-    """Counts that an update scatters, and a Func that looks them up."""
+    """Return counts that an update scatters, and a Func that looks them up."""
     hl, x, y = _variables()
     source, counts, out = hl.Func("source"), hl.Func("counts"), hl.Func("out")
     points = hl.RDom([(0, WIDTH), (0, HEIGHT)], "points")
@@ -123,7 +123,7 @@ def _check_answers(
 
 
 def _variables() -> tuple[Any, Any, Any]:
-    """Halide's module and two variables."""
+    """Return Halide's module and two variables."""
     import halide as hl
 
     return hl, hl.Var("x"), hl.Var("y")

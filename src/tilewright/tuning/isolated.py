@@ -47,7 +47,7 @@ class Isolated:
         self.exclusive = exclusive
 
     def __call__(self, configuration: Configuration, *limit: float) -> dict[str, Any]:
-        """What came of the call, as keyword arguments of `Tuner.tell`."""
+        """Return what came of the call, as keyword arguments of `Tuner.tell`."""
         payload = {
             "objective": self.name,
             "configuration": plain(configuration),
@@ -80,12 +80,12 @@ class IsolatedCall:
             self._outcome = evaluate(objective, configuration, *self._payload["limit"])
 
     def details(self) -> dict[str, Any]:
-        """What came of it."""
+        """Return what came of it."""
         return {"outcome": self._outcome}
 
 
 def _reference(objective: Objective) -> str:
-    """Where a worker finds the function: ``module:name``, or ``file.py:name``."""
+    """Return where a worker finds the function: ``module:name``, or ``file.py:name``."""
     name = getattr(objective, "__qualname__", "")
     module = inspect.getmodule(objective)
     if not name.isidentifier() or module is None:

@@ -20,7 +20,7 @@ from tilewright.tuning.tune import Journal
 
 
 def problem_key(name: str, space: Space, objective: Any = None) -> str:
-    """What records of a tuning problem are filed under: its name, space and objective.
+    """Return what records of a tuning problem are filed under: its name, space and objective.
 
     A constraint given as a callable counts by its name, as its code has no plain form.
     """
@@ -40,7 +40,7 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
 
 
 def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 3) -> WarmStart:
-    """A warm start from the records of the problems called ``name``: any size, any machine.
+    """Return a warm start from the records of the problems called ``name``: any size, any machine.
 
     Objectives of different sizes and machines do not compare, so that each earlier run's are
     taken relative to its best (by their rank, where they are not all above zero). The trials
@@ -95,7 +95,7 @@ class RecordsJournal(Journal):
         }
 
     def load(self) -> list[Trial]:
-        """The trials of the same seed on this machine, in their order."""
+        """Return the trials of the same seed on this machine, in their order."""
         if not self.resume:
             return []
         found = self.records.query(self.problem, machine=self.machine)

@@ -16,7 +16,7 @@ MOST_SHOWN = 8  # values of a parameter
 
 
 def space_html(space: Space) -> str:
-    """A row for each parameter; the constraints below."""
+    """Return a row for each parameter; the constraints below."""
     rows = [
         (p.name, type(p).__name__.lower(), _values(p), _text(p.default), p.when or "")
         for p in space.parameters
@@ -27,7 +27,7 @@ def space_html(space: Space) -> str:
 
 
 def result_html(result: TuningResult) -> str:
-    """The best configuration, and how many evaluations led to it."""
+    """Return the best configuration, and how many evaluations led to it."""
     failed = sum(not t.ok for t in result.trials)
     note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
     if result.best is None:
@@ -38,7 +38,7 @@ def result_html(result: TuningResult) -> str:
 
 
 def _values(p: Parameter) -> str:
-    """The values of a parameter, shortened."""
+    """Return the values of a parameter, shortened."""
     if isinstance(p, Real | Integer):
         return f"{p.low:g} to {p.high:g}" + (", logarithmic" if p.scale == "log" else "")
     values = p.item_names if isinstance(p, Permutation) else p.values
@@ -47,7 +47,7 @@ def _values(p: Parameter) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as it is shown; nothing for None."""
+    """Return a value as it is shown; nothing for None."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "" if value is None else str(value)

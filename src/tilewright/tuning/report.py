@@ -35,7 +35,7 @@ Runs = Sequence[Sequence[Trial]]
 
 
 def best_so_far(trials: Sequence[Trial]) -> list[float]:
-    """The best first objective after each trial; infinite until one works."""
+    """Return the best first objective after each trial; infinite until one works."""
     curve: list[float] = []
     best = math.inf
     for trial in trials:
@@ -46,7 +46,7 @@ def best_so_far(trials: Sequence[Trial]) -> list[float]:
 
 
 def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
-    """How much each parameter says about the objective, shares that add up to one.
+    """Return how much each parameter says about the objective, shares that add up to one.
 
     By permutation importance: a random forest is fitted to the logarithm of the objective
     (the objective itself where it is not positive), and a parameter's share is how much worse
@@ -80,7 +80,7 @@ def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def tuning_page(runs: Runs, space: Space, title: str, *, unit: str = "") -> str:
-    """The page as text: one or more runs of the same problem, as by different seeds."""
+    """Return the page as text: one or more runs of the same problem, as by different seeds."""
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
     failures = Counter(t.status for t in trials if not t.ok)

@@ -32,7 +32,7 @@ class Trial:
     """A configuration with what came of it.
 
     ``status`` is one of `tilewright.measure.STATUSES`; ``values`` has one entry an objective
-    (smaller is better), empty where it failed. ``lower_bound`` says that the evaluation was
+    (smaller is better), empty if it failed. ``lower_bound`` says that the evaluation was
     cut short, so the true value is at least this bad.
     """
 
@@ -51,7 +51,7 @@ class Trial:
 
     @property
     def value(self) -> float:
-        """The first objective; infinite where it failed."""
+        """The first objective; infinite if it failed."""
         return self.values[0] if self.ok else math.inf
 
     @property
@@ -60,7 +60,7 @@ class Trial:
         return self.suggestion.configuration
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` reads it back exactly."""
+        """Return plain data; `from_json` reads it back exactly."""
         asked = self.suggestion
         return {
             "index": asked.index,
@@ -98,15 +98,15 @@ class Trial:
 
 
 def plain(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration as JSON data: permutations become lists."""
+    """Return a configuration as JSON data: permutations become lists."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in configuration.items()}
 
 
 def unplain(configuration: Mapping[str, Any]) -> Configuration:
-    """A configuration of JSON data: lists become permutations."""
+    """Return a configuration of JSON data: lists become permutations."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in configuration.items()}
 
 
 def middle(values: list[tuple[float, ...]]) -> tuple[float, ...]:
-    """The median of each objective over repeated measurements."""
+    """Return the median of each objective over repeated measurements."""
     return tuple(statistics.median(column) for column in zip(*values, strict=True))

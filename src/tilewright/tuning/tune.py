@@ -78,7 +78,7 @@ class Journal:
     """Where trials are kept: `add` returns when a trial is safe, `load` gives earlier ones."""
 
     def load(self) -> list[Trial]:
-        """The trials of earlier runs, in their order."""
+        """Return the trials of earlier runs, in their order."""
         return []
 
     def add(self, trial: Trial) -> None:
@@ -229,7 +229,7 @@ class _Run:
         return sum(t.suggestion.origin != "confirm" for t in self.tuner.trials)
 
     def _limit(self) -> float | None:
-        """How long an evaluation may go on, None where nothing is cut short."""
+        """Return how long an evaluation may go on, None if nothing is cut short."""
         if self.cutoff is None:
             return None
         best = self.tuner.best
@@ -311,7 +311,7 @@ def evaluate(
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    """What an objective returned as keyword arguments of `Tuner.tell`.
+    """Return what an objective returned as keyword arguments of `Tuner.tell`.
 
     Raises:
         FailedError: it is not a number, numbers, a `Measurement` or such arguments.

@@ -108,7 +108,7 @@ class Tuner:
     # -- asking --------------------------------------------------------------------------
 
     def ask(self, index: int | None = None) -> Suggestion | None:
-        """The next configuration to evaluate, or None when every one has been asked.
+        """Return the next configuration to evaluate, or None when every one has been asked.
 
         Several may be pending at once; the model then expects of those what it predicts.
 
@@ -180,7 +180,7 @@ class Tuner:
         return min(10, len(varying) + 1)
 
     def _bias(self) -> Any:
-        """The logarithm of the user's prior at codes, tempered as evidence comes in."""
+        """Return the logarithm of the user's prior at codes, tempered as evidence comes in."""
         if self.prior is None:
             return None
         return self.prior.tempered(self.space, len(self._told))
@@ -217,7 +217,7 @@ class Tuner:
 
         Args:
             asked: the suggestion, or a configuration that was not asked for.
-            value: one number per objective; None where it failed.
+            value: one number per objective; None if it failed.
             status: ``ok``, or how it failed (see `tilewright.measure.STATUSES`). A value
                 that is not a finite number counts as ``run_failed``.
             lower_bound: the evaluation was cut short, the true value is at least this bad.
@@ -294,11 +294,11 @@ class Tuner:
         return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])[:count]]
 
     def measured(self, trial: Trial) -> int:
-        """How often a trial's configuration has been reported."""
+        """Return how often a trial's configuration has been reported."""
         return len(self._told.get(self._key(trial.configuration), ()))
 
     def exhausted(self, tolerance: float = 0.005, patience: int = 5) -> bool:
-        """Whether another evaluation is unlikely to pay: the stopping rule.
+        """Return whether another evaluation is unlikely to pay: the stopping rule.
 
         True when each of the last ``patience`` decisions of the model expected to better the
         best value by less than ``tolerance`` of it.

@@ -64,17 +64,17 @@ _TRANSPARENT = frozenset(
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """The smallest interval that covers both."""
+    """Return the smallest interval that covers both."""
     return Interval(_minimum(a.lo, b.lo), _maximum(a.hi, b.hi))
 
 
 def union_boxes(a: Box | None, b: Box) -> Box:
-    """The smallest box that covers both; `a` may be None for the empty box."""
+    """Return the smallest box that covers both; `a` may be None for the empty box."""
     return b if a is None else tuple(union(p, q) for p, q in zip(a, b, strict=True))
 
 
 def span_box(spans: Iterable[Span]) -> Box:
-    """A box with the given ranges."""
+    """Return a box with the given ranges."""
     return tuple(Interval(float(s.min), float(s.max)) for s in spans)
 
 
@@ -91,7 +91,7 @@ def _maximum(a: Bound, b: Bound) -> Bound:
 
 
 def type_range(t: Type) -> Interval:
-    """Every value a type can hold; 32-bit signed integers and wider count as unbounded.
+    """Return every value a type can hold; 32-bit signed integers and wider count as unbounded.
 
     Halide treats the overflow of 32-bit signed integers as undefined, so a bound from their
     type alone would promise too much.
@@ -131,7 +131,7 @@ class Linearizer:
         self._known: dict[int, tuple[Expr, Linear]] = {}
 
     def __call__(self, expr: Expr) -> Linear:
-        """The linear form of `expr`."""
+        """Return the linear form of `expr`."""
         found = self._known.get(id(expr))
         if found is None:
             found = (expr, self._compute(expr))
@@ -151,7 +151,7 @@ class Linearizer:
         return self._of_operator(e)
 
     def _of_operator(self, e: Op) -> Linear:
-        """A sum, a product with a constant, or a widening cast; anything else is an atom."""
+        """Return a sum, a product with a constant, or a widening cast; anything else is an atom."""
         if e.name in ("add", "sub"):
             sign = 1.0 if e.name == "add" else -1.0
             return _combine(self(e.args[0]), self(e.args[1]), sign)
@@ -202,11 +202,11 @@ class Bounder:
     values: Mapping[str, Interval] = field(default_factory=dict)
 
     def bound(self, expr: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
-        """The interval of `expr` when each variable ranges over `env`."""
+        """Return the interval of `expr` when each variable ranges over `env`."""
         return self.of_linear(self.linear(expr), env, memo)
 
     def of_linear(self, form: Linear, env: Env, memo: dict[int, Interval]) -> Interval:
-        """The interval of a linear form; exact if its atoms are independent variables."""
+        """Return the interval of a linear form; exact if its atoms are independent variables."""
         lo: Bound = form.const
         hi: Bound = form.const
         for atom, c in form.terms:
@@ -267,7 +267,7 @@ class Bounder:
         return type_range(e.type)
 
     def _of_strict(self, e: Call, args: list[Interval]) -> Interval:
-        """A strict operation (``strict_mul``) has the bounds of its operator."""
+        """Return a strict operation (``strict_mul``) has the bounds of its operator."""
         name = e.name.removeprefix(STRICT)
         if name == "fma" and len(args) == 3:
             product = _rule_mul(e, args[:2])
@@ -294,7 +294,7 @@ def _single(a: Bound) -> Bound:
 
 
 def _rounded_to_whole(name: str, a: Interval) -> Interval:
-    """What floor, ceil, round or trunc makes of it; round and trunc go either way."""
+    """Return what floor, ceil, round or trunc makes of it; round and trunc go either way."""
     if name.startswith(("round", "trunc")):
         return Interval(np.floor(a.lo), np.ceil(a.hi))
     step = np.ceil if name.startswith("ceil") else np.floor
@@ -302,7 +302,7 @@ def _rounded_to_whole(name: str, a: Interval) -> Interval:
 
 
 def _of_bits(e: Call, a: Interval, by: Interval) -> Interval:
-    """A shift, or a mask that is not negative, by one known number."""
+    """Return a shift, or a mask that is not negative, by one known number."""
     scale = 2.0 ** float(np.max(by.lo))
     if e.name == "shift_right":
         return Interval(np.floor(a.lo / scale), np.floor(a.hi / scale))
@@ -316,7 +316,7 @@ def _is_point(a: Interval) -> bool:
 
 
 def _within(a: Interval, limits: Interval, e: Expr) -> Interval:
-    """A narrow integer that may wrap can hold any value of its type."""
+    """Return a narrow integer that may wrap can hold any value of its type."""
     if e.type.code == "int" and e.type.bits >= 32:
         return a
     fits = (a.lo >= limits.lo) & (a.hi <= limits.hi)
@@ -436,7 +436,7 @@ class Access:
 
 
 def accesses_of(calls: Iterable[Call], linear: Linearizer) -> tuple[Access, ...]:
-    """The accesses to Funcs and images among `calls`, merged by callee."""
+    """Return the accesses to Funcs and images among `calls`, merged by callee."""
     by_callee: dict[tuple[str, str], list[Call]] = {}
     for call in calls:
         if call.kind in ("func", "image"):
@@ -461,7 +461,7 @@ def accesses_of(calls: Iterable[Call], linear: Linearizer) -> tuple[Access, ...]
 
 
 def touched(access: Access, env: Env, bounder: Bounder, memo: dict[int, Interval]) -> Box:
-    """The box that `access` touches while the loops range over `env`."""
+    """Return the box that `access` touches while the loops range over `env`."""
     box = []
     for dim in access.forms:
         total: Interval | None = None

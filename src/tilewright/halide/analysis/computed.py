@@ -39,11 +39,11 @@ class Computed:
         self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
-        # Many Funcs are computed at one loop: what it wants of all is worked out once.
+        # Many Funcs are computed at one loop: what it wants of all is computed once.
         self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:
-        """The extents of what is computed of a Func at a time; NaN where they are not known.
+        """Return the extents of what is computed of a Func at a time; NaN if they are not known.
 
         Where a Func is computed in several places, each extent is the smallest.
         """
@@ -65,7 +65,7 @@ class Computed:
     def wanted(self, func: int) -> tuple[Bound, ...]:
         """The extents of what one iteration of the loop that a Func is computed at wants of it.
 
-        What was kept from the iteration before counts. NaN where they are not known.
+        What was kept from the iteration before counts. NaN if they are not known.
         """
         box = self._box(func)
         if box is None:
@@ -102,7 +102,7 @@ class Computed:
     def _wanted(
         self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str, iterations: int
     ) -> dict[str, Box]:
-        """What one iteration of a loop wants of all that is computed within."""
+        """Return what one iteration of a loop wants of all that is computed within."""
         box = self._box(host.func)
         func = self._algorithm.funcs[host.func]
         if box is None:
@@ -136,7 +136,7 @@ class Computed:
 def _covered(
     nest: StageSchedule, loop: str, whole: Mapping[str, Bound], iterations: int
 ) -> dict[str, Bound]:
-    """How far the loops of a definition run in the given iterations of `loop`."""
+    """Return how far the loops of a definition run in the given iterations of `loop`."""
     extents: dict[str, Bound] = dict(whole)
     for change in nest.splits:
         if isinstance(change, Split):

@@ -72,7 +72,7 @@ class _Kernel:
 
 
 def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
-    """Every kernel of a schedule, at its largest over all blocks."""
+    """Return every kernel of a schedule, at its largest over all blocks."""
     structure = nest.structure
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
         return ()
@@ -93,7 +93,7 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
 
 
 def _everywhere(nest: ScheduledNest) -> list[ScheduledNest]:
-    """The nest at points all over the iteration space."""
+    """Return the nest at points all over the iteration space."""
     if any(np.ndim(factor) for factor in nest.factors.values()):
         return [nest.standing_at(Corner(even, odd)) for even in _FEW for odd in _FEW]
     even, odd = np.meshgrid(_MANY, _MANY)
@@ -148,7 +148,7 @@ def _first_block(stage: StageNest) -> int:
 def _kernel_at(
     kernels: Mapping[tuple[Path, StageKey], _Kernel], structure: NestStructure, path: Path
 ) -> _Kernel | None:
-    """The kernel that the loops of `path` are in."""
+    """Return the kernel that the loops of `path` are in."""
     for at, (key, name) in enumerate(path):
         stage = structure.stages[key]
         if stage.single_thread or dict(stage.loops)[name] == "gpu_block":
@@ -157,7 +157,7 @@ def _kernel_at(
 
 
 def _most(nest: ScheduledNest, copies: Sequence[Bound]) -> Bound:
-    """The largest over all points, for each row."""
+    """Return the largest over all points, for each row."""
     if len(copies) == 1:
         return float(np.max(copies[0]))
     most = copies[0]
@@ -210,7 +210,7 @@ def _note_allocation(
 
 
 def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
-    """Boxes of the outputs that are so large that no tile is cut short."""
+    """Return boxes of the outputs that are so large that no tile is cut short."""
     return {
         name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + ROOM) for part in box)
         for name, box in nest.analysis.output_boxes.items()

@@ -21,12 +21,12 @@ class Interner:
         self._nodes: dict[tuple[object, ...], Expr] = {}
 
     def op(self, name: str, args: tuple[Expr, ...], like: Op) -> Expr:
-        """The operator `like` with other operands."""
+        """Return the operator `like` with other operands."""
         key = ("op", name, like.type, *map(id, args))
         return self._nodes.setdefault(key, Op(name, args, like.type))
 
     def call(self, args: tuple[Expr, ...], like: Call) -> Expr:
-        """The call `like` with other arguments."""
+        """Return the call `like` with other arguments."""
         key = ("call", like.name, like.kind, like.value_index, like.type, *map(id, args))
         found = self._nodes.get(key)
         if found is None:
@@ -35,11 +35,11 @@ class Interner:
         return found
 
     def variable(self, like: Variable) -> Expr:
-        """The one node for a variable of this name and kind."""
+        """Return the one node for a variable of this name and kind."""
         return self._nodes.setdefault(("variable", like.name, like.kind), like)
 
     def const(self, like: Const) -> Expr:
-        """The one node for this literal."""
+        """Return the one node for this literal."""
         return self._nodes.setdefault(("const", repr(like.value), like.type), like)
 
 
@@ -60,7 +60,7 @@ def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
 
 
 def may_inline(algorithm: Algorithm, func: Func) -> bool:
-    """Whether a Func can be inlined at all: pure, no output, read by no extern stage.
+    """Return whether a Func can be inlined at all: pure, no output, read by no extern stage.
 
     A memoised Func counts as an extern one: its readers and what it reads stay at root.
     """
@@ -90,7 +90,7 @@ class Rewriter:
         self._inlined: dict[tuple[object, ...], Expr] = {}
 
     def rewrite(self, root: Expr, bindings: Mapping[str, Expr]) -> Expr:
-        """`root` with `bindings` for its variables and inlined calls replaced."""
+        """Return `root` with `bindings` for its variables and inlined calls replaced."""
         memo: dict[int, Expr] = {}
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
@@ -169,7 +169,7 @@ class View:
             raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
 
     def toggled(self, name: str) -> View:
-        """The view in which `name` is inlined if it is not here, and the other way round.
+        """Return the view in which `name` is inlined if it is not here, and the other way round.
 
         What is known of the Funcs that this does not concern is taken over.
         """
@@ -209,7 +209,7 @@ class View:
         return {f.name: f for f in self.funcs}
 
     def absorbed(self, name: str) -> frozenset[str]:
-        """The inlined Funcs whose definitions end up in `name`'s stages."""
+        """Return the inlined Funcs whose definitions end up in `name`'s stages."""
         known = self._absorbed.get(name)
         if known is None:
             found: set[str] = set()
@@ -223,7 +223,7 @@ class View:
         return known
 
     def stages(self, name: str) -> tuple[Stage, ...]:
-        """The stages of a Func with inlined callees substituted.
+        """Return the stages of a Func with inlined callees substituted.
 
         Raises `TooLarge` when the expressions exceed the view's limit.
         """
@@ -304,7 +304,7 @@ class View:
         return {name: tuple(readers) for name, readers in result.items()}
 
     def _changed_consumers(self, origin: View) -> dict[str, tuple[str, ...]]:
-        """The consumers, from those of the view that this one was derived from."""
+        """Return the consumers, from those of the view that this one was derived from."""
         producers = self.producers
         result = {**origin.consumers}
         readers: dict[str, set[str]] = {}

@@ -24,7 +24,7 @@ _ANYWHERE = Interval(-math.inf, math.inf)
 def loop_nest(
     algorithm: Algorithm, schedule: Schedule, groups: Mapping[str, int] | None = None
 ) -> tuple[NestLine, ...]:
-    """The nest as lines; `groups` gives a Func's group, whose colour its lines get.
+    """Return the nest as lines; `groups` gives a Func's group, whose colour its lines get.
 
     Extents and sizes are those at the pipeline's estimates, in the middle of the loops around;
     they are left out where they are not known: bounds that depend on data, and Funcs of an extern
@@ -40,7 +40,7 @@ def loop_nest(
 
 
 def _output_box(func: Func) -> Box:
-    """The estimates of an output; without bounds where there are none."""
+    """Return the estimates of an output; without bounds if there are none."""
     spans = [func.estimates.get(arg) for arg in func.args]
     return tuple(
         _ANYWHERE if span is None else Interval(float(span.min), float(span.max)) for span in spans
@@ -65,7 +65,7 @@ class _Lines:
         }
 
     def body(self, body: Body, depth: int, path: Path, gpu_level: str) -> Iterator[NestLine]:
-        """Allocations and computations inside a loop, or in the whole pipeline."""
+        """Yield allocations and computations inside a loop, or in the whole pipeline."""
         for i in sorted(body.stored):
             item = self.allocations.get((path, i))
             # A Func that slides keeps a few lines only, folded into a ring: how many is
@@ -84,7 +84,7 @@ class _Lines:
     def produce(
         self, production: Production, depth: int, path: Path, gpu_level: str
     ) -> Iterator[NestLine]:
-        """One Func's loops and what is computed inside them."""
+        """Yield one Func's loops and what is computed inside them."""
         func = self.algorithm.funcs[production.func]
         entry = self.structure.entries[production.func]
         sliding = "" if entry.store == entry.compute else "sliding window"
@@ -96,7 +96,7 @@ class _Lines:
             yield from self.stage(stage, depth + 1, path, gpu_level)
 
     def stage(self, stage: StageNest, depth: int, path: Path, gpu_level: str) -> Iterator[NestLine]:
-        """The loops of one stage."""
+        """Yield the loops of one stage."""
         func, index = stage.key
         for at, (name, mapping) in enumerate(stage.loops):
             if mapping in ("gpu_block", "gpu_thread"):
@@ -118,7 +118,7 @@ class _Lines:
         yield self._line(depth, "compute", stage.func, mapping=note)
 
     def _memory(self, i: int, gpu_level: str) -> str:
-        """Where Halide puts a Func when the schedule leaves it open."""
+        """Return where Halide puts a Func when the schedule leaves it open."""
         entry = self.structure.entries[i]
         if entry.memory != "auto":
             return entry.memory
@@ -132,6 +132,6 @@ class _Lines:
 
 
 def _number(value: Bound) -> int | None:
-    """A finite number; None for what has no bound."""
+    """Return a finite number; None for what has no bound."""
     number = float(value)
     return max(int(number), 0) if math.isfinite(number) else None

@@ -27,21 +27,21 @@ UNKNOWN = math.nan  # as an alignment: nothing is known of the extent
 
 
 def where(condition: Any, yes: Bound, no: Bound) -> Bound:
-    """`yes` where the condition holds, else `no`; a scalar if all three are."""
+    """Return `yes` where the condition holds, else `no`; a scalar if all three are."""
     if isinstance(condition, bool | np.bool_):
         return yes if condition else no
     return np.where(condition, yes, no)
 
 
 def floor(value: Bound) -> Bound:
-    """The largest integer that is not above; what is unbounded stays so."""
+    """Return the largest integer that is not above; what is unbounded stays so."""
     if isinstance(value, float):
         return float(math.floor(value)) if math.isfinite(value) else value
     return np.floor(value)
 
 
 def part_of(fraction: Bound, extent: Bound) -> Bound:
-    """The iteration, counted from 0, at a fraction (0 to 1) of a loop's extent.
+    """Return the iteration, counted from 0, at a fraction (0 to 1) of a loop's extent.
 
     A loop without bound stands at its first iteration where the fraction is 0.
     """
@@ -54,14 +54,14 @@ def part_of(fraction: Bound, extent: Bound) -> Bound:
 
 
 def smaller(a: Bound, b: Bound) -> Bound:
-    """The elementwise minimum; a scalar if both are."""
+    """Return the elementwise minimum; a scalar if both are."""
     if isinstance(a, float) and isinstance(b, float):
         return min(a, b)
     return np.minimum(a, b)
 
 
 def larger(a: Bound, b: Bound) -> Bound:
-    """The elementwise maximum; a scalar if both are."""
+    """Return the elementwise maximum; a scalar if both are."""
     if isinstance(a, float) and isinstance(b, float):
         return max(a, b)
     return np.maximum(a, b)
@@ -82,7 +82,7 @@ Change = SizedSplit | Fuse
 def sized(
     splits: tuple[Split | Fuse, ...], factors: Mapping[int, Bound], known: Mapping[str, float]
 ) -> tuple[Change, ...]:
-    """The splits with the factors given by place, else their own.
+    """Return the splits with the factors given by place, else their own.
 
     `known` has the extents that Halide knows when it compiles: bounds of dimensions, constant
     reduction domains. A split of a loop whose extent is known to be a multiple of the factor
@@ -112,7 +112,7 @@ def _divides(factor: Bound, extent: Bound) -> Any:
 
 
 def ranges_after(changes: tuple[Change, ...], ranges: Mapping[str, Interval]) -> Ranges:
-    """The range of every loop, those that are split or fused away included.
+    """Return the range of every loop, those that are split or fused away included.
 
     `ranges` has the loops of the definition.
     """
@@ -205,7 +205,7 @@ def values(
 
 
 def _whole(change: SizedSplit, now: Ranges, old: Interval) -> Interval:
-    """What a split loop over `old` runs over where nothing guards it."""
+    """Return what a split loop over `old` runs over where nothing guards it."""
     outer, inner = now[change.split.outer], now[change.split.inner]
     first, last = outer.lo * change.factor + old.lo, outer.hi * change.factor + old.lo
     if "shift" in change.split.tail:

@@ -5,7 +5,7 @@ on the numbers that the symbols turn out to have:
 
 - The remainder of what varies is anything from 0 to the divisor less one, even where all values
   lie in one period: the two ends of a loop are two symbols, never one point. Only where all
-  variables stand still the remainder is worked out.
+  variables stand still the remainder is computed.
 - A ``select`` takes a branch where its condition can be decided from the ends of what it compares,
   else both.
 """
@@ -50,7 +50,7 @@ class LoweringBounder(Bounder):
     """A `Bounder` that follows Halide's lowering.
 
     `still` names the variables that stand still where the expression is evaluated: loops around a
-    place, not loops that a required box is worked out for. `apart` is for
+    place, not loops that a required box is computed for. `apart` is for
     `touched_at_most`.
     """
 
@@ -59,7 +59,7 @@ class LoweringBounder(Bounder):
     _variables: dict[int, tuple[Expr, frozenset[str] | None]] = field(default_factory=dict)
 
     def standing(self, still: frozenset[str]) -> LoweringBounder:
-        """The same bounder where other variables stand still."""
+        """Return the same bounder where other variables stand still."""
         return self if still == self.still else replace(self, still=still)
 
     def _of_atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
@@ -100,12 +100,12 @@ class LoweringBounder(Bounder):
         return Interval(low, a.hi * 2.0**b.hi if most else math.inf)
 
     def varies(self, e: Expr) -> bool:
-        """Whether a value changes while the variables in `still` stand still."""
+        """Return whether a value changes while the variables in `still` stand still."""
         names = self._names(e)
         return names is None or not names <= self.still
 
     def _names(self, e: Expr) -> frozenset[str] | None:
-        """The loop variables in an expression; None where values of Funcs or images are read."""
+        """The loop variables in an expression; None if values of Funcs or images are read."""
         known = self._variables.get(id(e))
         if known is None:
             known = self._variables[id(e)] = (e, self._found(e))
@@ -128,7 +128,7 @@ class LoweringBounder(Bounder):
 
 
 def _single(value: Bound, e: Expr) -> Bound:
-    """A value as the type of `e` holds it."""
+    """Return a value as the type of `e` holds it."""
     array = np.asarray(value)
     if e.type.bits == 32:
         array = array.astype(np.float32).astype(np.float64)
@@ -136,7 +136,7 @@ def _single(value: Bound, e: Expr) -> Bound:
 
 
 def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
-    """What the branches give that the least and the greatest value of the condition take."""
+    """Return what the branches give that the least and the greatest value of the condition take."""
     taken = [
         Interval(where(c != 0.0, yes.lo, no.lo), where(c != 0.0, yes.hi, no.hi)) for c in condition
     ]
@@ -146,7 +146,7 @@ def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
 def touched_at_most(
     access: Access, env: Env, bounder: LoweringBounder, memo: dict[int, Interval]
 ) -> Box:
-    """The box that `access` touches, for the least favourable place of what it divides.
+    """Return the box that `access` touches, for the least favourable place of what it divides.
 
     Halide writes ``(x + k) / d - x / d`` as ``(x % d + k) / d``, and takes the remainder to be up
     to ``d - 1`` whatever `x` is.

@@ -64,7 +64,7 @@ def _ends(outer: Interval, inner: Interval) -> Ends:
 
 
 def slid(ends: Ends) -> Ends:
-    """The ends of what is new in an iteration, of a Func that slides up or down.
+    """Return the ends of what is new in an iteration, of a Func that slides up or down.
 
     It begins one beyond what there is, and nothing may be new; a window that is filled begins as
     much before as it is long (``SlidingWindow.cpp``).
@@ -96,7 +96,7 @@ def _times(a: Interval, b: Interval) -> Interval:
 
 
 def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str, Ends]:
-    """The ends of every loop, from those of the definition's loops."""
+    """Return the ends of every loop, from those of the definition's loops."""
     found = dict(own)
     for change in changes:
         if isinstance(change, Fuse):
@@ -113,7 +113,7 @@ def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str
 
 
 def _unfused(fused: Ends, inner: Ends, outer: Ends, positive: bool) -> tuple[Ends, Ends]:
-    """The two loops that were fused (``visit(Div)``, ``visit(Mod)``).
+    """Return the two loops that were fused (``visit(Div)``, ``visit(Mod)``).
 
     A divisor that may be negative or zero for all that Halide knows divides nothing away. Halide
     makes an exception of one that it proves the same in all iterations, which depends on the
@@ -137,7 +137,7 @@ def values_of(
     standing: Mapping[str, Ends],
     constant: Container[str],
 ) -> tuple[dict[str, Ends], dict[str, Ends]]:
-    """What the definition's variables range over where the stage stores, and where it loads.
+    """Return what the definition's variables range over where the stage stores, and where it loads.
 
     `constant` names the loops whose extents Halide knows.
     """
@@ -271,7 +271,7 @@ def _constant(stage: StageNest) -> set[str]:
 
 
 def _provided(ends: Mapping[str, Ends], stage: StageNest) -> dict[str, Ends]:
-    """The ends as they count for what a stage provides to the Funcs computed in its loops.
+    """Return the ends as they count for what a stage provides to the Funcs computed in its loops.
 
     Halide takes the last iteration of a loop to be ``min + extent - 1`` there, with an extent
     independent of `min` (``BoundsInference.cpp``, ``box_provided``).
@@ -284,7 +284,7 @@ def _provided(ends: Mapping[str, Ends], stage: StageNest) -> dict[str, Ends]:
 
 
 def ends_outer(ends: Mapping[str, Ends]) -> dict[str, Interval]:
-    """Every range at its widest."""
+    """Return every range at its widest."""
     return {name: part.outer for name, part in ends.items()}
 
 

@@ -80,7 +80,7 @@ class NestStructure:
     `entries` has the schedule of every Func that is not inlined, by its place in realisation
     order.
 
-    Raises `ScheduleError` where a level names a loop that is not around every use.
+    Raises `ScheduleError` if a level names a loop that is not around every use.
     """
 
     def __init__(self, view: View, schedule: Schedule) -> None:
@@ -111,7 +111,7 @@ class NestStructure:
         self.root.defines = self._defines(self.root.inner, None, frozenset())
 
     def productions(self) -> Iterator[tuple[Production, tuple[tuple[StageNest, int], ...]]]:
-        """Every production with the loops around it: the stage and the place of its loop."""
+        """Yield every production with the loops around it: the stage and the place of its loop."""
 
         def walk(
             body: Body, around: tuple[tuple[StageNest, int], ...]
@@ -209,7 +209,7 @@ class NestStructure:
         return sites
 
     def _body(self, site: tuple[StageKey, int] | None, around: frozenset[int]) -> Body:
-        """The inside of a loop; `around` are the Funcs being produced there."""
+        """Return the inside of a loop; `around` are the Funcs being produced there."""
         body = Body()
         for i in self._sites.get(site, ()):
             self._made += 1
@@ -226,7 +226,7 @@ class NestStructure:
         return body
 
     def _nested(self, nest: StageNest, around: frozenset[int]) -> StageNest:
-        """A copy of a stage's nest with the bodies of its loops."""
+        """Return a copy of a stage's nest with the bodies of its loops."""
         bodies: dict[int, Body] = {}
         inner: frozenset[int] = frozenset()
         for at in reversed(range(len(nest.loops))):
@@ -301,7 +301,7 @@ def _known(func: Func, stage: Stage) -> dict[str, float]:
 
 
 def _promised(entry: FuncSchedule) -> dict[str, float]:
-    """What the schedule says of dimensions' extents, or what they are multiples of."""
+    """Return what the schedule says of dimensions' extents, or what they are multiples of."""
     return {
         f"v{bound.dimension}": float(bound.modulus if bound.modulus > 1 else bound.extent)
         for bound in entry.bounds

@@ -58,7 +58,7 @@ class Walk:
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
 
     def storage(self, i: int, touched: Box) -> tuple[Box, tuple[Bound, ...]]:
-        """The box allocated for what is touched of a Func, and its extents in memory."""
+        """Return the box allocated for what is touched of a Func, and its extents in memory."""
         entry = self.nest.structure.entries[i]
         func = self.nest.analysis.view.algorithm.funcs[i]
         box = self.nest.widened(i, _bounded_storage(func.bounds, func.args, touched))
@@ -202,12 +202,12 @@ class Touched:
 
 
 def _slides(entry: FuncSchedule) -> bool:
-    """Whether a Func is stored outside loops that it is computed in."""
+    """Return whether a Func is stored outside loops that it is computed in."""
     return entry.store != entry.compute
 
 
 def _padded(extent: Bound, unit: int) -> Bound:
-    """The extent rounded up to a multiple."""
+    """Return the extent rounded up to a multiple."""
     return floor((extent + unit - 1.0) / unit) * unit
 
 

@@ -55,7 +55,7 @@ class Paths:
 
 
 def position(path: Path, level: Level) -> int | None:
-    """How many loops of `path` are outside of `level` or at it; None where it is not there."""
+    """Return how many loops of `path` are outside of `level` or at it; None if it is not there."""
     if level.kind == "root":
         return 0
     for i, node in enumerate(path):
@@ -65,7 +65,7 @@ def position(path: Path, level: Level) -> int | None:
 
 
 def inlined(schedule: Schedule, algorithm: Algorithm) -> frozenset[int]:
-    """The Funcs that have no loops of their own."""
+    """Return the Funcs that have no loops of their own."""
     algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: entry for entry in schedule.funcs}
     return frozenset(

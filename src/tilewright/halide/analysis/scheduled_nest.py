@@ -1,7 +1,7 @@
 """What a scheduled pipeline produces, stores and reads at each loop, for many sizes at once.
 
 `ScheduledNest` follows Halide 21's own bounds inference (``BoundsInference.cpp``,
-``AllocationBoundsInference.cpp``) in numbers. The required box of a Func is worked out afresh in
+``AllocationBoundsInference.cpp``) in numbers. The required box of a Func is computed afresh in
 every loop that it is computed in, from the boxes of its readers there. The box that is allocated
 covers all that is stored and loaded where the Func is stored, rounded-up tails included.
 
@@ -77,7 +77,7 @@ class ScheduledNest:
     schedule's own, by the places of entry, stage and split in the schedule: numbers, or arrays of
     shape (N,). `at` says at which iteration the loops around a place stand.
 
-    Raises `ScheduleError` where a level names a loop that is not around every use.
+    Raises `ScheduleError` if a level names a loop that is not around every use.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ScheduledNest:
         return list(self.structure.stages.items())
 
     def standing_at(self, at: Bound | Corner) -> ScheduledNest:
-        """The same nest with the loops around each place at another iteration."""
+        """Return the same nest with the loops around each place at another iteration."""
         if at is self.at or (isinstance(at, float) and at == self.at):
             return self
         other = copy.copy(self)
@@ -125,7 +125,7 @@ class ScheduledNest:
         return other
 
     def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
-        """The same schedule for other sizes of the outputs."""
+        """Return the same schedule for other sizes of the outputs."""
         analysis = Analysis(self.analysis.view, output_boxes, self.analysis.view.algorithm.symbols)
         return ScheduledNest(analysis, self.schedule, self.factors, self.at, self.structure)
 
@@ -146,7 +146,7 @@ class ScheduledNest:
         return tuple(self._walked.allocations)
 
     def at_most(self, allocation: Allocation) -> tuple[Bound, ...]:
-        """The most that Halide may allocate, innermost extent first (see `nest_hull`)."""
+        """Return the most that Halide may allocate, innermost extent first (see `nest_hull`)."""
         found = Hull(self, allocation.context).found
         name = self.structure.names[allocation.func]
         return self._walked.storage(allocation.func, union_boxes(found.get(name), allocation.box))[
@@ -154,13 +154,13 @@ class ScheduledNest:
         ]
 
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
-        """The boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
+        """Return the boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
         return Touched(self, loop.context).found
 
     # --- required boxes -------------------------------------------------------------------
 
     def define(self, body: Body, boxes: Boxes, producing: StageKey | None) -> Boxes:
-        """The required boxes inside a body, from those around it."""
+        """Return the required boxes inside a body, from those around it."""
         found = dict(boxes)
         reads: dict[StageKey, dict[str, Box]] = {}
         for key, readers in body.defines:
@@ -186,7 +186,7 @@ class ScheduledNest:
         return found
 
     def widened(self, func: int, box: Box) -> Box:
-        """The box with what the schedule computes beyond it (``DimensionBounds``)."""
+        """Return the box with what the schedule computes beyond it (``DimensionBounds``)."""
         bounds = self.structure.entries[func].bounds
         if not bounds:
             return box
@@ -220,7 +220,7 @@ class ScheduledNest:
         return tuple(found)
 
     def required_by(self, key: StageKey, required: Required) -> dict[str, Box]:
-        """What computing `required` of a stage reads of other Funcs, inputs and itself."""
+        """Return what computing `required` of a stage reads of other Funcs, inputs and itself."""
         nest = self.structure.stages[key]
         if nest.func.extern is not None:
             return self._extern_reads(nest, required.box)
@@ -230,7 +230,7 @@ class ScheduledNest:
     def reads(
         self, key: StageKey, env: Mapping[str, Interval], still: frozenset[str] = frozenset()
     ) -> dict[str, Box]:
-        """What a stage loads while the variables of its definition range over `env`.
+        """Return what a stage loads while the variables of its definition range over `env`.
 
         Those in `still` stand still (see `LoweringBounder`).
         """
@@ -261,7 +261,7 @@ class ScheduledNest:
     # --- one stage ------------------------------------------------------------------------
 
     def ranges(self, nest: StageNest, required: Required) -> Ranges:
-        """The ranges of a stage's loops when it computes `required`."""
+        """Return the ranges of a stage's loops when it computes `required`."""
         own = {}
         for canonical, variable in nest.variables.items():
             if canonical[0] == "v":
@@ -271,12 +271,12 @@ class ScheduledNest:
         return ranges_after(self._changes[nest.key], own)
 
     def step(self, extent: Bound) -> Bound:
-        """The iteration, counted from 0, at which a loop stands."""
+        """Return the iteration, counted from 0, at which a loop stands."""
         assert not isinstance(self.at, Corner)
         return part_of(self.at, extent)
 
     def steps(self, nest: StageNest, ranges: Ranges) -> dict[str, Bound]:
-        """The iterations at which the loops of a stage stand at a `Corner`; else nothing."""
+        """Return the iterations at which the loops of a stage stand at a `Corner`; else nothing."""
         if not isinstance(self.at, Corner):
             return {}
         found: dict[str, Bound] = {}
@@ -310,7 +310,7 @@ class ScheduledNest:
         fixed: Mapping[str, Bound],
         corners: frozenset[str] = frozenset(),
     ) -> Required:
-        """What a stage computes while the loops in `fixed` stand still."""
+        """Return what a stage computes while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed, corners)
         return self.stored(nest, ranges, now.stores, now.still)
 
@@ -321,7 +321,7 @@ class ScheduledNest:
         now: Ranges,
         still: frozenset[str] = frozenset(),
     ) -> Required:
-        """What a stage stores while the variables of its definition range over `now`.
+        """Return what a stage stores while the variables of its definition range over `now`.
 
         The loops in `still` stand still.
         """
@@ -340,7 +340,7 @@ class ScheduledNest:
         return Required(box, rvars)
 
     def loaded(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> dict[str, Box]:
-        """What a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
+        """Return what a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))
@@ -354,12 +354,12 @@ class ScheduledNest:
         return found
 
     def changes(self, nest: StageNest) -> tuple[Change, ...]:
-        """The splits of a stage with their factors, and its fusions."""
+        """Return the splits of a stage with their factors, and its fusions."""
         return self._changes[nest.key]
 
 
 def named(nest: StageNest, loops: frozenset[str]) -> frozenset[str]:
-    """The variables of the definition whose loops are among `loops`."""
+    """Return the variables of the definition whose loops are among `loops`."""
     return frozenset(name for canonical, name in nest.variables.items() if canonical in loops)
 
 
@@ -375,7 +375,7 @@ def _env(nest: StageNest, box: Box, rvars: Mapping[str, Interval]) -> dict[str, 
 
 
 def _bounded(nest: StageNest, box: Box) -> Box:
-    """The box with the bounds that the user has promised."""
+    """Return the box with the bounds that the user has promised."""
     spans = nest.func.bounds
     if not spans:
         return box
@@ -388,7 +388,7 @@ def _bounded(nest: StageNest, box: Box) -> Box:
 def nest_analysis(
     algorithm: Algorithm, schedule: Schedule, output_boxes: Mapping[str, Box] | None = None
 ) -> Analysis:
-    """An analysis of the pipeline as `schedule` inlines it, at its estimates by default."""
+    """Return an analysis of the pipeline as `schedule` inlines it, at its estimates by default."""
     extended = with_clones(algorithm, schedule.clones)
     gone = frozenset(extended.funcs[i].name for i in inlined(schedule, algorithm))
     view = View(extended, gone, limit=200_000)
@@ -401,7 +401,7 @@ def nest_analysis(
 
 
 def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
-    """The nest at the pipeline's estimates.
+    """Return the nest at the pipeline's estimates.
 
     None where the outputs have no estimates, or inlining makes the expressions too
     large to look at.

@@ -56,7 +56,7 @@ class _Place:
 
 
 def packed_bytes(allocations: Sequence[SharedAllocation], n: int) -> Array:
-    """Bytes of shared memory for every tiling.
+    """Return bytes of shared memory for every tiling.
 
     Which free place is taken is decided on the tiling in the middle for all of them, so that
     for a single tiling the answer is Halide's.
@@ -90,7 +90,7 @@ def packed_bytes(allocations: Sequence[SharedAllocation], n: int) -> Array:
 
 
 def _choose(places: list[_Place], free: list[int], new: SharedAllocation, probe: int) -> int | None:
-    """Which of the free places is taken, the last one freed being looked at first."""
+    """Return which of the free places is taken, the last one freed being looked at first."""
     best: int | None = None
     smallest: float | None = None
     for at in range(len(free) - 1, -1, -1):

@@ -26,7 +26,7 @@ MOST_FOLDED = 1024.0
 
 
 def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
-    """The extents in memory that Halide allocates at most for a Func that slides.
+    """Return the extents in memory that Halide allocates at most for a Func that slides.
 
     `larger_nest` is the same nest for outputs so large that no window is cut short.
     """
@@ -41,7 +41,7 @@ def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -
 
 
 def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
-    """The extents of what starts early or is folded, whichever is more."""
+    """Return the extents of what starts early or is folded, whichever is more."""
     found = [part.extent for part in item.box]
     for window in _windows(nest, item):
         for d, part in enumerate(window):
@@ -62,7 +62,7 @@ def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> 
 
 
 def _same(nest: ScheduledNest, item: Allocation) -> list[Allocation]:
-    """The allocation at the same place, for other sizes."""
+    """Return the allocation at the same place, for other sizes."""
     return [
         other for other in nest.allocations if (other.func, other.path) == (item.func, item.path)
     ]
@@ -90,13 +90,13 @@ def _windows(nest: ScheduledNest, item: Allocation) -> Iterator[Box]:
 
 
 def _power_of_two(size: Bound) -> Bound:
-    """The least power of two that is not below."""
+    """Return the least power of two that is not below."""
     array = np.exp2(np.ceil(np.log2(np.maximum(np.asarray(smaller(size, MOST_FOLDED)), 1.0))))
     return float(array) if array.ndim == 0 else array
 
 
 def elements(extents: Sequence[Bound]) -> Bound:
-    """The product of extents."""
+    """Return the product of extents."""
     count: Bound = 1.0
     for extent in extents:
         count = count * extent

@@ -36,7 +36,7 @@ def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValu
 def known_values(
     stages: Iterable[Stage], worth: Mapping[str, KnownValue]
 ) -> tuple[KnownValue, ...]:
-    """Those of `worth` that stages use; empty where too many would have to hold at once."""
+    """Those of `worth` that stages use; empty if too many would have to hold at once."""
     found: set[str] = set()
     for stage in stages:
         roots = [*stage.args, *stage.values, *stage.predicates]
@@ -59,7 +59,7 @@ def _short_lengths(stage: Stage, bounder: Bounder) -> Iterator[str]:
 
 
 def _factors(stage: Stage) -> Iterator[str]:
-    """Parameters that multiply or divide within an index."""
+    """Yield parameters that multiply or divide within an index."""
     indices = [*stage.args, *(arg for call in stage.calls for arg in call.args)]
     for node in walk(*indices):
         if isinstance(node, Op) and node.name in ("mul", "div", "mod"):
@@ -69,19 +69,19 @@ def _factors(stage: Stage) -> Iterator[str]:
 
 
 def _strides(stage: Stage) -> Iterator[str]:
-    """Strides of the inputs' dimensions along which a stage runs."""
+    """Yield strides of the inputs' dimensions along which a stage runs."""
     for call in stage.calls:
         if call.kind == "image":
             yield from (f"{call.name}.stride.{d}" for d, a in enumerate(call.args) if _runs(a))
 
 
 def _runs(expr: Expr) -> bool:
-    """Whether an expression changes from one iteration of a loop to the next."""
+    """Return whether an expression changes from one iteration of a loop to the next."""
     return any(isinstance(n, Variable) and n.kind != "param" for n in walk(expr))
 
 
 def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
-    """Every condition that a parameter is as estimated, by the symbol expressions use.
+    """Return every condition that a parameter is as estimated, by the symbol expressions use.
 
     Inputs are taken to be stored densely, the first dimension innermost.
     """

@@ -114,12 +114,12 @@ class StageSummary:
         )
 
     def reads(self, callee: str) -> tuple[Access, ...]:
-        """The accesses to one Func or image."""
+        """Return the accesses to one Func or image."""
         return tuple(a for a in self.accesses if a.callee == callee)
 
 
 def op_weight(op: OpCount) -> float:
-    """A machine-independent weight of an operation relative to an addition."""
+    """Return a machine-independent weight of an operation relative to an addition."""
     if op.name.startswith(TRANSCENDENTAL):
         return 8.0
     if op.name in ("div", "mod") and not (op.constant_operand and op.type.code != "float"):
@@ -130,7 +130,7 @@ def op_weight(op: OpCount) -> float:
 
 
 def nothing_to_do(stage: Stage) -> bool:
-    """Whether a stage only leaves values undefined: Halide makes no loops for it."""
+    """Return whether a stage only leaves values undefined: Halide makes no loops for it."""
     return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
 
 
@@ -279,7 +279,7 @@ class Analysis:
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
 
     def toggled(self, name: str) -> Analysis:
-        """The same pipeline with `name` inlined if it is not here, and the other way round.
+        """Return the same pipeline with `name` inlined if it is not here, and the other way round.
 
         What is alike is computed once. Regions are kept: inlining does not change what of a Func
         is needed.
@@ -291,7 +291,7 @@ class Analysis:
         return other
 
     def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
-        """The same pipeline where other regions of the outputs are wanted."""
+        """Return the same pipeline where other regions of the outputs are wanted."""
         other = copy.copy(self)
         other.output_boxes = dict(output_boxes)
         other.__dict__.pop("regions", None)
@@ -321,7 +321,7 @@ class Analysis:
         return frozenset(p.name for p in self.view.algorithm.parameters if p.is_buffer)
 
     def summaries(self, name: str) -> tuple[StageSummary, ...]:
-        """The summaries of a Func's stages."""
+        """Return the summaries of a Func's stages."""
         key = (name, self.view.absorbed(name))
         known = self._summaries.get(key)
         if known is None:
@@ -344,7 +344,7 @@ class Analysis:
         exact: Container[str] = (),
         counts: Callable[[str, str], bool] | None = None,
     ) -> dict[str, Box]:
-        """The boxes of all that computing some Funcs needs, theirs included.
+        """Return the boxes of all that computing some Funcs needs, theirs included.
 
         Args:
             wanted: what is wanted of some of them to begin with, by name.
@@ -370,7 +370,7 @@ class Analysis:
         return found
 
     def func_region(self, name: str, box: Box) -> Box:
-        """The region of `name` that is allocated when consumers want `box` of it.
+        """Return the region of `name` that is allocated when consumers want `box` of it.
 
         Larger than `box` where update definitions write or read the Func elsewhere.
         """
@@ -396,7 +396,7 @@ class Analysis:
         return box
 
     def required_by(self, name: str, box: Box) -> dict[str, Box]:
-        """The box of every other Func and image that computing `box` of `name` touches."""
+        """Return the box of every other Func and image that computing `box` of `name` touches."""
         func = self.view.by_name[name]
         result: dict[str, Box] = {}
         for stage, summary in zip(self.view.stages(name), self.summaries(name), strict=True):
@@ -409,12 +409,12 @@ class Analysis:
         return result
 
     def loop_extents(self, name: str, stage: Stage, box: Box) -> dict[str, float]:
-        """Iterations of each loop of `stage` when `box` of `name` is computed."""
+        """Return iterations of each loop of `stage` when `box` of `name` is computed."""
         env: Env = stage_env(self.view.by_name[name], stage, box, self.bounder)
         return {loop.name: env[loop.name].extent for loop in stage.loops}  # type: ignore[misc]
 
     def value_range(self, name: str, value: int = 0) -> Interval:
-        """What a value of a Func can be, from its type and its pure definition."""
+        """Return what a value of a Func can be, from its type and its pure definition."""
         func = self.view.algorithm.by_name.get(name)
         if func is None:
             return EVERYTHING
@@ -452,7 +452,7 @@ def _unbounded(b: Bound) -> bool:
 
 
 def estimated_boxes(view: View) -> dict[str, Box]:
-    """The output boxes that the pipeline's own estimates give."""
+    """Return the output boxes that the pipeline's own estimates give."""
     result = {}
     for name in view.algorithm.outputs:
         func = view.algorithm.by_name[name]

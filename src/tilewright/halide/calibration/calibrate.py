@@ -30,7 +30,7 @@ _ONCE = Timing(
 def calibrate(machine: CpuMachine, seconds: float = SECONDS) -> Calibration:
     """Measure this processor, described by `machine`, for `seconds` and what compiling takes.
 
-    Raises `TilewrightError` where that fails or hardly anything settled.
+    Raises `TilewrightError` if that fails or hardly anything settled.
     """
     model = model_of(machine)
     payload = {

@@ -86,7 +86,7 @@ def chasing(name: str, size: int, steps: int) -> Microbenchmark:
 
 
 def counting(name: str, steps: int) -> Microbenchmark:
-    """A chain of shifts and exclusive ors; the amount is in cycles."""
+    """Return a chain of shifts and exclusive ors; the amount is in cycles."""
     r = hl.RDom([(0, steps)], "r")
     out = hl.Func(name)
     out[()] = hl.u32(1)

@@ -44,7 +44,7 @@ NEXT_BEST = 2
 SETTLED_SPREAD = 0.1
 # A sample on all cores counts where they have worked for it this share of the time.
 WORKING_SHARE = 0.85
-# What JSON says of a spread where there are too few samples for one.
+# What JSON says of a spread if there are too few samples for one.
 UNKNOWN_SPREAD = 1e9
 
 
@@ -106,7 +106,7 @@ class Calibrator:
     """Measures the processor it runs on; the builder of a measuring worker.
 
     The payload has `cores`, `vector_bytes`, `l1_bytes`, `l2_bytes` (a core's share), `l3_bytes`,
-    `memory_bytes` (None where unknown) and `seconds`, what the rounds may take.
+    `memory_bytes` (None if unknown) and `seconds`, what the rounds may take.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
@@ -134,7 +134,7 @@ class Calibrator:
                     break
 
     def details(self) -> dict[str, Any]:
-        """The quantities, as plain data."""
+        """Return the quantities, as plain data."""
         return {"quantities": quantities(self._series), "rounds": self._rounds}
 
 
@@ -145,7 +145,7 @@ def _series(kernel: Microbenchmark, cores: int) -> Series:
 
 
 def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
-    """The kernels for a machine's caches and cores."""
+    """Return the kernels for a machine's caches and cores."""
     cores, lanes = int(machine["cores"]), max(4, int(machine["vector_bytes"]) // 4)
     l2 = int(machine["l2_bytes"])
     l3 = max(int(machine["l3_bytes"]), l2)
@@ -180,7 +180,7 @@ def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
 
 
 def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
-    """What the times of the kernels come to, each with the samples it rests on."""
+    """Return what the times of the kernels come to, each with the samples it rests on."""
 
     def figure(unit: str, names: tuple[str, ...], value: Callable[..., float]) -> dict[str, Any]:
         used = [series[name] for name in names]

@@ -41,7 +41,7 @@ def apply(
     skips that for a pipeline that was just deserialised from ``algorithm.serialized``.
     A schedule cannot be undone: apply each to a pipeline of its own.
 
-    Raises `ScheduleError` where the pipeline is not the one the schedule was made for, and
+    Raises `ScheduleError` if the pipeline is not the one the schedule was made for, and
     ``halide.HalideError`` where Halide refuses a directive.
     """
     check_digest(schedule, algorithm)
@@ -81,7 +81,7 @@ def apply(
 
 
 def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = None) -> Any:
-    """A new unscheduled ``halide.Pipeline`` of the algorithm, from its bytes.
+    """Return a new unscheduled ``halide.Pipeline`` of the algorithm, from its bytes.
 
     `user_params` maps parameter names to ``halide.Parameter`` objects to use for them.
     """
@@ -91,7 +91,7 @@ def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = No
 
 
 def halide_target(target: str) -> Any:
-    """The ``halide.Target`` a schedule's target string stands for.
+    """Return the ``halide.Target`` a schedule's target string stands for.
 
     ``host`` is this machine, ``cuda`` and ``opencl`` this machine with that device, anything
     else a Halide target string.
@@ -116,7 +116,7 @@ def check_digest(schedule: Schedule, algorithm: Algorithm) -> None:
 
 
 def _scheduled_already(live: Algorithm, algorithm: Algorithm) -> bool:
-    """Whether `live` is `algorithm` once its schedule is dropped."""
+    """Return whether `live` is `algorithm` once its schedule is dropped."""
     return import_pipeline(without_schedule(live.serialized)).digest == algorithm.digest
 
 
@@ -150,7 +150,7 @@ def _names(func: Any) -> FuncNames:
 
 
 def _large_enough(func: Any, extent: OutputExtent) -> Any:
-    """The condition on an output's extent as a ``halide.Expr``."""
+    """Return the condition on an output's extent as a ``halide.Expr``."""
     found = func.output_buffers()[0].dim(extent.dimension).extent()
     condition = found >= extent.minimum
     return condition & (found % extent.multiple == 0) if extent.multiple > 1 else condition

@@ -13,13 +13,13 @@ from tilewright.halide.legality.sizes import Requirement
 
 
 def cpp_string(text: str) -> str:
-    """A C++ string literal."""
+    """Return a C++ string literal."""
     plain = (chr(b) if chr(b).isalnum() or b in b"_$.- " else f"\\{b:03o}" for b in text.encode())
     return '"' + "".join(plain) + '"'
 
 
 def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requirement]]:
-    """The requirements on outputs by the Func's place."""
+    """Return the requirements on outputs by the Func's place."""
     result: dict[int, list[Requirement]] = {}
     for need in requirements:
         if need.on == "output":
@@ -28,7 +28,7 @@ def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requiremen
 
 
 def _tests(need: Requirement, extent: str) -> list[str]:
-    """The conditions, in either language, under which an extent does not fit."""
+    """Return the conditions, in either language, under which an extent does not fit."""
     if need.maximum:
         return [f"{extent} != {need.maximum}"]
     small = [f"{extent} < {need.minimum}"] * (need.minimum > 1)
@@ -36,7 +36,7 @@ def _tests(need: Requirement, extent: str) -> list[str]:
 
 
 def python_check(name: str, requirements: Sequence[Requirement]) -> str:
-    """A function ``NAME_refuses(**outputs)`` of the outputs' extents, innermost first."""
+    """Return a function ``NAME_refuses(**outputs)`` of the outputs' extents, innermost first."""
     lines = [
         f"def {name}_refuses(**extents):",
         '    """Why outputs of these extents do not fit the schedule; None where they do.',
@@ -53,7 +53,7 @@ def python_check(name: str, requirements: Sequence[Requirement]) -> str:
 
 
 def cpp_check(name: str, requirements: Sequence[Requirement]) -> str:
-    """A function ``NAME_refuses`` of the outputs that have requirements, in order."""
+    """Return a function ``NAME_refuses`` of the outputs that have requirements, in order."""
     found = _by_output(requirements)
     arguments = [f"const halide_buffer_t *output{i}" for i in range(len(found))]
     lines = ["", "// Why outputs do not fit the schedule; null where they do."]

@@ -156,11 +156,11 @@ _TOGETHER: dict[Mapping, str] = {"gpu_block": "gpu_blocks", "gpu_thread": "gpu_t
 
 
 def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...]:
-    """Every directive of a schedule, consumers before producers.
+    """Return every directive of a schedule, consumers before producers.
 
     The Funcs are those of the algorithm with the schedule's clones, which exist already.
 
-    Raises `ScheduleError` where the schedule names a Func or a loop that is not there.
+    Raises `ScheduleError` if the schedule names a Func or a loop that is not there.
     """
     algorithm = with_clones(algorithm, schedule.clones)
     loops = _all_loops(schedule, algorithm)
@@ -185,7 +185,7 @@ def _stage(
     algorithm: Algorithm,
     loops: Loops,
 ) -> list[Directive]:
-    """One stage with its specialisations: the `cases`, and that for large outputs.
+    """Return one stage with its specialisations: the `cases`, and that for large outputs.
 
     Halide copies a stage's schedule into a specialisation at once, so these are made before
     anything else. Of those whose conditions hold it runs the first.
@@ -205,7 +205,7 @@ def _stage(
 def _specialised(
     entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
-    """One nest, and again for the numbers that it is compiled for."""
+    """Return one nest, and again for the numbers that it is compiled for."""
     result = _nest(entry, stage, nest, algorithm, loops)
     if nest.specialize:
         known = (Condition(nest.specialize),)
@@ -257,7 +257,7 @@ def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Dire
 
 
 def storage_directives(entry: FuncSchedule) -> list[Directive]:
-    """What is said of single dimensions, and when the Func is computed."""
+    """Return what is said of single dimensions, and when the Func is computed."""
     result: list[Directive] = []
 
     def emit(method: str, dimension: int, *args: Argument) -> None:
@@ -286,9 +286,9 @@ def storage_directives(entry: FuncSchedule) -> list[Directive]:
 
 
 def is_reduction(shared: ComputeWith, loops: Loops) -> bool:
-    """Whether the loop that is shared runs over a reduction.
+    """Return whether the loop that is shared runs over a reduction.
 
-    Raises `ScheduleError` where there is no such loop.
+    Raises `ScheduleError` if there is no such loop.
     """
     loop = loops.get((shared.func, shared.stage), {}).get(shared.loop)
     if loop is None:

@@ -42,7 +42,7 @@ RESERVED = {
 
 
 def name_key(name: str) -> tuple[str, int]:
-    """What a Func's name is apart from automatic numbering, and the number.
+    """Return what a Func's name is apart from automatic numbering, and the number.
 
     ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
     """
@@ -64,5 +64,5 @@ def name_keys(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def shown(text: str) -> str:
-    """Text fit for a comment: names may hold anything."""
+    """Return text fit for a comment: names may hold anything."""
     return re.sub(r"[^\w$.:;,()\- ]", "?", text, flags=re.ASCII)

@@ -71,7 +71,7 @@ def to_python(
     requirements: Sequence[Requirement] = (),
     checks: bool = False,
 ) -> str:
-    """A Python module with a function `name` that schedules a fresh ``halide.Pipeline``.
+    """Return a Python module with a function `name` that schedules a fresh ``halide.Pipeline``.
 
     `requirements` are stated in a comment; with `checks` the module has a function
     ``NAME_refuses`` that says whether outputs meet them (see `emit.checks`).
@@ -87,7 +87,7 @@ def to_cpp(
     requirements: Sequence[Requirement] = (),
     checks: bool = False,
 ) -> str:
-    """A C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
+    """Return a C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
 
     `requirements` and `checks` are as for `to_python`.
     """
@@ -196,7 +196,7 @@ class _Printer:
         self.taken = taken
 
     def _locals(self, section: _Section) -> dict[str, str]:
-        """Identifiers for the definition's own loops that a section mentions."""
+        """Return identifiers for the definition's own loops that a section mentions."""
         taken = set(self.taken)
         result: dict[str, str] = {}
         for ref in _loop_refs(section):
@@ -210,7 +210,7 @@ class _Printer:
         return dict(sorted(result.items(), key=lambda item: _place(item[0])))
 
     def _origin(self, func: int, stage: int, loop: str) -> str:
-        """An expression for a loop of a definition, from the live Func."""
+        """Return an expression for a loop of a definition, from the live Func."""
         ident = self.func_ids[func]
         kind, index = _place(loop)
         if kind == "v":
@@ -252,7 +252,7 @@ class _Printer:
         return calls
 
     def _clone(self, call: CloneCall) -> str:
-        """The expression that makes a clone."""
+        """Return the expression that makes a clone."""
         readers = ", ".join(self.func_ids[reader] for reader in call.readers)
         several = self.language.several if len(call.readers) > 1 else "{0}"
         method = self.language.methods.get("in_", "in_") if call.wrapper else "clone_in"
@@ -279,7 +279,7 @@ class _Printer:
         return f"{name}: {self._placement(entry)}"
 
     def _outputs(self, section: _Section) -> str:
-        """Which outputs a specialisation is for."""
+        """Return which outputs a specialisation is for."""
         if not self.schedule.variants:
             return "large outputs"
         condition = self.conditions[section.func, section.stage, section.branch]
@@ -349,7 +349,7 @@ class _Printer:
         return " & ".join(one(known) for known in condition.known)
 
     def _extent(self, known: OutputExtent) -> str:
-        """An output's extent as an expression of either language."""
+        """Return an output's extent as an expression of either language."""
         return f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension}).extent()"
 
     def _cpp_condition(self, condition: Condition) -> str:
@@ -454,7 +454,7 @@ class _Printer:
 
 
 def _place(loop: str) -> tuple[str, int]:
-    """Dimension or reduction variable, and its number, of a loop of a definition."""
+    """Return dimension or reduction variable, and its number, of a loop of a definition."""
     found = origin(loop)
     assert found is not None
     return found

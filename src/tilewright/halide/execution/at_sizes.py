@@ -56,7 +56,7 @@ def payload(
     target: str,
     sizes: Sequence[Mapping[str, Sequence[int]]],
 ) -> dict[str, Any]:
-    """What `AtSizes` is made of in a worker; `schedule` is JSON text."""
+    """Return what `AtSizes` is made of in a worker; `schedule` is JSON text."""
     return {
         "serialized": algorithm.serialized,
         "schedule": schedule,
@@ -106,7 +106,7 @@ class AtSizes:
         return VerifyResult(True)
 
     def details(self) -> dict[str, Any]:
-        """What came of every size, as JSON data."""
+        """Return what came of every size, as JSON data."""
         return {"sizes": [asdict(outcome) for outcome in self.outcomes]}
 
     def at(self, inputs: Inputs) -> SizeOutcome:
@@ -142,7 +142,7 @@ class AtSizes:
         ]
 
     def _agree_strictly(self, inputs: Inputs, kinds: Sequence[Type]) -> bool:
-        """Whether both schedules give the same answers in strict floating point.
+        """Return whether both schedules give the same answers in strict floating point.
 
         A difference is then one of rounding: compilers fuse and reorder the operations of the two
         schedules in other ways, and a threshold behind makes much of little.

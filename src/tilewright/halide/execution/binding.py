@@ -47,7 +47,7 @@ class LivePipeline:
 
 
 def halide_type(kind: Type) -> Any:
-    """The ``halide.Type`` of a type."""
+    """Return the ``halide.Type`` of a type."""
     import halide as hl
 
     makers = {"int": hl.Int, "uint": hl.UInt, "float": hl.Float, "bfloat": hl.BFloat}
@@ -57,7 +57,7 @@ def halide_type(kind: Type) -> Any:
 
 
 def deserialize(serialized: bytes, inputs: Inputs) -> LivePipeline:
-    """A fresh pipeline, unscheduled unless the user scheduled it, with parameters rebuilt.
+    """Return a fresh pipeline, unscheduled unless the user scheduled it, with parameters rebuilt.
 
     `serialized` must have passed `tilewright.halide.frontend.importer.import_pipeline`: Halide does
     not survive damaged bytes. The parameters have the strides and the values of `inputs`,
@@ -80,7 +80,7 @@ def deserialize(serialized: bytes, inputs: Inputs) -> LivePipeline:
 
 
 def scalar_param(scalar: ScalarInput) -> Any:
-    """A fresh ``halide.Param`` with the scalar's name, type and value."""
+    """Return a fresh ``halide.Param`` with the scalar's name, type and value."""
     import halide as hl
 
     param = hl.Param(halide_type(scalar.type), scalar.name)
@@ -143,7 +143,7 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
 def _input_boxes(
     live: LivePipeline, inputs: Inputs, outputs: list[Any], target: Any
 ) -> dict[str, tuple[Span, ...]]:
-    """Every input's box: what is described, and what the pipeline asks for around it.
+    """Return every input's box: what is described, and what the pipeline asks for around it.
 
     Halide answers a call with inputs that have a size but no memory by setting their bounds to
     what it would read. (`infer_input_bounds` would start from empty inputs, and a pipeline that
@@ -184,7 +184,7 @@ def _hull(span: Span, dim: Any) -> Span:
 def allocate(
     kind: Type, dims: tuple[Span, ...], fixed: tuple[int | None, ...], name: str
 ) -> tuple[Any, npt.NDArray[Any]]:
-    """A ``halide.Buffer`` and an array of its memory, whose axis d is dimension d."""
+    """Return a ``halide.Buffer`` and an array of its memory, whose axis d is dimension d."""
     import halide as hl
 
     strides, size = layout(name, tuple(span.extent for span in dims), fixed)
@@ -224,7 +224,7 @@ def _correct_strides(buffer: Any, strides: tuple[int, ...], extents: tuple[int, 
 def layout(
     name: str, extents: tuple[int, ...], fixed: tuple[int | None, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """Each dimension's stride and the number of elements from first to last.
+    """Return each dimension's stride and the number of elements from first to last.
 
     The strides that are `fixed` stay so; the other dimensions follow in order, dense. Raises
     `InputError` where fixed strides make elements overlap.
@@ -274,7 +274,7 @@ def fill_output(buffer: Any, shape: OutputShape, kind: Type, seed: int) -> None:
 
 
 def output_array(buffer: Any, kind: Type) -> npt.NDArray[Any]:
-    """The elements of an output, axis d dimension d; bfloat16 as its bits (``uint16``)."""
+    """Return the elements of an output, axis d dimension d; bfloat16 as its bits (``uint16``)."""
     if kind.code != "bfloat":
         array = np.asarray(buffer)
         return array.transpose(range(array.ndim - 1, -1, -1))

@@ -63,7 +63,7 @@ def _seed_key(seed: int, d: int) -> int:
 
 
 def _keys(span: Span, seed: int, d: int) -> npt.NDArray[np.uint32]:
-    """A well mixed number for each coordinate of a dimension."""
+    """Return a well mixed number for each coordinate of a dimension."""
     coordinates = np.arange(span.min, span.min + span.extent, dtype=np.int64)
     keys = (coordinates & 0xFFFFFFFF).astype(np.uint32)
     keys ^= np.uint32(_seed_key(seed, d))
@@ -81,7 +81,7 @@ def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def _values(keys: npt.NDArray[np.uint32], buffer: BufferInput) -> npt.NDArray[Any]:
-    """Uniform values of the buffer's type and range, from keys that it overwrites."""
+    """Return uniform values of the buffer's type and range, from keys that it overwrites."""
     h = _mix(keys)
     kind = buffer.type
     low, high = buffer.low, buffer.high
@@ -112,7 +112,7 @@ def _as_stored(values: npt.NDArray[Any], kind: Type) -> npt.NDArray[Any]:
 
 
 def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """The bits of the nearest bfloat16, ties to even. NaN stays NaN."""
+    """Return the bits of the nearest bfloat16, ties to even. NaN stays NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
@@ -120,7 +120,7 @@ def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def from_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """The values that the bits of bfloat16 stand for."""
+    """Return the values that the bits of bfloat16 stand for."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 

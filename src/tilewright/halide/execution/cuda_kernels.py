@@ -1,7 +1,7 @@
 """What a CUDA schedule's kernels use: registers, spills, threads and shared memory.
 
 Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
-registers a thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
+registers per thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
 toolkit, or of the ``nvidia-cuda-nvcc`` package) says what comes of it, and so does the driver
 itself, but for the spills. Shared memory is dynamic: its size stands in the launch only.
 """
@@ -41,10 +41,10 @@ class KernelResources:
 
 
 def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
-    """The resources of every kernel of a scheduled ``halide.Pipeline``, as JSON data.
+    """Return the resources of every kernel of a scheduled ``halide.Pipeline``, as JSON data.
 
     The registers are those of the device that is present, or else of the capability that
-    `target` names. Empty where there is no device code.
+    `target` names. Empty if there is no device code.
     """
     ptx, statement = device_code(pipeline, target)
     limit = int(os.environ.get(REGISTERS, HALIDE_JIT_MAX_REGISTERS))
@@ -66,7 +66,7 @@ def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
 
 
 def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
-    """The PTX and the lowered statement; the host's code is not generated."""
+    """Return the PTX and the lowered statement; the host's code is not generated."""
     import halide as hl
 
     bare = target.with_feature(hl.TargetFeature.NoRuntime)
@@ -78,12 +78,12 @@ def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
 
 
 def entries(ptx: str) -> list[str]:
-    """The names of the kernels in PTX."""
+    """Return the names of the kernels in PTX."""
     return re.findall(r"\.visible \.entry (\w+)\(", ptx)
 
 
 def launches(statement: str) -> list[KernelResources]:
-    """Every kernel that lowered code launches, with its threads and its shared memory.
+    """Return every kernel that lowered code launches, with its threads and its shared memory.
 
     Extents and sizes that depend on the pipeline's arguments are None.
     """
@@ -96,7 +96,7 @@ def launches(statement: str) -> list[KernelResources]:
 
 
 def _arguments(text: str, start: int, count: int) -> list[str]:
-    """The next `count` arguments of a call, commas within parentheses left alone."""
+    """Return the next `count` arguments of a call, commas within parentheses left alone."""
     parts: list[str] = []
     depth, begin, at = 0, start, start
     while len(parts) < count and at < len(text):
@@ -109,7 +109,7 @@ def _arguments(text: str, start: int, count: int) -> list[str]:
 
 
 def _number(text: str) -> int | None:
-    """The value of a sum of products of literals, such as ``0 + (2660*4)``."""
+    """Return the value of a sum of products of literals, such as ``0 + (2660*4)``."""
     total = 0
     for term in text.replace("(", "").replace(")", "").split("+"):
         factors = [factor.strip() for factor in term.split("*")]
@@ -123,7 +123,7 @@ def _number(text: str) -> int | None:
 
 
 def find_ptxas() -> str | None:
-    """The path of ``ptxas``: on the path, in ``CUDA_HOME``, or in its wheel."""
+    """Return the path of ``ptxas``: on the path, in ``CUDA_HOME``, or in its wheel."""
     found = shutil.which("ptxas")
     if found is None and "CUDA_HOME" in os.environ:
         found = shutil.which("ptxas", path=os.path.join(os.environ["CUDA_HOME"], "bin"))
@@ -140,7 +140,7 @@ def find_ptxas() -> str | None:
 def assembled(
     ptx: str, ptxas: str, architecture: str, max_registers: int, seconds: float = _PTXAS_SECONDS
 ) -> list[KernelResources]:
-    """What ``ptxas -v`` says of every kernel.
+    """Return what ``ptxas -v`` says of every kernel.
 
     Nothing where it does not take the code, or takes longer than `seconds`.
     """
@@ -162,7 +162,7 @@ def assembled(
 
 
 def parse_ptxas(text: str) -> list[KernelResources]:
-    """Kernels in the output of ``ptxas -v``."""
+    """Return kernels in the output of ``ptxas -v``."""
     kernels: list[KernelResources] = []
     for line in text.splitlines():
         name = re.search(r"Compiling entry function '(\w+)'", line)
@@ -206,7 +206,7 @@ class _Driver:
 
     @staticmethod
     def load() -> _Driver | None:
-        """The driver, None where there is none or no device."""
+        """Return the driver, None if there is none or no device."""
         try:
             return _Driver(ctypes.CDLL("libcuda.so.1"))
         except (OSError, AttributeError):

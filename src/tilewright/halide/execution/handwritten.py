@@ -50,7 +50,7 @@ class _Image:
         self._parameter.set_buffer(buffer)
 
     def get(self) -> Any:
-        """The buffer bound, undefined where there is none."""
+        """Return the buffer bound, undefined if there is none."""
         return self._parameter.buffer()
 
     def reset(self) -> None:
@@ -59,7 +59,7 @@ class _Image:
 
 
 def _rebound(pipeline: Any, inputs: Inputs) -> LivePipeline:
-    """The pipeline with its own buffer parameters, and scalars that can be set."""
+    """Return the pipeline with its own buffer parameters, and scalars that can be set."""
     serialized, parameters = hl.serialize_pipeline(pipeline, get_params=True)
     outputs = {func.name() for func in pipeline.outputs()}
     buffers = {name: p for name, p in parameters.items() if p.is_buffer()}

@@ -82,7 +82,7 @@ class Inputs:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Inputs:
-        """From what `to_json` gave. Raises `InputError` where it is something else."""
+        """From what `to_json` gave. Raises `InputError` if it is something else."""
         try:
             return Inputs(
                 int(data["seed"]),
@@ -133,7 +133,7 @@ def describe_inputs(
     contents: Mapping[str, Any] | None = None,
     directory: str | Path | None = None,
 ) -> Inputs:
-    """The inputs to measure `algorithm` with, at the sizes of its estimates.
+    """Return the inputs to measure `algorithm` with, at the sizes of its estimates.
 
     By default floats are uniform in [0, 1), integers of up to 16 bits and booleans over all
     their values, wider signed integers in [-1024, 1024) and wider unsigned ones in [0, 65536),
@@ -142,7 +142,7 @@ def describe_inputs(
     counted from the first coordinate of the estimate), or a function of the shape that returns
     such an array. Arrays are saved in `directory`, which workers must be able to read.
 
-    Raises `InputError` where contents do not fit, or an extent is unknown.
+    Raises `InputError` if contents do not fit, or an extent is unknown.
     """
     used = metadata_used(algorithm)
     contents = dict(contents or {})
@@ -174,7 +174,7 @@ def describe_inputs(
 
 
 def in_place(func: Func) -> bool:
-    """Whether a Func starts from what its memory holds: some value is undefined at first."""
+    """Return whether a Func starts from what its memory holds: some value is undefined at first."""
     return bool(func.stages) and any(
         isinstance(value, Call) and value.name == "undef" for value in func.stages[0].values
     )
@@ -203,7 +203,7 @@ def _buffer(
 
 
 def default_range(kind: Type) -> tuple[Scalar, Scalar]:
-    """The range ``[low, high)`` that inputs of a type are drawn from by default."""
+    """Return the range ``[low, high)`` that inputs of a type are drawn from by default."""
     if kind.code in ("float", "bfloat"):
         return 0.0, 1.0
     if kind.bits <= 16:
@@ -222,7 +222,7 @@ def _range(name: str, given: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
 def _file(
     name: str, kind: Type, dims: tuple[Span, ...], given: Any, directory: str | Path | None
 ) -> str:
-    """The path of a ``.npy`` file with the contents, checked against the input's type."""
+    """Return the path of a ``.npy`` file with the contents, checked against the input's type."""
     import numpy as np
 
     from tilewright.halide.ir.types import numpy_type

@@ -51,7 +51,7 @@ class Launched:
 
 
 def parse(lines: Iterable[str]) -> list[Launched]:
-    """The launches in what the runtime printed; times are those after the launch."""
+    """Return the launches in what the runtime printed; times are those after the launch."""
     found: list[Launched] = []
     inside = False
     for line in lines:
@@ -90,7 +90,7 @@ class Traced(Runner):
         self._runs.append(parse(lines))
 
     def details(self) -> dict[str, Any]:
-        """The launches of a run in order, each with its least time over all runs."""
+        """Return the launches of a run in order, each with its least time over all runs."""
         launches = [
             {
                 "kernel": first.kernel,
@@ -123,7 +123,7 @@ def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
 
 
 def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched]:
-    """The launches of a group's kernel, by the name that Halide gives it."""
+    """Return the launches of a group's kernel, by the name that Halide gives it."""
     prefix = f"_kernel_{_flat(group.output)}_s{group.stage}_"
     return [launch for launch in launches if _flat(launch.kernel).startswith(prefix)]
 
@@ -131,7 +131,7 @@ def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched
 def seconds_by_group(
     groups: Iterable[GroupReport], launches: Iterable[Launched]
 ) -> tuple[float | None, ...]:
-    """The device's time in each group; None for one that launches nothing."""
+    """Return the device's time in each group; None for one that launches nothing."""
     by_kernel: defaultdict[str, list[Launched]] = defaultdict(list)
     for launch in launches:
         by_kernel[launch.kernel].append(launch)
@@ -144,5 +144,5 @@ def seconds_by_group(
 
 
 def _flat(name: str) -> str:
-    """A name as it is in kernels' names, where ``$`` has become two underscores."""
+    """Return a name as it is in kernels' names, where ``$`` has become two underscores."""
     return re.sub(r"[\W_]+", "_", name)

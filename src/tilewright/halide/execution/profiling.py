@@ -44,7 +44,7 @@ class Profiled(Runner):
                 self._seconds[found[1]] += float(found[2]) / 1e3
 
     def details(self) -> dict[str, Any]:
-        """The time spent in each Func, as a share of the time spent in all of them."""
+        """Return the time spent in each Func, as a share of the time spent in all of them."""
         total = sum(self._seconds.values())
         shares = {name: s / total for name, s in self._seconds.items()} if total else {}
         return {"shares": shares}
@@ -73,7 +73,7 @@ def printed(lines: list[str]) -> Iterator[None]:
 
 
 def profile(session: Session, variant: Variant) -> dict[str, float]:
-    """Each Func's share of the running time; empty where it is unknown.
+    """Return each Func's share of the running time; empty if it is unknown.
 
     A Func that is computed in a moment may not be seen at all.
     """
@@ -97,7 +97,7 @@ def profile(session: Session, variant: Variant) -> dict[str, float]:
 def group_seconds(
     planned: PlannedSchedule, shares: Mapping[str, float], seconds: float
 ) -> tuple[float | None, ...]:
-    """The time of each group, from the shares of its Funcs in a run of `seconds` seconds.
+    """Return the time of each group, from the shares of its Funcs in a run of `seconds` seconds.
 
     A Func whose stages are groups of their own counts for the first of them only, as the
     profiler does not tell them apart; the others are None.

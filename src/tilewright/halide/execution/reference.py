@@ -48,7 +48,7 @@ def reference(
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
 ) -> tuple[str, ...]:
-    """Paths of ``.npy`` files with every value of every output, axis d dimension d.
+    """Return paths of ``.npy`` files with every value of every output, axis d dimension d.
 
     They are computed in a worker, on the CPU, unless they are in `directory` (by default
     ``references`` in the cache directory) since an earlier run; the folder is kept below
@@ -57,7 +57,7 @@ def reference(
     fails, with at least 10 minutes of time, but not beyond the `deadline` (of
     `time.monotonic`).
 
-    Raises `ReferenceError` where neither runs, saying why, `OutOfTimeError` at the deadline.
+    Raises `ReferenceError` if neither runs, saying why, `OutOfTimeError` at the deadline.
     """
     root = directory or cache_directory() / "references"
     key = hashlib.sha256(f"{algorithm.digest} {inputs.digest}".encode()).hexdigest()[:32]
@@ -121,7 +121,7 @@ def _measure(
 
 
 def _printed(measurement: Measurement) -> str:
-    """What the worker printed besides its traceback, such as the JIT's complaints."""
+    """Return what the worker printed besides its traceback, such as the JIT's complaints."""
     lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
     text = " ".join(line.strip() for line in lines if line.strip())
     return f" ({text[-300:]})" if text else ""

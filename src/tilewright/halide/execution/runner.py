@@ -116,7 +116,7 @@ class Runner:
         return self._verdict
 
     def recheck(self) -> VerifyResult:
-        """A few values may be wrong only because the pipeline magnifies rounding.
+        """Return a few values may be wrong only because the pipeline magnifies rounding.
 
         Where floats decide between branches, the same schedule is compiled once more with
         strict floating point and compared with itself. If that changes at least a tenth as many
@@ -143,7 +143,7 @@ class Runner:
         return VerifyResult(True, self._verdict.message, self._verdict.max_error)
 
     def details(self) -> dict[str, Any]:
-        """What is of use besides the times, as JSON data.
+        """Return what is of use besides the times, as JSON data.
 
         Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
         inputs (``compile_seconds``), and the box of each input that the pipeline asked for
@@ -230,9 +230,9 @@ def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
 
 
 def prepare_target(text: str) -> Any:
-    """The ``halide.Target``, with the OpenCL platform that works loaded where one is needed.
+    """Return the ``halide.Target``, with the OpenCL platform that works loaded where one is needed.
 
-    Raises `OpenclError` where it is needed and none works.
+    Raises `OpenclError` if it is needed and none works.
     """
     target = halide_target(text)
     if target.has_feature(hl.TargetFeature.OpenCL):

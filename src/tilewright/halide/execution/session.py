@@ -108,7 +108,7 @@ class Measured:
 class Problem:
     """A pipeline with the inputs it is measured on and the answers it must give.
 
-    `reference` has the paths of the answers, None where nothing is to be verified.
+    `reference` has the paths of the answers, None if nothing is to be verified.
     """
 
     algorithm: Algorithm
@@ -121,7 +121,7 @@ class Problem:
         return f"halide/{self.algorithm.digest[:32]}/{self.inputs.digest[:32]}"
 
     def candidate(self, variant: Variant) -> Candidate:
-        """The variant as plain data for a worker."""
+        """Return the variant as plain data for a worker."""
         payload = {
             "serialized": variant.serialized or self.algorithm.serialized,
             "schedule": None if variant.schedule is None else to_json(variant.schedule),
@@ -139,9 +139,9 @@ class Problem:
 def make_inputs(
     algorithm: Algorithm, *, seed: int = 0, contents: Mapping[str, Any] | None = None
 ) -> Inputs:
-    """`describe_inputs` with arrays saved in the cache directory, by their contents.
+    """Return `describe_inputs` with arrays saved in the cache directory, by their contents.
 
-    Raises `InputError` where contents do not fit.
+    Raises `InputError` if contents do not fit.
     """
     hashed = hashlib.sha256(algorithm.digest.encode())
     settled: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def make_inputs(
 
 
 def preload(targets: Iterable[str]) -> tuple[str, ...]:
-    """What the workers' server does beforehand for candidates on these targets."""
+    """Return what the workers' server does beforehand for candidates on these targets."""
     warm = tuple(
         f"tilewright.halide.execution.runner:warm:{target}" for target in dict.fromkeys(targets)
     )
@@ -169,7 +169,7 @@ def preload(targets: Iterable[str]) -> tuple[str, ...]:
 
 
 def versions() -> dict[str, str]:
-    """What measurements of Halide pipelines depend on, for the records."""
+    """Return what measurements of Halide pipelines depend on, for the records."""
     return {"halide": importlib.metadata.version("halide")}
 
 
@@ -200,7 +200,7 @@ class Session:
         When everything ends, of `time.monotonic`: `measure` yields no more then, `finals`
         gives what there is, and making the reference raises `OutOfTimeError`.
 
-    A context manager. Raises `WorkersError` where no worker can be started, `InputError` and
+    A context manager. Raises `WorkersError` if no worker can be started, `InputError` and
     `ReferenceError` from the first measurement.
     """
 

@@ -53,7 +53,7 @@ class Discrepancy:
 
 
 def tolerance(algorithm: Algorithm) -> Tolerance:
-    """What to forgive an algorithm: nothing if it computes with integers alone."""
+    """Return what to forgive an algorithm: nothing if it computes with integers alone."""
     floats: set[str] = set()
     thresholds = False
     for node in _expressions(algorithm):
@@ -74,7 +74,7 @@ def _expressions(algorithm: Algorithm) -> Iterator[Expr]:
 
 
 def _decides(node: Expr) -> bool:
-    """Whether a tiny change of a float operand can change the result by a lot."""
+    """Return whether a tiny change of a float operand can change the result by a lot."""
     if isinstance(node, Op):
         from_float = any(_is_float(arg.type) for arg in node.args)
         to_integer = node.name == "cast" and not _is_float(node.type)
@@ -116,14 +116,14 @@ def compare(
 
 
 def accepted(comparison: Discrepancy, allowed: Tolerance) -> bool:
-    """Whether an output is right: no more wrong values than may be outliers."""
+    """Return whether an output is right: no more wrong values than may be outliers."""
     return comparison.wrong <= allowed.outliers * comparison.values
 
 
 def _pieces(
     found: npt.NDArray[Any], expected: npt.NDArray[Any]
 ) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Both arrays in pieces along the last axis, the slowest in memory."""
+    """Yield both arrays in pieces along the last axis, the slowest in memory."""
     if found.ndim == 0:
         yield 0, found, expected
         return

@@ -31,7 +31,7 @@ _METADATA = re.compile(r"(.+?)((?:\.\d+)?\.(?:min|extent|stride|max)\.\d+)$")
 
 
 def digest(algorithm: Algorithm, scheduled: Mapping[str, Record]) -> str:
-    """The SHA-256 digest, in hexadecimal, of what `algorithm` computes.
+    """Return the SHA-256 digest, in hexadecimal, of what `algorithm` computes.
 
     `scheduled` has the tables of the Funcs whose schedules the user wants kept: those
     schedules count.

@@ -34,11 +34,11 @@ class MissingEstimatesError(TilewrightError):
 
 
 def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
-    """The algorithm with estimates added; they take precedence over those it has.
+    """Return the algorithm with estimates added; they take precedence over those it has.
 
     `estimates` maps the name of an output (or any Func) or of an input buffer to a sequence
-    of ``(min, extent)`` pairs, one a dimension (None keeps what is known), and the name of a
-    scalar parameter to a number. Raises `TilewrightError` where a name is unknown or a range
+    of ``(min, extent)`` pairs, one per dimension (None keeps what is known), and the name of a
+    scalar parameter to a number. Raises `TilewrightError` if a name is unknown or a range
     does not fit.
     """
     scalars = dict(algorithm.scalars)
@@ -68,9 +68,9 @@ def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algori
 
 
 def parse_estimates(texts: Iterable[str]) -> dict[str, Any]:
-    """Estimates from a command line: ``f=0:1536,0:2560`` and ``radius=5``.
+    """Return estimates from a command line: ``f=0:1536,0:2560`` and ``radius=5``.
 
-    Raises `TilewrightError` where a text is neither.
+    Raises `TilewrightError` if a text is neither.
 
     >>> parse_estimates(["f=0:1536,-1:2560", "radius=5", "gain=0.5", "on=true"])
     {'f': [(0, 1536), (-1, 2560)], 'radius': 5, 'gain': 0.5, 'on': True}
@@ -102,7 +102,7 @@ def _parse(value: str) -> Any:
 
 
 def full_name(name: str, algorithm: Algorithm) -> str:
-    """The full name of what the user calls `name`: Halide makes ``f`` into ``f$1``."""
+    """Return the full name of what the user calls `name`: Halide makes ``f`` into ``f$1``."""
     names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
     if name in names:
         return name
@@ -117,12 +117,12 @@ def full_name(name: str, algorithm: Algorithm) -> str:
 
 
 def output_spans(func: Func) -> tuple[Span | None, ...]:
-    """The range of each dimension of an output: its estimate, or the bound it is given."""
+    """Return the range of each dimension of an output: its estimate, or the bound it is given."""
     return tuple(func.estimates.get(arg, func.bounds.get(arg)) for arg in func.args)
 
 
 def missing_estimates(algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
-    """What still has no estimate: outputs and inputs with their dimensions, and scalars."""
+    """Return what still has no estimate: outputs and inputs with their dimensions, and scalars."""
     missing: dict[str, tuple[str, ...]] = {}
     for name in algorithm.outputs:
         func = algorithm.by_name[name]

@@ -27,7 +27,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def derive_input_extents(algorithm: Algorithm) -> Algorithm:
-    """The algorithm with a range for every dimension of its inputs that has none.
+    """Return the algorithm with a range for every dimension of its inputs that has none.
 
     Where an input is read within its own bounds (boundary conditions), any size would do; it
     is taken to start at zero and to be as large as the coordinates that are asked for, or
@@ -79,7 +79,7 @@ def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
 
 
 def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
-    """The algorithm with outputs estimated at other extents, and its inputs to fit.
+    """Return the algorithm with outputs estimated at other extents, and its inputs to fit.
 
     An input is as large as it is then read; one that is read within its own bounds keeps its
     ratio to the first output along each dimension where they were equally large, and else the
@@ -133,13 +133,13 @@ def _resized(
 
 
 def extents_of(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
-    """The estimated extents of the outputs; dimensions without an estimate are left out."""
+    """Return the estimated extents of the outputs; dimensions without an estimate are left out."""
     spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
     return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
 
 
 def extents_text(algorithm: Algorithm) -> str:
-    """The extents of the outputs in words: ``1920x1080``, by name where there are several."""
+    """Return the extents of the outputs in words: ``1920x1080``, by name if there are several."""
     boxes = ["x".join(map(str, box)) for box in extents_of(algorithm)]
     if len(boxes) == 1:
         return boxes[0]
@@ -148,7 +148,7 @@ def extents_text(algorithm: Algorithm) -> str:
 
 
 def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
-    """One algorithm with several sizes: by the points of its outputs, then of its inputs.
+    """Return one algorithm with several sizes: by the points of its outputs, then of its inputs.
 
     The largest comes first. Of algorithms with the same extents the first is kept.
     """
@@ -173,7 +173,7 @@ def metadata_used(algorithm: Algorithm) -> frozenset[str]:
 
 
 def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str, Box]:
-    """The box of every image that computing the outputs' estimates reads.
+    """Return the box of every image that computing the outputs' estimates reads.
 
     `symbols` has values of the scalars and of the images' own bounds, as far as known.
     """

@@ -133,7 +133,7 @@ class _Reader:
         )
 
     def entry(self, place: int) -> FuncSchedule:
-        """One Func's schedule."""
+        """Return one Func's schedule."""
         record, func = self.records[place], self.algorithm.funcs[place]
         said = record.func_schedule
         compute = self.level(said.compute_level, record.name)[0]
@@ -179,7 +179,7 @@ class _Reader:
         return ComputeWith(level.func, level.stage, level.loop, tuple(align))
 
     def level(self, level: Record, name: str) -> list[Level]:
-        """A level, in every way that it may be meant: a loop's name may be that of two."""
+        """Return a level, in every way that it may be meant: a loop's name may be that of two."""
         if not is_set(level):
             return [INLINE]
         if level.var_name == _ROOT:
@@ -229,7 +229,7 @@ class _Reader:
         )
 
     def _bounds(self, record: Record) -> tuple[DimensionBounds, ...]:
-        """What widens or promises regions; ranges given whole are part of the algorithm."""
+        """Return what widens or promises regions; ranges given whole are part of the algorithm."""
         found: dict[int, DimensionBounds] = {}
         for bound in record.func_schedule.bounds:
             dimension = list(record.args).index(bound.var)
@@ -257,9 +257,9 @@ def _remainder(bound: Record, name: str) -> int | None:
 
 
 def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedule:
-    """The schedule with each level that may be meant in two ways as it encloses the readers.
+    """Return the schedule with each level that may be meant in two ways as it encloses the readers.
 
-    Raises `UnreadableScheduleError` where a level means loops of two stages at once that are
+    Raises `UnreadableScheduleError` if a level means loops of two stages at once that are
     known here by two names.
     """
     for i, entry in enumerate(schedule.funcs):
@@ -285,7 +285,7 @@ def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedul
 
 
 def _innermost(schedule: Schedule, extended: Algorithm) -> Schedule:
-    """The schedule with a level for each Func with updates that has none.
+    """Return the schedule with a level for each Func with updates that has none.
 
     Halide computes such a Func in the innermost loop of its reader. Raises
     `UnreadableScheduleError` where readers have several such loops.

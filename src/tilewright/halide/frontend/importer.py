@@ -45,7 +45,7 @@ def import_pipeline(serialized: bytes) -> Algorithm:
     user set them on an ImageParam, scalars' never: `tilewright.halide.frontend.source.load`
     adds what serialisation loses. Funcs that the user has scheduled are marked ``scheduled``.
 
-    Raises `MalformedError` where the bytes are no pipeline or a damaged one, `VersionError`
+    Raises `MalformedError` if the bytes are no pipeline or a damaged one, `VersionError`
     where another version of Halide wrote them.
     """
     if not serialized:
@@ -139,7 +139,7 @@ def _hosts_kept(funcs: dict[str, Func], root: Record) -> dict[str, Func]:
 
 
 def _strides(record: Record, expressions: Expressions, root: Record) -> tuple[int | None, ...]:
-    """The strides that an output's buffers are constrained to."""
+    """Return the strides that an output's buffers are constrained to."""
     names = record.output_buffers_names
     for parameter in root.parameters:
         if parameter.name in names and len(parameter.buffer_constraints) == len(record.args):
@@ -181,7 +181,7 @@ def _stage(
 
 
 def _loops(func: Record, schedule: Record, index: int, args: tuple[Expr, ...]) -> tuple[Loop, ...]:
-    """The loops of the stage before the user split or reordered any."""
+    """Return the loops of the stage before the user split or reordered any."""
     kinds: dict[str, Any] = {}
     for dim in schedule.dims:
         if dim.dim_type >= len(DIM_TYPES):
@@ -245,7 +245,7 @@ def _parameter(record: Record, funcs: dict[str, Func], expressions: Expressions)
 
 
 def _reads_plainly(func: Func, image: str) -> bool:
-    """Whether `func` is what Halide makes of an ImageParam: the image itself, as a Func."""
+    """Return whether `func` is what Halide makes of an ImageParam: the image itself, as a Func."""
     if not func.pure or func.args != tuple(f"_{d}" for d in range(len(func.args))):
         return False
     stage = func.stages[0]
@@ -260,7 +260,7 @@ def _buffer(record: Record, expressions: Expressions) -> EmbeddedBuffer:
 
 
 def _spans(bounds: tuple[Record, ...], expressions: Expressions) -> dict[str, Span]:
-    """Ranges of literal numbers; where several were given for one variable, the last."""
+    """Return ranges of literal numbers; where several were given for one variable, the last."""
     expressions.start({}, frozenset())
     spans = {}
     for bound in bounds:
@@ -272,7 +272,7 @@ def _spans(bounds: tuple[Record, ...], expressions: Expressions) -> dict[str, Sp
 
 
 def _conjuncts(predicate: Expr) -> tuple[Expr, ...]:
-    """The terms of a conjunction, literal truths left out."""
+    """Return the terms of a conjunction, literal truths left out."""
     terms = []
     stack = [predicate]
     while stack:

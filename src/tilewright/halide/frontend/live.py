@@ -34,7 +34,7 @@ class Capture:
 def capture(pipeline: Any) -> Capture:
     """Serialise a ``halide.Pipeline`` and read what serialisation loses.
 
-    Raises `TilewrightError` where Halide cannot serialise it.
+    Raises `TilewrightError` if Halide cannot serialise it.
     """
     import halide as hl
 
@@ -86,7 +86,7 @@ _DIMENSION = (
 
 
 def _bound_range(parameter: Any, d: int) -> Span | None:
-    """The range of the buffer that the user has bound to an input, if any."""
+    """Return the range of the buffer that the user has bound to an input, if any."""
     buffer = parameter.buffer()
     if not buffer.defined() or buffer.dim(d).extent() < 1:
         return None
@@ -103,7 +103,7 @@ def _value(parameter: Any) -> Any:
 
 
 def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, str, int], Scalar]:
-    """The values of those expressions that are literals, exactly.
+    """Return the values of those expressions that are literals, exactly.
 
     Halide's Python binding shows literals only as rounded text, so a pipeline of them is
     serialised and read back.
@@ -125,7 +125,7 @@ def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, st
 
 
 def to_pipeline(thing: Any) -> Any:
-    """The ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
+    """Return the ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
 
     A Generator class is built with its default parameters for this machine. Raises
     `TilewrightError` for anything else, and where Halide or the Generator itself fails.
@@ -178,7 +178,7 @@ def _build(generator: Any, build: Callable[[], Any]) -> Any:
 
 
 def _place(generator: Any, error: Exception) -> str:
-    """The innermost line of the Generator's own file that an exception came through."""
+    """Return the innermost line of the Generator's own file that an exception came through."""
     code = getattr(generator.generate, "__code__", None)
     file = code.co_filename if code is not None else ""
     frames = traceback.extract_tb(error.__traceback__)
@@ -187,7 +187,7 @@ def _place(generator: Any, error: Exception) -> str:
 
 
 def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
-    """The ``halide.Func`` objects of a live pipeline, in the algorithm's order.
+    """Return the ``halide.Func`` objects of a live pipeline, in the algorithm's order.
 
     `algorithm` was read from this very pipeline. Wrappers and clones (``Func.in_``,
     ``Func.clone_in``) are reached through the Funcs they stand for.
@@ -217,7 +217,7 @@ def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
 
 
 def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
-    """The wrapper or clone called `name`, if the Func that it stands for is in `found`."""
+    """Return the wrapper or clone called `name`, if the Func that it stands for is in `found`."""
     for link in algorithm.wrappers:
         if link.wrapper != name or link.wrapped not in found:
             continue
@@ -230,7 +230,7 @@ def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
 
 
 def live_parameters(pipeline: Any) -> dict[str, Any]:
-    """The ``halide.Parameter`` of every input and scalar of a pipeline, by its live name."""
+    """Return the ``halide.Parameter`` of every input and scalar of a pipeline, by its live name."""
     import halide as hl
 
     _, parameters = hl.serialize_pipeline(pipeline, get_params=True)
@@ -238,7 +238,7 @@ def live_parameters(pipeline: Any) -> dict[str, Any]:
 
 
 def known_condition(parameter: Any, known: KnownValue) -> Any:
-    """The condition `known` as an expression of a live ``halide.Parameter``.
+    """Return the condition `known` as an expression of a live ``halide.Parameter``.
 
     Halide hands out the parameters of a pipeline, but no expressions of them: the condition is
     written with a stand-in of the same name, in a Func of its own, which is serialised and read

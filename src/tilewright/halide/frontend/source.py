@@ -62,7 +62,7 @@ def load(
     With `discard_schedule` the pipeline is read as if nothing had been scheduled; estimates,
     bounds and constraints stay (see `tilewright.halide.frontend.serial.reset`).
 
-    Raises `ScheduledError` where Funcs have been scheduled and neither `keep_schedule` nor
+    Raises `ScheduledError` if Funcs have been scheduled and neither `keep_schedule` nor
     `discard_schedule` is true, `MissingEstimatesError` where sizes or values are unknown, naming
     all of them, and `TilewrightError` where there is no pipeline to be had.
     """
@@ -86,7 +86,7 @@ def load_sizes(
     Where there are several, an input that an estimate does not name grows and shrinks with the
     outputs.
 
-    Raises `TilewrightError` where there are no estimates at all, or where sizes differ in the
+    Raises `TilewrightError` if there are no estimates at all, or where sizes differ in the
     value of a scalar.
     """
     if not estimates:
@@ -111,7 +111,7 @@ def load_sizes(
 
 
 def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tuple[Algorithm, ...]:
-    """The algorithm with each of several sizes, as `load_sizes` says."""
+    """Return the algorithm with each of several sizes, as `load_sizes` says."""
     try:
         own = complete(algorithm, {})
     except MissingEstimatesError:
@@ -132,9 +132,9 @@ def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tup
 
 
 def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
-    """The algorithm with `estimates` added and everything that follows from them derived.
+    """Return the algorithm with `estimates` added and everything that follows from them derived.
 
-    Raises `MissingEstimatesError` where something remains unknown.
+    Raises `MissingEstimatesError` if something remains unknown.
     """
     algorithm = with_estimates(algorithm, estimates)
     funcs = tuple(
@@ -181,13 +181,13 @@ def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
 
 
 def resolve(source: str) -> Any:
-    """The pipeline that a file holds, as `load` takes it.
+    """Return the pipeline that a file holds, as `load` takes it.
 
     `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that
     Python file, a function without required arguments that returns what `load` takes, a
     Generator class, or such a thing itself. The file is run, in this process.
 
-    Raises `TilewrightError` where the file cannot be read or run.
+    Raises `TilewrightError` if the file cannot be read or run.
     """
     path, _, name = source.rpartition(":") if ".py:" in source else (source, "", "")
     if not name and path.endswith(".py"):
@@ -212,7 +212,7 @@ def resolve(source: str) -> Any:
 
 
 def serialized(pipeline: Any) -> bytes:
-    """The bytes of a pipeline, schedule included; `pipeline` is as for `load`.
+    """Return the bytes of a pipeline, schedule included; `pipeline` is as for `load`.
 
     Raises `TilewrightError` as `load` does.
     """
@@ -236,7 +236,7 @@ def _read(path: str) -> bytes:
 
 
 def _run(path: str) -> ModuleType:
-    """The module that the file defines; its folder is on the search path while it runs."""
+    """Return the module that the file defines; its folder is on the search path while it runs."""
     file = Path(path).resolve()
     if not file.is_file():
         raise TilewrightError(f"there is no file {path}")
@@ -284,7 +284,7 @@ def _find(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _candidates(module: ModuleType) -> list[str]:
-    """Public functions and Generators that the file itself defines."""
+    """Return public functions and Generators that the file itself defines."""
     import halide as hl
 
     return [

@@ -30,7 +30,7 @@ class Type:
         return (self.bits + 7) // 8 * self.lanes
 
     def __str__(self) -> str:
-        """Halide's spelling, e.g. ``uint8`` or ``float32x4``."""
+        """Return Halide's spelling, e.g. ``uint8`` or ``float32x4``."""
         lanes = f"x{self.lanes}" if self.lanes > 1 else ""
         return f"{self.code}{self.bits}{lanes}"
 
@@ -362,7 +362,7 @@ class Algorithm:
 
 
 def parameters_used(algorithm: Algorithm) -> frozenset[str]:
-    """The names of scalars, and of inputs' bounds (``im.extent.0``), that any stage uses.
+    """Return the names of scalars, and of inputs' bounds (``im.extent.0``), that any stage uses.
 
     What the pipeline merely requires of them when it starts is left out.
     """
@@ -380,7 +380,7 @@ def parameters_used(algorithm: Algorithm) -> frozenset[str]:
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:
-    """Every distinct node reachable from `roots`, each once, operands before operators."""
+    """Yield every distinct node reachable from `roots`, each once, operands before operators."""
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
     while stack:

@@ -42,13 +42,13 @@ class CloneCall:
 
 
 def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
-    """The algorithm after cloning: each copy right after the Func that it is made of.
+    """Return the algorithm after cloning: each copy right after the Func that it is made of.
 
     Several copies of one Func are in the order of `clones`. The copies' readers call them, and
     the copies call what their originals call. `algorithm` may have been extended already; its
-    clones are then left out of account. Without clones this is the algorithm as it was given.
+    clones are then ignored. Without clones this is the algorithm as it was given.
 
-    Raises `ScheduleError` where `clone_problems` finds one.
+    Raises `ScheduleError` if `clone_problems` finds one.
     """
     base = algorithm.original or algorithm
     return _extended(base, tuple(clones)) if clones else base
@@ -92,7 +92,7 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
 
 
 def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
-    """The clones with which an algorithm was extended."""
+    """Return the clones with which an algorithm was extended."""
     base = algorithm.original or algorithm
     places = dict(base.order)
     places |= {copy.name: len(base.funcs) + i for i, copy in enumerate(algorithm.copies)}
@@ -103,7 +103,7 @@ def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
 
 
 def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCall, ...]:
-    """The calls of ``clone_in`` and ``in_`` that make the clones, in order.
+    """Return the calls of ``clone_in`` and ``in_`` that make the clones, in order.
 
     Halide refuses to clone a Func twice. So a second copy is a copy of the first, which is made
     for the readers of both; Halide follows such chains. Nor can it clone a Func that is wrapped
@@ -131,7 +131,7 @@ def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCal
 
 
 def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
-    """The calls so that what one is made of and for has been made before it."""
+    """Return the calls so that what one is made of and for has been made before it."""
     left = list(calls)
     result: list[CloneCall] = []
     while left:
@@ -167,7 +167,7 @@ def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str
 
 
 def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
-    """Why clones cannot be made: each time a Func's name and a sentence."""
+    """Yield why clones cannot be made: each time a Func's name and a sentence."""
     base = algorithm.original or algorithm
     count = len(base.funcs)
     unknown = list(_unknown_sources(count, clones))
@@ -224,7 +224,7 @@ def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str,
 
 
 def _reader_problem(base: Algorithm, clones: Sequence[Clone], clone: Clone, reader: int) -> str:
-    """Why a reader cannot read a copy; empty where it can."""
+    """Return why a reader cannot read a copy; empty if it can."""
     count = len(base.funcs)
     if not 0 <= reader < count + len(clones):
         return f"Func {reader}, which is not there"
@@ -244,7 +244,7 @@ def _reader_problem(base: Algorithm, clones: Sequence[Clone], clone: Clone, read
 
 
 def _root(place: int, count: int, clones: Sequence[Clone]) -> int:
-    """The given Func that a copy, or a copy of a copy, is made of."""
+    """Return the given Func that a copy, or a copy of a copy, is made of."""
     while place >= count:
         place = clones[place - count].func
     return place
@@ -260,7 +260,7 @@ def _redirect(calls: dict[str, str], source: str, copy: str) -> None:
 
 
 def _wrapper(func: Func, name: str, wrapped: str) -> Func:
-    """A Func of the shape of `func` that hands on the values of `wrapped`."""
+    """Return a Func of the shape of `func` that hands on the values of `wrapped`."""
     coordinates = tuple(Variable(arg, "var", Type("int", 32)) for arg in func.args)
     values = tuple(Call(wrapped, "func", coordinates, type, i) for i, type in enumerate(func.types))
     loops = tuple(Loop(arg, "pure") for arg in func.args)
@@ -269,7 +269,7 @@ def _wrapper(func: Func, name: str, wrapped: str) -> Func:
 
 
 def _places(count: int, clones: Sequence[Clone]) -> list[int]:
-    """The Funcs in order: places of those given, n + i for clone i."""
+    """Return the Funcs in order: places of those given, n + i for clone i."""
     after: dict[int, list[int]] = {}
     for i, clone in enumerate(clones):
         after.setdefault(clone.func, []).append(count + i)
@@ -283,7 +283,7 @@ def _places(count: int, clones: Sequence[Clone]) -> list[int]:
 
 
 def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
-    """The Funcs' names, then the copies': ``Y (for hist)``."""
+    """Return the Funcs' names, then the copies': ``Y (for hist)``."""
     count = len(base.funcs)
     names = [*(func.name for func in base.funcs), *("" for _ in clones)]
     taken = {*names, *(p.name for p in base.parameters), *(b.name for b in base.buffers)}
@@ -301,7 +301,7 @@ def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
 
 
 def _redirected(func: Func, calls: Mapping[str, str]) -> Func:
-    """The Func with other callees in the place of those in `calls`."""
+    """Return the Func with other callees in the place of those in `calls`."""
     if not calls:
         return func
     new: dict[Expr, Expr] = {}
@@ -327,7 +327,7 @@ def _stage(stage: Stage, calls: Mapping[str, str], new: dict[Expr, Expr]) -> Sta
 
 
 def _node(node: Expr, calls: Mapping[str, str], new: Mapping[Expr, Expr]) -> Expr:
-    """One node over operands that are in `new`; the node itself where nothing changes."""
+    """Return one node over operands that are in `new`; the node itself where nothing changes."""
     if not isinstance(node, Op | Call):
         return node
     args = tuple(new[arg] for arg in node.args)

@@ -45,7 +45,7 @@ VERSION = 1
 
 
 def to_data(schedule: Schedule) -> dict[str, Any]:
-    """The schedule as plain dictionaries, lists, strings and numbers."""
+    """Return the schedule as plain dictionaries, lists, strings and numbers."""
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -61,7 +61,7 @@ def to_data(schedule: Schedule) -> dict[str, Any]:
 
 
 def to_json(schedule: Schedule, indent: int | None = None) -> str:
-    """The schedule as JSON text."""
+    """Return the schedule as JSON text."""
     return json.dumps(to_data(schedule), indent=indent)
 
 

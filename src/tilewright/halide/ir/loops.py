@@ -15,7 +15,7 @@ _ORIGIN = re.compile(r"([vr])(\d+)(?!\d)")
 
 
 def pure_loop(dimension: int) -> str:
-    """The loop over a dimension of the Func.
+    """Return the loop over a dimension of the Func.
 
     >>> pure_loop(10)
     'v10'
@@ -24,7 +24,7 @@ def pure_loop(dimension: int) -> str:
 
 
 def reduction_loop(index: int) -> str:
-    """The loop over a reduction variable, by its place in the reduction domain.
+    """Return the loop over a reduction variable, by its place in the reduction domain.
 
     >>> reduction_loop(0)
     'r0'
@@ -33,7 +33,7 @@ def reduction_loop(index: int) -> str:
 
 
 def part_of(loop: str, role: str, stage: int = 0) -> str:
-    """The name of a loop that a stage's schedule makes of the loop `loop` of the definition.
+    """Return the name of a loop that a stage's schedule makes of the loop `loop` of the definition.
 
     >>> part_of("v1", "t"), part_of("v1", "t", stage=2)
     ('v1t', 'v1t_2')
@@ -42,12 +42,12 @@ def part_of(loop: str, role: str, stage: int = 0) -> str:
 
 
 def stage_suffix(stage: int) -> str:
-    """What loops that a stage introduces end in: nothing in the pure definition."""
+    """Return what loops that a stage introduces end in: nothing in the pure definition."""
     return "" if stage == 0 else f"_{stage}"
 
 
 def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
-    """The loop of the definition that a name says a loop comes from, None for other names.
+    """Return the loop of the definition that a name says a loop comes from, None for other names.
 
     >>> origin("v10t_1"), origin("r0"), origin("p0")
     (('v', 10), ('r', 0), None)
@@ -59,7 +59,7 @@ def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
 
 
 def is_original(loop: str) -> bool:
-    """Whether a loop is one of the definition, not made by a schedule.
+    """Return whether a loop is one of the definition, not made by a schedule.
 
     >>> is_original("v10"), is_original("v1t")
     (True, False)
@@ -68,7 +68,7 @@ def is_original(loop: str) -> bool:
 
 
 def dimension_of(loop: str) -> int | None:
-    """The dimension of the Func that a loop comes from, by its name; None for other loops.
+    """Return the dimension of the Func that a loop comes from, by its name; None for other loops.
 
     >>> dimension_of("v10"), dimension_of("r0")
     (10, None)
@@ -78,7 +78,7 @@ def dimension_of(loop: str) -> int | None:
 
 
 def runs_over(loop: str, dimension: int | None) -> bool:
-    """Whether a loop is over a dimension of the Func, or made of that loop, by its name.
+    """Return whether a loop is over a dimension of the Func, or made of that loop, by its name.
 
     >>> runs_over("v1t", 1), runs_over("v10", 1), runs_over("v1", None)
     (True, False, False)

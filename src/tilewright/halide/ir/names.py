@@ -29,7 +29,7 @@ class FuncNames:
 
 
 def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
-    """The names the pipeline was serialised with, in realisation order."""
+    """Return the names the pipeline was serialised with, in realisation order."""
     return tuple(
         FuncNames(
             func.name,
@@ -53,7 +53,7 @@ class LoopNames:
     introduced: dict[tuple[int, str], str]
 
     def __call__(self, func: int, stage: int, loop: str) -> str:
-        """The name of a loop in Halide."""
+        """Return the name of a loop in Halide."""
         name = self.introduced.get((func, loop))
         if name is not None:
             return name
@@ -124,7 +124,7 @@ def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> li
 
 
 def readable(name: str) -> str:
-    """A name without what Halide adds to it: ``r13$x`` gives ``rx``, ``blur$2`` ``blur``."""
+    """Return a name without what Halide adds to it: ``r13$x`` gives ``rx``, ``blur$2`` ``blur``."""
     automatic = re.fullmatch(r"([a-z])\d+\$([a-z])", name)
     if automatic:
         return automatic[1] + automatic[2]
@@ -140,7 +140,7 @@ def titled(name: str) -> str:
 
 
 def distinct(wish: str, taken: set[str]) -> str:
-    """`wish`, with a number added where it is taken."""
+    """Return `wish`, with a number added where it is taken."""
     name, number = wish, 2
     while name in taken:
         name, number = f"{wish}_{number}", number + 1
@@ -148,5 +148,5 @@ def distinct(wish: str, taken: set[str]) -> str:
 
 
 def _derive(base: str, role: str) -> str:
-    """``x`` gives ``x_o``, ``x_i`` gives ``x_io``."""
+    """Return ``x`` gives ``x_o``, ``x_i`` gives ``x_io``."""
     return f"{base}{role}" if re.search(r"_[oi]+$", base) else f"{base}_{role}"

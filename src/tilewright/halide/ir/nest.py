@@ -52,7 +52,7 @@ class NestLoop:
 
 
 def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
-    """The loops of a stage as it was defined, innermost first, under canonical names."""
+    """Return the loops of a stage as it was defined, innermost first, under canonical names."""
     rvars = {rvar.name: i for i, rvar in enumerate(stage.rvars)}
     loops = []
     for loop in stage.loops:
@@ -78,9 +78,9 @@ def _constant(expr: Expr) -> int | None:
 
 
 def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
-    """The loops after all splits and fusions and before reordering, innermost first.
+    """Return the loops after all splits and fusions and before reordering, innermost first.
 
-    Raises `ScheduleError` where a split or a fusion names a loop that is not there, or gives
+    Raises `ScheduleError` if a split or a fusion names a loop that is not there, or gives
     a new loop a name that is taken.
     """
     loops = list(original_loops(func, stage))
@@ -94,9 +94,9 @@ def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[Nest
 
 
 def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
-    """The loops of the final nest, innermost first, in the order of `schedule.loops`.
+    """Return the loops of the final nest, innermost first, in the order of `schedule.loops`.
 
-    Raises `ScheduleError` where `schedule.loops` is not a permutation of what is left after
+    Raises `ScheduleError` if `schedule.loops` is not a permutation of what is left after
     splits and fusions.
     """
     by_name = {loop.name: loop for loop in split_loops(func, stage, schedule)}
@@ -111,7 +111,7 @@ def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[
 
 
 def default_stage(func: Func, stage: Stage) -> StageSchedule:
-    """The nest a stage has when nothing is scheduled."""
+    """Return the nest a stage has when nothing is scheduled."""
 
     return StageSchedule(
         (), tuple(ScheduledLoop(loop.name) for loop in original_loops(func, stage))
@@ -151,7 +151,7 @@ def _single_points(nest: StageSchedule) -> StageSchedule:
 
 
 def guarded(nest: StageSchedule) -> StageSchedule:
-    """The nest with every split guarded, so that it is right at every size.
+    """Return the nest with every split guarded, so that it is right at every size.
 
     Nothing may be computed at the loop over the points of one GPU thread, which is left out.
 
@@ -179,7 +179,7 @@ def guarded(nest: StageSchedule) -> StageSchedule:
 
 
 def all_guarded(schedule: Schedule) -> Schedule:
-    """The schedule with every split of every nest guarded."""
+    """Return the schedule with every split of every nest guarded."""
     funcs = tuple(
         replace(entry, stages=tuple(guarded(nest) for nest in entry.stages))
         for entry in schedule.funcs
@@ -199,7 +199,7 @@ def exact_size(schedule: Schedule) -> Schedule:
 def stage_schedules(
     algorithm: Algorithm, schedule: FuncSchedule
 ) -> tuple[tuple[Stage, StageSchedule], ...]:
-    """Each stage of a Func with its nest; default nests where the schedule lists none."""
+    """Return each stage of a Func with its nest; default nests where the schedule lists none."""
     func = algorithm.funcs[schedule.func]
     if not schedule.stages:
         return tuple((stage, default_stage(func, stage)) for stage in func.stages)

@@ -26,12 +26,12 @@ def schedule_html(schedule: Schedule) -> str:
 
 
 def _level(level: Level) -> str:
-    """Where something is computed or stored."""
+    """Return where something is computed or stored."""
     return f"at {level.loop} of Func {level.func}" if level.kind == "at" else level.kind
 
 
 def _loops(entry: FuncSchedule) -> str:
-    """The loops of the last stage from the outermost in, with what is not serial."""
+    """Return the loops of the last stage from the outermost in, with what is not serial."""
     if not entry.stages:
         return ""
     loops = [

@@ -17,8 +17,8 @@ class GroupReport:
     `loops` their names. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a
     block's shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
     `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply is
-    left at its default. `cost` is the search's estimate in its own unit, infinite where there is
-    none; `seconds` is the predicted time, None where it was not asked for or cannot be said, and
+    left at its default. `cost` is the search's estimate in its own unit, infinite if there is
+    none; `seconds` is the predicted time, None if it was not asked for or cannot be said, and
     `limit` names what most of it is. `notes` are sentences for a reader.
     """
 
@@ -44,8 +44,8 @@ class PlannedSize:
     """One of several sizes that a schedule has nests for.
 
     `extents` are those of the outputs, in the pipeline's order, and `conditions` those under
-    which a call runs the nests made for this size; empty where they are those of all other calls.
-    `seconds` is the predicted time, None where the model has none.
+    which a call runs the nests made for this size; empty if they are those of all other calls.
+    `seconds` is the predicted time, None if the model has none.
     """
 
     extents: tuple[tuple[int, ...], ...]
@@ -57,8 +57,8 @@ class PlannedSize:
 class PlannedSchedule:
     """A schedule, the groups it is made of, and what the search expects it to cost.
 
-    `cost` is in the search's own unit, and infinite where it has none; `seconds` is the predicted
-    time (`tilewright.halide.schedulers.prediction`), None where it was not asked for.
+    `cost` is in the search's own unit, and infinite if it has none; `seconds` is the predicted
+    time (`tilewright.halide.schedulers.prediction`), None if it was not asked for.
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
     Halide's runtime (64). `name` is empty but for a schedule that the pipeline came with.
 
@@ -84,7 +84,7 @@ class PartTime:
     computed in its loops, `stage` its last stage; on a GPU a kernel, `stage` the one whose loops
     are launched. `terms` names what the time is made of, each in seconds; as they overlap, they
     add up to more than `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
-    resident, 0 where there is none.
+    resident, 0 if there is none.
     """
 
     output: str
@@ -95,7 +95,7 @@ class PartTime:
 
     @property
     def limit(self) -> str:
-        """The name of the largest term; empty where there is none."""
+        """The name of the largest term; empty if there is none."""
         return max(self.terms, key=self.terms.__getitem__, default="")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_gpu(target: str) -> bool:
-    """Whether a target string names a GPU."""
+    """Return whether a target string names a GPU."""
     features = target.split("-")
     names = ("cuda", "opencl", "metal", "vulkan", "d3d12compute", "webgpu")
     return any(name in features for name in names)

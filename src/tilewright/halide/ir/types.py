@@ -10,7 +10,7 @@ from tilewright.halide.ir.algorithm import Type
 
 
 def numpy_type(kind: Type) -> np.dtype[Any]:
-    """NumPy's type of the same bits; NumPy has no bfloat16, so that is ``uint16``."""
+    """Return NumPy's type of the same bits; NumPy has no bfloat16, so that is ``uint16``."""
     if kind.code == "bfloat":
         return np.dtype(np.uint16)
     if kind == Type("uint", 1):

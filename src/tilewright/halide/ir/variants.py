@@ -31,14 +31,14 @@ Conditions = tuple[OutputExtent | KnownValue, ...]
 
 
 def fallback(schedule: Schedule) -> Schedule:
-    """The schedule of the calls that no variant is for."""
+    """Return the schedule of the calls that no variant is for."""
     return replace(schedule, variants=()) if schedule.variants else schedule
 
 
 def variant_schedule(schedule: Schedule, variant: SizeVariant) -> Schedule:
-    """The nests of a variant as a schedule by themselves.
+    """Return the nests of a variant as a schedule by themselves.
 
-    Raises `ScheduleError` where they are not as many as the schedule's entries.
+    Raises `ScheduleError` if they are not as many as the schedule's entries.
     """
     if len(variant.nests) != len(schedule.funcs):
         raise ScheduleError(
@@ -90,12 +90,12 @@ def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
 
 
 def satisfies(condition: OutputExtent, extent: int) -> bool:
-    """Whether an extent is large enough and a multiple, as the condition asks."""
+    """Return whether an extent is large enough and a multiple, as the condition asks."""
     return extent >= condition.minimum and extent % condition.multiple == 0
 
 
 def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
-    """Whether a condition holds wherever all of others do."""
+    """Return whether a condition holds wherever all of others do."""
     if isinstance(condition, KnownValue):
         return any(
             isinstance(other, KnownValue)
@@ -113,7 +113,7 @@ def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
 
 
 def merged(*conditions: OutputExtent | KnownValue) -> Conditions:
-    """The conditions without those that the others imply."""
+    """Return the conditions without those that the others imply."""
     kept: list[OutputExtent | KnownValue] = []
     for condition in conditions:
         if not implied(condition, tuple(kept)):
@@ -145,7 +145,7 @@ def branches(
 
 
 def _family(schedule: Schedule, place: int) -> list[int]:
-    """The entries, by place, that are computed at root together with one."""
+    """Return the entries, by place, that are computed at root together with one."""
     entries: Mapping[int, FuncSchedule] = {entry.func: entry for entry in schedule.funcs}
 
     def root(entry: FuncSchedule) -> int:
@@ -217,7 +217,7 @@ def _corresponding_loops(
 
 
 def _rename(names: dict[str, str], one: Level, other: Level) -> bool:
-    """Note that a loop is to be called otherwise; false where it cannot be."""
+    """Note that a loop is to be called otherwise; false if it cannot be."""
     definition = [loop for loop in (one.loop, other.loop) if is_original(loop)]
     if one.loop != other.loop and definition:
         return False
@@ -257,7 +257,7 @@ def _renamed(nest: StageSchedule, names: Mapping[str, str]) -> StageSchedule:
 
 
 def _alike(nest: StageSchedule, other: StageSchedule, sizes: Conditions) -> bool:
-    """Whether calls in which `sizes` hold run the nest as `other`."""
+    """Return whether calls in which `sizes` hold run the nest as `other`."""
     return replace(nest, sizes=()) == other and all(implied(c, sizes) for c in nest.sizes)
 
 

@@ -45,11 +45,11 @@ def check(
 ) -> list[Violation]:
     """Everything wrong with a schedule; an empty list means it may be compiled.
 
-    Where the outputs' estimates are known, the launches of a GPU schedule are worked out and held
+    Where the outputs' estimates are known, the launches of a GPU schedule are computed and held
     against `limits`. `shared_bytes` gives the bytes of shared memory that a block of the kernel of
     a Func (by its place, clones counted) needs, for those it is known for otherwise.
 
-    Raises `ScheduleError` where the schedule was made for another algorithm.
+    Raises `ScheduleError` if the schedule was made for another algorithm.
     """
     if schedule.algorithm != algorithm.digest:
         raise ScheduleError("the schedule was made for another algorithm; schedule this one")
@@ -105,7 +105,7 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violat
 
 
 def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
-    """What is wrong with the Funcs, each by itself."""
+    """Yield what is wrong with the Funcs, each by itself."""
     for entry in schedule.funcs:
         yield from _func_problems(entry, schedule.target, algorithm)
 
@@ -113,7 +113,7 @@ def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violati
 def _variant_problems(
     schedule: Schedule, variant: SizeVariant, algorithm: Algorithm
 ) -> Iterator[Violation]:
-    """What is wrong with a variant apart from its nests."""
+    """Yield what is wrong with a variant apart from its nests."""
     for known in variant.sizes:
         reason = _unknowable(known, algorithm)
         if reason:
@@ -135,7 +135,7 @@ def _variant_problems(
 
 
 def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
-    """Why a condition makes no sense for an algorithm; empty if it does."""
+    """Return why a condition makes no sense for an algorithm; empty if it does."""
     if isinstance(known, OutputExtent):
         func = algorithm.funcs[known.func] if known.func < len(algorithm.funcs) else None
         if func is None or func.name not in algorithm.outputs:
@@ -157,7 +157,7 @@ def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
 
 
 def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Violation]:
-    """What is wrong with one Func apart from the loops around it."""
+    """Yield what is wrong with one Func apart from the loops around it."""
     func = algorithm.funcs[entry.func]
     for index, nest in enumerate(entry.stages):
         for known in (*nest.specialize, *nest.sizes):

@@ -14,7 +14,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
-    """What is said of dimensions that are not there, or of one twice."""
+    """Yield what is said of dimensions that are not there, or of one twice."""
     for what, items in (("storage", entry.storage), ("bounds", entry.bounds)):
         said = [item.dimension for item in items]
         for dimension in said:
@@ -93,7 +93,7 @@ def _unlike(
     shared: ComputeWith,
     algorithm: Algorithm,
 ) -> str:
-    """Why the loops from the outermost to the shared one differ; empty where they do not."""
+    """Return why the loops from the outermost to the shared one differ; empty if they do not."""
     stages = stage_schedules(algorithm, other)
     theirs = [loop.name for loop in reversed(stages[shared.stage][1].loops)]
     if shared.loop not in theirs:

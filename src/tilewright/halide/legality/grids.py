@@ -18,7 +18,7 @@ _AXES = "xyz"
 def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
     """Grids, blocks and shared memory beyond what the device has.
 
-    `algorithm` has the schedule's clones. Empty where sizes are not known (`sized_nest`).
+    `algorithm` has the schedule's clones. Empty if sizes are not known (`sized_nest`).
     """
     nest = sized_nest(algorithm, schedule)
     if nest is None:
@@ -56,6 +56,6 @@ def _problems(launch: Launch, target: str, limits: Limits) -> list[tuple[str, st
 
 
 def _number(value: object) -> int:
-    """The largest of the rows; 0 where it is not known."""
+    """Return the largest of the rows; 0 if it is not known."""
     most = float(np.max(np.asarray(value, dtype=np.float64)))
     return int(most) if math.isfinite(most) else 0

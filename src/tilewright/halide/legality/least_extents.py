@@ -76,7 +76,7 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
 
 
 def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
-    """One point of an output, wherever it starts; all of a dimension with fixed bounds."""
+    """Yield one point of an output, wherever it starts; all of a dimension with fixed bounds."""
     for arg in args:
         if arg in func.bounds:
             span = func.bounds[arg]
@@ -87,7 +87,7 @@ def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
 
 
 def _settings(algorithm: Algorithm) -> Iterator[dict[str, float]]:
-    """Values of the parameters: as estimated, then others of all that are used at once."""
+    """Yield values of the parameters: as estimated, then others of all that are used at once."""
     estimated: dict[str, float] = dict(algorithm.symbols)
     yield estimated
     used = parameters_used(algorithm)

@@ -47,7 +47,7 @@ def level_problems(
 
 
 def _missing_loop(level: Level, schedule: Schedule, algorithm: Algorithm) -> str:
-    """Why a level names no loop; empty where it does."""
+    """Return why a level names no loop; empty if it does."""
     if not 0 <= level.func < len(algorithm.funcs):
         return f"there is no Func {level.func}"
     func = algorithm.funcs[level.func]
@@ -96,7 +96,7 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
 
 
 def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Found:
-    """Values kept from one iteration to the next where loads run beyond what is stored.
+    """Yield values kept from one iteration to the next where loads run beyond what is stored.
 
     Halide 21 then gets the region wrong that is new in an iteration.
     """
@@ -114,7 +114,7 @@ def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Foun
 
 
 def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
-    """What is wrong with how the loops around one stage are mapped."""
+    """Yield what is wrong with how the loops around one stage are mapped."""
     mappings = [node.mapping for node in path]
     blocks = [i for i, mapping in enumerate(mappings) if mapping == "gpu_block"]
     threads = [i for i, mapping in enumerate(mappings) if mapping == "gpu_thread"]
@@ -176,7 +176,7 @@ def _grid_sizes(path: Path, blocks: list[int], threads: list[int], threads_per_b
 
 
 def single_thread_problems(entry: FuncSchedule, paths: Paths, target: str) -> Found:
-    """A nest run by one thread makes a kernel of its own, so it cannot be inside another."""
+    """Yield a nest run by one thread makes a kernel of its own, so it cannot be inside another."""
     if not any(nest.single_thread for nest in entry.stages):
         return
     if not is_gpu(target):

@@ -43,10 +43,10 @@ class Limit:
 
 
 def limited(schedule: Schedule, algorithm: Algorithm) -> Iterator[Limit]:
-    """The limits that some size of the outputs, as estimated or larger, does not meet.
+    """Yield the limits that some size of the outputs, as estimated or larger, does not meet.
 
     `algorithm` has the schedule's clones. What outputs promise is always among them, and so is
-    what cannot be worked out.
+    what cannot be computed.
     """
     limits = [limit for entry in schedule.funcs for limit in _written(entry)]
     if not limits:
@@ -64,7 +64,7 @@ def limited(schedule: Schedule, algorithm: Algorithm) -> Iterator[Limit]:
 
 
 def _written(entry: FuncSchedule) -> Iterator[Limit]:
-    """Every limit that one Func's schedule sets."""
+    """Yield every limit that one Func's schedule sets."""
     for bounds in entry.bounds:
         if bounds.extent:
             reason = f"bound_extent promises {bounds.extent}"
@@ -83,7 +83,7 @@ def _written(entry: FuncSchedule) -> Iterator[Limit]:
 
 
 def _computed(schedule: Schedule, algorithm: Algorithm) -> Computed:
-    """What is computed at a time at the sizes looked at."""
+    """Return what is computed at a time at the sizes looked at."""
     boxes: dict[str, Box] = {}
     scales = np.array(_SCALES)
     for name in algorithm.outputs:

@@ -89,7 +89,7 @@ def _reached(
 
 
 def _mask(box: Box, func: Func, rows: list[tuple[int, int]], algorithm: Algorithm) -> Mask:
-    """The rows in which anything of the Func is wanted."""
+    """Return the rows in which anything of the Func is wanted."""
     if not box:
         return np.array([algorithm.funcs[i] is func for i, _ in rows])
     lo, hi = np.asarray(box[0].lo), np.asarray(box[0].hi)
@@ -97,7 +97,7 @@ def _mask(box: Box, func: Func, rows: list[tuple[int, int]], algorithm: Algorith
 
 
 def _grows(box: Box, row: int, base: int, limits: tuple[Interval, ...] | None) -> bool:
-    """Whether a row reaches further than its single point does, and beyond the limits."""
+    """Return whether a row reaches further than its single point does, and beyond the limits."""
     for d, interval in enumerate(box):
         lo, hi = _at(interval.lo, row), _at(interval.hi, row)
         if lo > hi:  # nothing is read
@@ -121,7 +121,7 @@ def _empty(dimensions: int, count: int) -> Box:
 
 
 def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
-    """The bounds that an input is taken to have, None for a Func."""
+    """Return the bounds that an input is taken to have, None for a Func."""
     symbols = _symbols(algorithm)
     for parameter in algorithm.parameters:
         if parameter.name == name:
@@ -134,7 +134,7 @@ def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
 
 
 def _symbols(algorithm: Algorithm) -> Mapping[str, float]:
-    """Values of scalars, and bounds of inputs that cannot be mistaken for anything else."""
+    """Return values of scalars, and bounds of inputs that cannot be mistaken for anything else."""
     symbols: dict[str, float] = dict(algorithm.symbols)
     count = 0
     for parameter in algorithm.parameters:

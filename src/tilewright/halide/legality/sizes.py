@@ -78,7 +78,7 @@ class Requirement:
     maximum: int = 0
 
     def __str__(self) -> str:
-        """The requirement as a sentence, with its reason and its cure."""
+        """Return the requirement as a sentence, with its reason and its cure."""
         extent = self._extent()
         axis = self.axis or f"dimension {self.dimension}"
         reason = f" ({self.reason})" if self.reason else ""
@@ -124,7 +124,7 @@ class Need:
     reason: str = ""
 
     def __bool__(self) -> bool:
-        """Whether anything is needed at all."""
+        """Return whether anything is needed at all."""
         return (self.minimum, self.multiple) != (1, 1)
 
 
@@ -167,7 +167,7 @@ def _limit(limit: Limit, func: Func, on: Literal["output", "input", "storage"]) 
 
 
 def under(schedule: Schedule, conditions: Conditions) -> Schedule:
-    """The schedule with nests that are for calls alone in which the conditions hold."""
+    """Return the schedule with nests that are for calls alone in which the conditions hold."""
     if not conditions:
         return schedule
     funcs = []
@@ -249,12 +249,12 @@ def reads_anything(stage: Stage) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def reach(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
-    """`overreaching`, remembered for the algorithms asked for last."""
+    """Return `overreaching`, remembered for the algorithms asked for last."""
     return overreaching(algorithm)
 
 
 def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: bool) -> bool:
-    """Whether nests run as they are written only at extents that suit them.
+    """Return whether nests run as they are written only at extents that suit them.
 
     For a Func that is not an output, `sizes` is taken at its word.
     """
@@ -274,7 +274,7 @@ def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: b
 
 
 def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -> Need:
-    """What one dimension needs in all stages."""
+    """Return what one dimension needs in all stages."""
     found = [_needed(nest, f"v{dimension}", tails) for nest in nests]
     multiple = math.lcm(1, *(need.multiple for need in found))
     largest = max(found, key=lambda need: need.minimum, default=Need())
@@ -326,7 +326,7 @@ def _reason(change: Split, nest: StageSchedule) -> str:
 def stays_inside(
     nest: StageSchedule, loop: str, extent: int, tails: frozenset[Tail], bound: bool = False
 ) -> bool:
-    """Whether the nest touches no coordinate outside of ``[0, extent)`` along `loop`.
+    """Return whether the nest touches no coordinate outside of ``[0, extent)`` along `loop`.
 
     Extents follow from the outermost split to the innermost; the coordinates that are reached
     then follow backwards as intervals, whose ends are always reached. `bound` says that Halide

@@ -54,7 +54,7 @@ def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
 
 
 def is_associative(stage: Stage) -> bool:
-    """Whether the stage combines a new value with the old one by an operator free of order.
+    """Return whether the stage combines a new value with the old one by an operator free of order.
 
     Conservative: Halide proves more, but nothing that passes here is refused by it.
     """
@@ -82,7 +82,7 @@ def _reads_itself(stage: Stage, exprs: list[Expr]) -> bool:
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two expressions are written alike (variables by name)."""
+    """Return whether two expressions are written alike (variables by name)."""
     seen: set[tuple[int, int]] = set()
     stack = [(a, b)]
     while stack:

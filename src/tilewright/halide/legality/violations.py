@@ -19,7 +19,7 @@ class Violation:
     message: str
 
     def __str__(self) -> str:
-        """The Func, the stage and the reason."""
+        """Return the Func, the stage and the reason."""
         where = self.func if self.stage in (None, 0) else f"{self.func}, update {self.stage - 1}"
         return f"{where}: {self.message}"
 

@@ -51,7 +51,7 @@ def _differences(first: PlannedSchedule, other: PlannedSchedule) -> Iterator[str
 
 
 def _mapping(before: GroupReport, after: GroupReport) -> Iterator[str]:
-    """How the work of one group is spread otherwise over threads, blocks or vectors."""
+    """Yield how the work of one group is spread otherwise over threads, blocks or vectors."""
     name = readable(after.output)
     if after.vector_width != before.vector_width:
         yield f"{name} in vectors of {max(1, after.vector_width)}"

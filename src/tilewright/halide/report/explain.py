@@ -75,7 +75,7 @@ def schedule_report(
 
 
 def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
-    """The loop nest; none where too much is inlined, or an extern stage hides what is read."""
+    """Return the loop nest; none if too much is inlined, or an extern stage hides what is read."""
     try:
         return loop_nest(
             algorithm, running_at(planned.schedule, algorithm), group_of(algorithm, planned)
@@ -85,7 +85,7 @@ def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...
 
 
 def group_row(group: GroupReport, timed: bool) -> GroupRow:
-    """A group's line in the table; the prediction is a time where `timed`, else a cost."""
+    """Return a group's line in the table; the prediction is a time where `timed`, else a cost."""
     names = [readable(loop) for loop in group.loops]
     return GroupRow(
         name=group.output,
@@ -104,7 +104,7 @@ def group_row(group: GroupReport, timed: bool) -> GroupRow:
 
 
 def _launch(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """A launch without the trailing ones that say nothing."""
+    """Return a launch without the trailing ones that say nothing."""
     kept = len(extents)
     while kept > 1 and extents[kept - 1] == 1:
         kept -= 1
@@ -128,7 +128,7 @@ def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
 
 
 def pipeline_dag(algorithm: Algorithm, schedule: Schedule, groups: Sequence[GroupReport]) -> Dag:
-    """The pipeline's inputs and Funcs with what each reads."""
+    """Return the pipeline's inputs and Funcs with what each reads."""
     algorithm = with_clones(algorithm, schedule.clones)
     planned = PlannedSchedule(schedule, tuple(groups), 0.0)
     member = group_of(algorithm, planned)

@@ -44,10 +44,10 @@ _OFFSETS = (0.0, 1.0, 2.0, 3.0)
 
 
 def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
-    """The schedule made right at every size; `algorithm` is the one it was made for.
+    """Return the schedule made right at every size; `algorithm` is the one it was made for.
 
     Outputs must have estimates: a Func that would be computed further out even at those is
-    guarded at all sizes. What an earlier call has added is worked out again.
+    guarded at all sizes. What an earlier call has added is computed again.
     """
     schedule = exact_size(schedule)
     extended = with_clones(algorithm, schedule.clones)
@@ -78,7 +78,7 @@ def _with_sizes(
     twice: Mapping[int, Conditions],
     always: frozenset[int],
 ) -> Schedule:
-    """The schedule with these conditions for nests, and the nests that are guarded `always`.
+    """Return the schedule with these conditions for nests, and the nests that are guarded `always`.
 
     `algorithm` has the schedule's clones.
     """
@@ -100,7 +100,7 @@ def _with_sizes(
 
 
 def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:
-    """A scalar's name with values unlike the one that is expected."""
+    """Return a scalar's name with values unlike the one that is expected."""
     found = [0.0, value / 2, value * 2 + 1]
     if parameter.type.code in ("int", "uint"):
         found = [float(int(other)) for other in found]
@@ -161,7 +161,7 @@ class _Sizes:
         return found
 
     def known(self, least: Mapping[Place, int]) -> tuple[KnownValue, ...]:
-        """What parameters must be besides, where outputs have their least extents.
+        """Return what parameters must be besides, where outputs have their least extents.
 
         A boundary condition, for one, makes regions depend on the extents of an input.
         """
@@ -189,7 +189,7 @@ class _Sizes:
     def _bound(
         self, parameter: int, d: int, symbol: str, extents: Mapping[Place, Bound]
     ) -> Iterator[KnownValue]:
-        """The condition on the extent or the first coordinate of an input's dimension."""
+        """Yield the condition on the extent or the first coordinate of an input's dimension."""
         value = int(self._symbols[symbol])
         if symbol.endswith(f".min.{d}"):
             if not all(self._holds(extents, symbol, value + far) for far in _FAR):
@@ -224,7 +224,7 @@ class _Sizes:
             self._give_up(extents, **{name: other})
 
     def _analysis(self, symbols: Mapping[str, float]) -> Analysis:
-        """The analysis with these values of symbols besides; what is alike is worked out once."""
+        """The analysis with these values of symbols besides; what is alike is computed once."""
         values = {**self._symbols, **symbols}
         key = tuple(sorted(values.items()))
         if key not in self._analyses:
@@ -238,7 +238,7 @@ class _Sizes:
     def _met(
         self, extents: Mapping[Place, Bound], symbols: Mapping[str, float] | None = None
     ) -> dict[Place, npt.NDArray[np.bool_]]:
-        """Whether each inner need is met, by candidate; the rest is as estimated."""
+        """Return whether each inner need is met, by candidate; the rest is as estimated."""
         if not self._inner:
             return {}
         count = max([1, *(np.size(extent) for extent in extents.values())])

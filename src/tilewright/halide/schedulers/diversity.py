@@ -43,7 +43,7 @@ class Chosen:
         return True
 
     def is_new(self, planned: PlannedSchedule) -> bool:
-        """Whether a schedule differs where it matters from all that are accepted."""
+        """Return whether a schedule differs where it matters from all that are accepted."""
         return all(differ(planned, other, self.algorithm) for other in self.accepted)
 
     def best(self, k: int) -> list[PlannedSchedule]:
@@ -52,7 +52,7 @@ class Chosen:
 
 
 def chosen_of(algorithm: Algorithm, plans: Iterable[PlannedSchedule]) -> Chosen:
-    """What is chosen when `plans` are offered one after the other."""
+    """Return what is chosen when `plans` are offered one after the other."""
     chosen = Chosen(algorithm)
     for planned in plans:
         chosen.offer(planned)
@@ -60,7 +60,7 @@ def chosen_of(algorithm: Algorithm, plans: Iterable[PlannedSchedule]) -> Chosen:
 
 
 def differ(one: PlannedSchedule, other: PlannedSchedule, algorithm: Algorithm) -> bool:
-    """Whether two schedules for one pipeline differ where it matters."""
+    """Return whether two schedules for one pipeline differ where it matters."""
     if one.schedule.clones != other.schedule.clones:
         return True
     left = {entry.func: choices(entry) for entry in one.schedule.funcs}
@@ -88,7 +88,7 @@ def far_from(
 
 
 def choices(entry: FuncSchedule) -> Hashable:
-    """What matters of one Func's schedule."""
+    """Return what matters of one Func's schedule."""
     stages = []
     for nest in entry.stages:
         changes: list[Hashable] = []

@@ -24,9 +24,9 @@ GIVEN = "given"
 
 
 def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
-    """The schedule in `serialized`, the bytes of the task's pipeline as it came.
+    """Return the schedule in `serialized`, the bytes of the task's pipeline as it came.
 
-    Raises `TilewrightError` where nothing has been scheduled, and `UnreadableScheduleError`
+    Raises `TilewrightError` if nothing has been scheduled, and `UnreadableScheduleError`
     where the schedule cannot be read.
     """
     came = import_pipeline(serialized)
@@ -40,7 +40,7 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
 
 
 def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, ...]:
-    """The groups of any schedule, at the estimates; see `groups_of`.
+    """Return the groups of any schedule, at the estimates; see `groups_of`.
 
     None where it cannot be said: too much is inlined, or an extern stage hides what it reads.
     """
@@ -51,7 +51,7 @@ def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, 
 
 
 def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
-    """The groups of any schedule, as its loop nest has them.
+    """Return the groups of any schedule, as its loop nest has them.
 
     On a CPU a group is a Func at root with all that is computed in its loops, on a GPU each stage
     of one, as each is a kernel. Costs are left out: no search has made the schedule.
@@ -76,7 +76,7 @@ def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
 def _group(
     nest: ScheduledNest, members: list[int], loops: list[LoopSize], launch: Launch | None
 ) -> GroupReport:
-    """The group of the stage at root whose loops are `loops`, outermost first."""
+    """Return the group of the stage at root whose loops are `loops`, outermost first."""
     root, index = loops[0].stage
     stage = nest.structure.stages[root, index]
     names = nest.structure.names
@@ -102,7 +102,7 @@ def _group(
 
 
 def _tile(nest: ScheduledNest, stage: StageNest, loops: list[LoopSize]) -> tuple[int, ...]:
-    """What one iteration of the tile loops runs over, by loop of the definition."""
+    """Return what one iteration of the tile loops runs over, by loop of the definition."""
     blocks = [at for at, loop in enumerate(loops) if loop.mapping == "gpu_block"]
     depth = max(blocks) + 1 if blocks else tile_depth(stage)
     if not depth:

@@ -85,7 +85,7 @@ AS_PUBLISHED = {"randomize_tilings": "1", "freeze_inline_compute_root": "1"}
 def peers(
     target: str, machine: CpuMachine | GpuMachine | None = None, *, published: bool = False
 ) -> tuple[Peer, ...]:
-    """The autoschedulers for a target, with the machine's parallelism and cache sizes.
+    """Return the autoschedulers for a target, with the machine's parallelism and cache sizes.
 
     The plugins' own defaults are made for other machines (16 to 32 cores, 80 SMs).
 
@@ -240,7 +240,7 @@ def _automatic_names(algorithm: Algorithm) -> dict[str, int]:
 
 
 def plugin_path(name: str) -> Path:
-    """The full path of a plugin in the wheel; Halide finds none by name."""
+    """Return the full path of a plugin in the wheel; Halide finds none by name."""
     import halide as hl
 
     return Path(hl.__file__).parent / "lib64" / f"libautoschedule_{name.lower()}.so"
@@ -278,7 +278,7 @@ class AutoschedulerSearch:
         """Nothing: the search was the work."""
 
     def details(self) -> dict[str, Any]:
-        """The scheduled pipeline, the schedule as C++, and the CPU seconds of the search."""
+        """Return the scheduled pipeline, the schedule as C++, and the CPU seconds of the search."""
         return {
             "serialized": base64.b64encode(self._serialized).decode(),
             "source": self._source,

@@ -35,7 +35,7 @@ _BLOCK = (16, 16)  # threads in x and y
 def naive_schedule(
     algorithm: Algorithm, target: str = "host", machine: CpuMachine | GpuMachine | None = None
 ) -> Schedule:
-    """Every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
+    """Return every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
 
     A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, and so
     are those that merely stand for an input (Halide puts one before every ImageParam).
@@ -72,7 +72,7 @@ def naive_schedule(
 
 
 def _is_alias(func: Func) -> bool:
-    """Whether a Func is an input under another name."""
+    """Return whether a Func is an input under another name."""
     if not func.pure or len(func.stages[0].values) != 1:
         return False
     value = func.stages[0].values[0]
@@ -97,7 +97,7 @@ def _too_large(algorithm: Algorithm) -> frozenset[str]:
 
 
 def _kernel(func: Func, stage: Stage) -> StageSchedule:
-    """One kernel: the two innermost pure loops over threads, all pure ones over blocks."""
+    """Return one kernel: the two innermost pure loops over threads, all pure ones over blocks."""
     loops = original_loops(func, stage)
     pure = [loop for loop in loops if loop.kind == "pure"]
     if not pure:

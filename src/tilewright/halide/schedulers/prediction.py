@@ -19,7 +19,7 @@ from tilewright.machines import GpuMachine
 
 
 def predicted(task: Task, schedule: Schedule) -> Prediction | None:
-    """What `schedule` is expected to take on the task's machine, in seconds.
+    """Return what `schedule` is expected to take on the task's machine, in seconds.
 
     The schedule may come from anywhere: the search, a tuner, a person, another autoscheduler. Its
     sizes are the pipeline's estimates. The search chooses by costs that may be weighted otherwise;
@@ -33,7 +33,7 @@ def predicted(task: Task, schedule: Schedule) -> Prediction | None:
 
 
 def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
-    """The plan with its predicted time, and that of every group, if it has none yet.
+    """Return the plan with its predicted time, and that of every group, if it has none yet.
 
     Groups that the search has not costed (tuned ones, given ones) get their tiles and launches
     from the loop nest, too. The plan as it is where no time can be said.
@@ -60,7 +60,7 @@ def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
 
 
 def _key(group: GroupReport | PartTime, kernels: bool) -> tuple[str, int]:
-    """What tells groups apart: on a GPU each stage is one, else all of a Func are."""
+    """Return what tells groups apart: on a GPU each stage is one, else all of a Func are."""
     return group.output, group.stage if kernels else 0
 
 
@@ -75,7 +75,7 @@ def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> G
 
 
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
-    """The loop nest; None where expressions are too large, or an extern stage hides its reads."""
+    """The loop nest; None if expressions are too large, or an extern stage hides its reads."""
     try:
         return _sized(task, schedule)
     except (TooLarge, KeyError):
@@ -83,7 +83,7 @@ def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
 
 
 def _sized(task: Task, schedule: Schedule) -> ScheduledNest:
-    """The nest; code that is specialised is costed with the values it is compiled for."""
+    """Return the nest; code that is specialised is costed with the values it is compiled for."""
     schedule = running_at(schedule, task.algorithm)
     found = nest_analysis(task.algorithm, schedule)
     if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):

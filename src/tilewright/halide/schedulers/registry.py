@@ -87,7 +87,7 @@ class _Refused(NamedTuple):
 def _with_refused(
     plans: list[PlannedSchedule], refused: list[_Refused], ours: int
 ) -> list[PlannedSchedule]:
-    """The plans, each saying what was left out before it; `ours` of them are the model's."""
+    """Return the plans, each saying what was left out before it; `ours` of them are the model's."""
     for place, reason in refused if ours else ():
         last = place >= ours
         at = ours - 1 if last else place
@@ -130,7 +130,7 @@ class Sized(NamedTuple):
 
 
 def sized(schedule: Schedule, task: Task) -> Sized:
-    """The schedule made right at every size, or stripped of that, as the task asks for."""
+    """Return the schedule made right at every size, or stripped of that, as the task asks for."""
     if task.exact_sizes:
         return Sized(exact_size(schedule))
     try:
@@ -176,20 +176,20 @@ def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[Planned
 
 
 def device_limits(task: Task) -> Limits:
-    """What the task's device can run."""
+    """Return what the task's device can run."""
     if isinstance(task.machine, GpuMachine):
         return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
     return Limits()
 
 
 def _measured(task: Task) -> tuple[str, ...]:
-    """A note where the CPU is costed with what was measured of it."""
+    """Return a note where the CPU is costed with what was measured of it."""
     facts = model_facts(task) if task.calibration is not None else {}
     return tuple(f"The {name} has numbers {text}." for name, text in facts.items())
 
 
 def model_facts(task: Task) -> dict[str, str]:
-    """What a report says of the cost model: where its numbers of a CPU are from."""
+    """Return what a report says of the cost model: where its numbers of a CPU are from."""
     if isinstance(task.machine, GpuMachine):
         return {}
     from tilewright.halide.schedulers.analytic.cpu.families import description
@@ -198,5 +198,5 @@ def model_facts(task: Task) -> dict[str, str]:
 
 
 def naive(task: Task) -> Schedule:
-    """The schedule that speedups are counted from."""
+    """Return the schedule that speedups are counted from."""
     return naive_schedule(task.algorithm, task.target, task.machine)

@@ -35,7 +35,7 @@ Axis = tuple[str, int]
 def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
     """As `plan`, for all sizes of the task at once; with a single size it is `plan`.
 
-    Raises `TilewrightError` where no condition at run time can distinguish the sizes.
+    Raises `TilewrightError` if no condition at run time can distinguish the sizes.
     """
     if not task.smaller:
         return plan(task, k=k, fusion=fusion)
@@ -65,7 +65,7 @@ def _suited(
     plans: Sequence[Sequence[PlannedSchedule]],
     fusion: Fusion,
 ) -> Row:
-    """The cheapest plan of a structure for each size; None where none is legal."""
+    """Return the cheapest plan of a structure for each size; None if none is legal."""
     row: list[PlannedSchedule | None] = []
     for task, own in zip(tasks, plans, strict=True):
         candidates = []
@@ -93,7 +93,7 @@ def _rank(row: Row, best: Sequence[float]) -> tuple[int, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The geometric mean; infinite of nothing."""
+    """Return the geometric mean; infinite of nothing."""
     if not values or not all(math.isfinite(value) and value > 0.0 for value in values):
         return math.inf
     return math.exp(sum(map(math.log, values)) / len(values))
@@ -138,7 +138,7 @@ _NO_NESTS = "nothing that the model knows suits them with all computed where the
 def _serves(
     following: SizeVariant | None, last: Schedule, variant: SizeVariant, algorithm: Algorithm
 ) -> bool:
-    """Whether calls of a size run the nests of its variant without it."""
+    """Return whether calls of a size run the nests of its variant without it."""
     extended = with_clones(algorithm, last.clones)
     if following is not None:
         same = following.nests == variant.nests
@@ -170,7 +170,7 @@ def _variant(
 def _placed(
     condition: OutputExtent | KnownValue, algorithm: Algorithm, extended: Algorithm
 ) -> OutputExtent | KnownValue:
-    """A condition with the output's place where clones count."""
+    """Return a condition with the output's place where clones count."""
     if isinstance(condition, KnownValue):
         return condition
     return replace(condition, func=extended.order[algorithm.funcs[condition.func].name])
@@ -183,7 +183,7 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
     which a later size is smaller must be at least half way to it, by ratio, so that none of the
     later ones meets the conditions. Inputs count where the outputs are of one size.
 
-    Raises `TilewrightError` where neither distinguishes two sizes.
+    Raises `TilewrightError` if neither distinguishes two sizes.
     """
     found: list[Conditions] = []
     for i, size in enumerate(sizes[:-1]):
@@ -241,6 +241,6 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
 
 
 def _seconds(planned: PlannedSchedule, algorithm: Algorithm, task: Task) -> float | None:
-    """The predicted time at the sizes of `algorithm`, None where none can be said."""
+    """Return the predicted time at the sizes of `algorithm`, None if none can be said."""
     found = predicted(replace(task, algorithm=algorithm, smaller=()), planned.schedule)
     return None if found is None else found.seconds

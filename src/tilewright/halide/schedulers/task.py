@@ -110,7 +110,7 @@ def make_task(
 
     With `calibration`, a CPU is costed with what was measured of it, if anything was.
 
-    Raises `TilewrightError` where target and machine do not fit or a GPU is to be scheduled
+    Raises `TilewrightError` if target and machine do not fit or a GPU is to be scheduled
     for that is neither given nor here, and what `load` raises.
     """
     if isinstance(machine, str):
@@ -131,9 +131,9 @@ def make_task(
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:
-    """What was measured of a processor before, None where nothing was.
+    """Return what was measured of a processor before, None if nothing was.
 
-    Raises `TilewrightError` where the file cannot be read or is of another processor.
+    Raises `TilewrightError` if the file cannot be read or is of another processor.
     """
     return read_calibration(calibration_path(processor_key(machine)), machine)
 
@@ -173,7 +173,7 @@ def _detect(api: str) -> list[GpuMachine]:
 
 
 def _why(api: str) -> str:
-    """What is known of why there is no device, to end a sentence with."""
+    """Return what is known of why there is no device, to end a sentence with."""
     failure = opencl_failure() if api == "opencl" else None
     return f"; {failure}" if failure else ""
 
@@ -189,7 +189,7 @@ def _api(target: str) -> str:
 
 
 def name_of(pipeline: Any) -> str:
-    """What a pipeline is called by its file or class; empty where there is neither."""
+    """Return what a pipeline is called by its file or class; empty if there is neither."""
     if isinstance(pipeline, str | os.PathLike):
         text = os.fspath(pipeline)
         return text.rpartition(":")[2] if ".py:" in text else Path(text).stem

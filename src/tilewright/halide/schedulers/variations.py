@@ -67,7 +67,7 @@ class _Pipeline:
         return isinstance(self.machine, GpuMachine)
 
     def hosts(self, func: int) -> bool:
-        """Whether others are computed or stored at loops of a Func."""
+        """Return whether others are computed or stored at loops of a Func."""
         levels = [level for entry in self.schedule for level in (entry.compute, entry.store)]
         return any(level.kind == "at" and level.func == func for level in levels)
 
@@ -101,7 +101,7 @@ def _moves(
     pipeline: _Pipeline,
     places: list[int],
 ) -> Iterator[tuple[int, FuncSchedule]]:
-    """One kind of choice for every Func: places in the schedule, and entries to put there."""
+    """Yield one kind of choice for every Func: places in the schedule, and entries to put there."""
     for place in places:
         yield from ((place, entry) for entry in kind(pipeline, pipeline.schedule[place]))
 
@@ -136,7 +136,7 @@ def _nests(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
 
 
 def _fusion(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """A member of a group computed at root instead."""
+    """Yield a member of a group computed at root instead."""
     func = pipeline.algorithm.funcs[entry.func]
     if entry.compute.kind != "at":
         return
@@ -145,7 +145,7 @@ def _fusion(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
 
 
 def _inlining(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """An inlined Func at root, or one that is computed somewhere inlined."""
+    """Yield an inlined Func at root, or one that is computed somewhere inlined."""
     algorithm = pipeline.algorithm
     func = algorithm.funcs[entry.func]
     if entry.compute.kind == "inline":
@@ -160,7 +160,7 @@ def _inlining(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule
 
 
 def _factors(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """A split's factor halved or doubled, in every stage alike."""
+    """Yield a split's factor halved or doubled, in every stage alike."""
     func = pipeline.algorithm.funcs[entry.func]
     extents = pipeline.extents.get(func.name, ())
     for s, nest in enumerate(entry.stages):
@@ -184,7 +184,7 @@ def _factors(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]
 
 
 def _unrolled_reductions(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """The innermost serial loop over a reduction unrolled several times."""
+    """Yield the innermost serial loop over a reduction unrolled several times."""
     func = pipeline.algorithm.funcs[entry.func]
     for stage, nest in zip(func.stages, entry.stages, strict=False):
         for copies in UNROLLED_REDUCTIONS:
@@ -288,7 +288,7 @@ def _cpu_stage(
 
 
 def _gpu_stage(func: Func, stage: Stage, block: tuple[int, ...]) -> StageSchedule:
-    """One kernel: blocks of the given threads, loops that carry a dependence inside."""
+    """Return one kernel: blocks of the given threads, loops that carry a dependence inside."""
     loops = original_loops(func, stage)
     pure = [loop.name for loop in loops if loop.kind == "pure"]
     if not pure:

@@ -45,7 +45,7 @@ def measure_at_sizes(
 
 
 def merged_outcome(outcomes: Sequence[Outcome], sizes: Sequence[Algorithm]) -> Outcome:
-    """The outcome over all sizes; an interrupted run may lack the last ones."""
+    """Return the outcome over all sizes; an interrupted run may lack the last ones."""
     rows = zip(*(outcome.tried for outcome in outcomes), strict=True)
     tried = [_merged(at_each, sizes) for at_each in rows]
     stopped = next((outcome.stopped for outcome in outcomes if outcome.stopped), "")

@@ -136,7 +136,7 @@ def measure_tuned(
 
 
 def _measured(naive: Variant | None, measurement: Measurement | None) -> Measured | None:
-    """The naive schedule with its measurement, where it has one."""
+    """Return the naive schedule with its measurement, where it has one."""
     if naive is None or measurement is None:
         return None
     return Measured(replace(naive, name=NAIVE), measurement)
@@ -178,7 +178,7 @@ def register_caps(task: Task) -> tuple[int, ...]:
 
 
 def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
-    """The plan compiled with at most that many registers per thread."""
+    """Return the plan compiled with at most that many registers per thread."""
     if registers == HALIDE_JIT_MAX_REGISTERS:
         return planned
     note = (
@@ -189,7 +189,7 @@ def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
 
 
 def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
-    """The structures whose schedules did best, with what was measured in their tuners."""
+    """Return the structures whose schedules did best, with what was measured in their tuners."""
     from tilewright.tuning import Ordinal, Space, Tuner
 
     groups: dict[Schedule, list[Tried]] = {}

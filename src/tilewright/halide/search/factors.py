@@ -2,7 +2,7 @@
 
 A schedule's *structure* is all of it but the factors of its splits: which Func is computed
 where, the order of loops and what they are mapped to. Its *knobs* are those factors: tile
-sizes, vector widths, unrolls, threads a block.
+sizes, vector widths, unrolls, threads per block.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Knobs:
 
 
 def structure(schedule: Schedule) -> Schedule:
-    """The schedule without its factors: equal for schedules that differ in nothing else.
+    """Return the schedule without its factors: equal for schedules that differ in nothing else.
 
     The sizes that its nests are compiled for follow from the factors.
     """
@@ -67,7 +67,7 @@ def structure(schedule: Schedule) -> Schedule:
 
 
 def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:
-    """The values that the knobs have in a schedule of the same structure."""
+    """Return the values that the knobs have in a schedule of the same structure."""
     found = {}
     for knob in knobs.knobs:
         change = schedule.funcs[knob.entry].stages[knob.stage].splits[knob.split]
@@ -77,7 +77,7 @@ def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:
 
 
 def turned(schedule: Schedule, knobs: Knobs, values: Mapping[str, int]) -> Schedule:
-    """The schedule with these values."""
+    """Return the schedule with these values."""
     places = {(k.entry, k.stage, k.split): int(values[k.name]) for k in knobs.knobs}
     return _with_factors(
         schedule,
@@ -88,7 +88,7 @@ def turned(schedule: Schedule, knobs: Knobs, values: Mapping[str, int]) -> Sched
 def find_knobs(
     planned: Sequence[PlannedSchedule], algorithm: Algorithm, most: int = MOST_KNOBS
 ) -> Knobs:
-    """The knobs of schedules that share a structure, those of costly groups first.
+    """Return the knobs of schedules that share a structure, those of costly groups first.
 
     The values offered surround those of every given schedule. At most ``most`` knobs are
     found: tiles before vectors and unrolls, outputs of groups before their members.
@@ -153,7 +153,7 @@ def replanned(
 
 
 def _tasks(nest: ScheduledNest, func: int, stage: int) -> int:
-    """Iterations of the parallel loops of a stage at root; 0 where it has none."""
+    """Return iterations of the parallel loops of a stage at root; 0 if it has none."""
     extents = [
         float(loop.extent)
         for loop in nest.loops
@@ -216,7 +216,7 @@ def _values(kind: str, used: set[int], bound: int | None, lanes: int = 1) -> tup
 
 
 def _extent(algorithm: Algorithm, func: int, nest: StageSchedule, change: Split) -> int | None:
-    """How many iterations the loop that is split has in all, where the estimates tell."""
+    """Return how many iterations the loop that is split has in all, where the estimates tell."""
     origin = change.old
     for earlier in reversed(nest.splits):
         if isinstance(earlier, Split) and origin in (earlier.outer, earlier.inner):
@@ -248,7 +248,7 @@ def _constraints(
 
 
 def _nested(schedule: Schedule) -> Iterator[tuple[int, int, int, int]]:
-    """Pairs of splits, by place, where the second splits the inner loop of the first."""
+    """Yield pairs of splits, by place, where the second splits the inner loop of the first."""
     for e, entry in enumerate(schedule.funcs):
         for s, nest in enumerate(entry.stages):
             made = {c.inner: j for j, c in enumerate(nest.splits) if isinstance(c, Split)}
@@ -264,7 +264,7 @@ def _factor(schedule: Schedule, entry: int, stage: int, split: int) -> int:
 
 
 def _costs(planned: PlannedSchedule, algorithm: Algorithm) -> dict[int, float]:
-    """What the model expects of the group of each of the schedule's entries."""
+    """Return what the model expects of the group of each of the schedule's entries."""
     entries = {entry.func: i for i, entry in enumerate(planned.schedule.funcs)}
     return {
         entries[algorithm.order[name]]: group.cost

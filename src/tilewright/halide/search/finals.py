@@ -42,7 +42,7 @@ class Final:
     recorded: str = ""
 
     def measurement(self, key: str) -> Measurement | None:
-        """The measurement of the schedule with that name, None where it did not take part."""
+        """Return the measurement of the schedule with that name, None if it did not take part."""
         try:
             return self.finals.measurement(key)
         except KeyError:
@@ -125,9 +125,9 @@ def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: 
 
 
 def _in_common(finals: Finals, brief: Collection[str]) -> Finals:
-    """What the deadline ended, cut to the rounds that all have had.
+    """Return what the deadline ended, cut to the rounds that all have had.
 
-    Raises `OutOfTimeError` where that is less than `LEAST_ROUNDS`.
+    Raises `OutOfTimeError` if that is less than `LEAST_ROUNDS`.
     """
     running = [
         (candidate.key, len(m.times))

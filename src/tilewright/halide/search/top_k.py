@@ -67,14 +67,14 @@ class Tried:
 
     @property
     def seconds(self) -> float | None:
-        """Median time of a run, None where it is not known or only bounded from below."""
+        """Median time of a run, None if it is not known or only bounded from below."""
         if self.measurement is None or not self.measurement.ok or self.measurement.lower_bound:
             return None
         return self.measurement.median
 
     @property
     def source(self) -> str:
-        """Where its time comes from, in words; empty where there is none."""
+        """Where its time comes from, in words; empty if there is none."""
         if not self.ok:
             return ""
         if self.final:
@@ -141,7 +141,7 @@ class Outcome:
 
     @property
     def best(self) -> Tried | None:
-        """The fastest that ran with the right answer, None where none did."""
+        """The fastest that ran with the right answer, None if none did."""
         first = self.ranking[0] if self.tried else None
         return first if first is not None and first.ok else None
 
@@ -185,7 +185,7 @@ class Watch:
 
 
 def timing(seconds: float = 1.0) -> Timing:
-    """How the candidates of `measure_top` are timed."""
+    """Return how the candidates of `measure_top` are timed."""
     return Timing(seconds=seconds, cutoff_ratio=CUTOFF_RATIO)
 
 
@@ -249,7 +249,7 @@ def measure_top(
 
 
 def _variants(planned: Sequence[PlannedSchedule], target: str) -> dict[str, Variant]:
-    """The planned schedules as what can be measured, by name, in the order of the model."""
+    """Return the planned schedules as what can be measured, by name, in the order of the model."""
     return {
         (name := name_of(p, i)): Variant(
             p.schedule, target=target, name=name, max_registers=p.max_registers
@@ -266,9 +266,9 @@ def decide(
     others: Sequence[Variant] = (),
     rounds: Rounds | None = None,
 ) -> Final | None:
-    """The final rounds among the leaders, the naive schedule where it runs, and others.
+    """Return the final rounds among the leaders, the naive schedule where it runs, and others.
 
-    None where there is nothing to compare. Raises `OutOfTimeError` as `final_rounds` does.
+    None if there is nothing to compare. Raises `OutOfTimeError` as `final_rounds` does.
     """
     rounds = rounds or Rounds()
     field_ = [*leaders, *others]
@@ -311,12 +311,12 @@ def early_end() -> Iterator[Why]:
 
 
 def key_of(tried: Tried) -> str:
-    """What the variant of a tried schedule is called."""
+    """Return what the variant of a tried schedule is called."""
     return name_of(tried.planned, tried.rank)
 
 
 def name_of(planned: PlannedSchedule, rank: int) -> str:
-    """What a planned schedule is called, `rank` counting from 0."""
+    """Return what a planned schedule is called, `rank` counting from 0."""
     return planned.name or f"schedule {rank + 1}"
 
 
@@ -338,7 +338,7 @@ def _tried(
 
 
 def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
-    """The ones that may turn out to be the fastest, the first of them first.
+    """Return the ones that may turn out to be the fastest, the first of them first.
 
     The model's best one (`PlannedSchedule` without a name of its own) and one that the pipeline
     came with are always among them, however they were measured, so that the result is never
@@ -358,7 +358,7 @@ def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def with_final(tried: Tried, final: Final | None) -> Tried:
-    """The schedule with what the final rounds measured, if it was among them.
+    """Return the schedule with what the final rounds measured, if it was among them.
 
     One that turned out wrong, or crashed, in the final rounds has failed.
     """
@@ -379,7 +379,7 @@ def with_final(tried: Tried, final: Final | None) -> Tried:
 
 
 def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:
-    """What may be read of each input: its estimate and what the pipeline needs anyway."""
+    """Return what may be read of each input: its estimate and what the pipeline needs anyway."""
     needed = input_boxes(algorithm, algorithm.symbols)
     allowed = {}
     for buffer in session.inputs.buffers:
@@ -397,7 +397,7 @@ def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Spa
 
 
 def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]]) -> tuple[str, ...]:
-    """The inputs that a run read beyond what is allowed (see `allowed_reads`)."""
+    """Return the inputs that a run read beyond what is allowed (see `allowed_reads`)."""
     boxes = measurement.details.get("input_boxes", {})
     return tuple(
         name
@@ -410,7 +410,7 @@ def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]])
 
 
 def limits(seconds: float = 120.0, memory_bytes: int = 8 << 30) -> RunLimits:
-    """What a candidate may use: `seconds` to build, half as many for a run."""
+    """Return what a candidate may use: `seconds` to build, half as many for a run."""
     return RunLimits(
         build_seconds=seconds, run_seconds=max(10.0, seconds / 2), memory_bytes=memory_bytes
     )

@@ -23,7 +23,7 @@ from tilewright.patterns.codegen.code import (
 
 
 def with_barriers(block: Block, once: bool) -> Block:
-    """A kernel with its barriers.
+    """Return a kernel with its barriers.
 
     Args:
         block: without barriers.
@@ -42,7 +42,7 @@ class _Pending:
     written: set[Buffer] = field(default_factory=set)
 
     def conflicts(self, other: _Pending) -> bool:
-        """Whether what comes next needs what was before to be over."""
+        """Return whether what comes next needs what was before to be over."""
         return bool(self.written & (other.read | other.written) or self.read & other.written)
 
 
@@ -52,7 +52,7 @@ class _Inserter:
     once: bool
 
     def touched(self, block: Block) -> _Pending:
-        """The shared memory that a block reads and writes."""
+        """Return the shared memory that a block reads and writes."""
         read = {v.buffer for v in loads(block)} & self.shared
         return _Pending(read, {s.buffer for s in stores(block)} & self.shared)
 
@@ -82,7 +82,7 @@ def _grouped(loop: ForLoop) -> bool:
 
 
 def _own_elements(block: Block, buffer: Buffer) -> bool:
-    """Whether each thread reads only those elements of a buffer that it wrote itself.
+    """Return whether each thread reads only those elements of a buffer that it wrote itself.
 
     That is so if all accesses have the same index, written with the loops over threads alone.
     """
@@ -116,7 +116,7 @@ def _collect(
 def _by_thread(
     index: Poly, threads: dict[str, tuple[int, Poly]]
 ) -> tuple[Poly, tuple[tuple[int, str], ...]]:
-    """An index with loops over threads named by dimension; and their extents."""
+    """Return an index with loops over threads named by dimension; and their extents."""
     atoms = [a for a in index.all_atoms() if isinstance(a, LoopAtom)]
     if any(a.name not in threads for a in atoms):
         return _UNKNOWN, ()

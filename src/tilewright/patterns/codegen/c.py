@@ -23,7 +23,7 @@ PRELUDE = """\
 
 
 def print_c(code: Code) -> str:
-    """The C source of some code.
+    """Return the C source of some code.
 
     The function takes inputs, outputs, memory for intermediate results of the whole program
     (`printer.scratch`), sizes, and a number of threads. It returns 0, or 1 if memory ran out.
@@ -74,7 +74,7 @@ class _Printer(Printer):
         return [*lines, f"{pad}}}"]
 
     def _collapsible(self, loop: ForLoop) -> bool:
-        """Whether the loop and the one in it can be spread together over the cores."""
+        """Return whether the loop and the one in it can be spread together over the cores."""
         if len(loop.body) != 1 or self.indices.at[id(loop.body)]:
             return False
         inner = loop.body[0]

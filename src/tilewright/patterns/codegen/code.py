@@ -152,26 +152,26 @@ class Barrier(Statement):
 
 
 def values_of(s: Statement) -> tuple[Value, ...]:
-    """The values in a statement itself, not in those inside of it."""
+    """Return the values in a statement itself, not in those inside of it."""
     return (s.value,) if isinstance(s, Declare | Assign | Store) else ()
 
 
 def parts_of(v: Value) -> tuple[Value, ...]:
-    """The values inside a value."""
+    """Return the values inside a value."""
     if isinstance(v, FunctionCall):
         return v.args
     return (v.value, v.other) if isinstance(v, Inside) else ()
 
 
 def all_values(v: Value) -> Iterator[Value]:
-    """A value and those inside of it."""
+    """Yield a value and those inside of it."""
     yield v
     for part in parts_of(v):
         yield from all_values(part)
 
 
 def statements(block: Block) -> Iterator[Statement]:
-    """All statements, each before those inside of it."""
+    """Yield all statements, each before those inside of it."""
     for s in block:
         yield s
         if isinstance(s, ForLoop):
@@ -179,19 +179,19 @@ def statements(block: Block) -> Iterator[Statement]:
 
 
 def loads(block: Block) -> Iterator[BufferLoad]:
-    """All loads, one for each place in the code."""
+    """Yield all loads, one for each place in the code."""
     for s in statements(block):
         for v in values_of(s):
             yield from (part for part in all_values(v) if isinstance(part, BufferLoad))
 
 
 def stores(block: Block) -> Iterator[Store]:
-    """All stores, one for each place in the code."""
+    """Yield all stores, one for each place in the code."""
     yield from (s for s in statements(block) if isinstance(s, Store))
 
 
 def indices_of(s: Statement) -> Iterator[Poly]:
-    """The index expressions in a statement itself."""
+    """Yield the index expressions in a statement itself."""
     if isinstance(s, Store):
         yield s.index
         yield from (p for guard in s.guards for p in guard)

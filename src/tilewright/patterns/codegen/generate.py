@@ -64,7 +64,7 @@ Body = Callable[[Poly], None]
 
 
 def generate(program: n.Pattern, name: str = "kernel") -> Code:
-    """The code of a program.
+    """Return the code of a program.
 
     Args:
         program: a pattern that starts at its inputs.
@@ -84,7 +84,7 @@ def generate(program: n.Pattern, name: str = "kernel") -> Code:
 
 
 def size_names(program: n.Pattern) -> set[str]:
-    """The names of the sizes that a program depends on."""
+    """Return the names of the sizes that a program depends on."""
     lengths = [length for kind in _types(program) for length in _lengths(kind)]
     lengths += [requirement.value for requirement in requirements(program)]
     return {a.name for length in lengths for a in _sizes(length)}
@@ -130,7 +130,7 @@ class _Generator:
             self.inputs[p] = array if lengths else Name(p.name, item)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return a name that nothing else has."""
         while True:
             number = self.count.get(stem, 0)
             self.count[stem] = number + 1
@@ -154,7 +154,7 @@ class _Generator:
     # Reading
 
     def read(self, p: n.Pattern, view: ArrayView) -> ArrayView:
-        """The result of a pattern as a view; statements that it needs are emitted."""
+        """Return the result of a pattern as a view; statements that it needs are emitted."""
         if isinstance(p, n.Pipe):
             for stage in p.stages:
                 view = self.read(stage, view)
@@ -189,7 +189,7 @@ class _Generator:
         return Lazy(kind, lambda i: self.read(p.f, element(view, i)))
 
     def _source(self, p: n.Pattern, view: ArrayView) -> ArrayView:
-        """A pattern that is a value by itself, or mere layout."""
+        """Return a pattern that is a value by itself, or mere layout."""
         kind = infer(p, view.type)[0]
         if isinstance(p, n.Input):
             found = self.inputs[p]
@@ -249,7 +249,7 @@ class _Generator:
         return acc
 
     def _reduce_arrays(self, p: n.Reduce, view: ArrayView, kind: DataType) -> ArrayView:
-        """A reduction whose accumulator is an array, kept in private memory.
+        """Return a reduction whose accumulator is an array, kept in private memory.
 
         It is changed in place if every element depends on no other one of it.
         """
@@ -374,7 +374,7 @@ class _Generator:
 
 
 def in_place(block: Block, buffers: set[Buffer]) -> bool:
-    """Whether what is stored to buffers depends on the same element only.
+    """Return whether what is stored to buffers depends on the same element only.
 
     Each buffer has one store, and all loads of it are of that element, in its block, before it.
     """
@@ -407,7 +407,7 @@ UNDECIDED = n.MapLevel("undecided")
 
 
 def _kept(f: n.Pattern) -> n.Pattern:
-    """A pattern whose result is stored, so that repeating it does not repeat its past."""
+    """Return a pattern whose result is stored, so that repeating it does not repeat its past."""
     return n.To("global", f) if n.computes(f) and not isinstance(f, n.To) else f
 
 

@@ -70,7 +70,7 @@ GRIDS = {"opencl": OPENCL_GRID, "cuda": CUDA_GRID}
 
 
 def print_grid(kernels: Sequence[GridKernel], target: str, reserved: frozenset[str]) -> str:
-    """The source of kernels for ``opencl`` or ``cuda``."""
+    """Return the source of kernels for ``opencl`` or ``cuda``."""
     grid = GRIDS[target]
     words = Words(grid.dialect)
     texts, fixed = [], []
@@ -138,7 +138,7 @@ class _Printer(Printer):
         return [f"{pad}for (int {i} = {start}; {i} < {n}; {i} += {step}) {{"]
 
     def _position(self, kind: str, dim: int) -> tuple[str, str]:
-        """The first iteration of a thread, and how far it is to its next one."""
+        """Return the first iteration of a thread, and how far it is to its next one."""
         grid, x = self.grid, "xyz"[dim]
         group, groups, thread, threads = (
             form.format(d=dim, x=x) for form in (grid.group, grid.groups, grid.thread, grid.threads)

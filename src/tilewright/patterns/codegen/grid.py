@@ -89,7 +89,7 @@ class GridKernel:
 
 
 def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
-    """What becomes of a loop over groups or threads, by what is known of their number.
+    """Return what becomes of a loop over groups or threads, by what is known of their number.
 
     Returns ``plain`` (each runs one iteration), ``if`` (each runs at most one) or ``for``.
     """
@@ -105,12 +105,12 @@ def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
 
 
 def loops(block: Block) -> Iterator[ForLoop]:
-    """All loops of a block, outer before inner."""
+    """Return all loops of a block, outer before inner."""
     return (s for s in statements(block) if isinstance(s, ForLoop))
 
 
 def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKernel, ...]:
-    """The kernels of some code, in the order in which they run.
+    """Return the kernels of some code, in the order in which they run.
 
     Args:
         code: the code; it is changed: barriers are put in.
@@ -175,7 +175,7 @@ def _free_names(body: Block) -> set[str]:
 
 
 def _extents(body: Block) -> tuple[Poly, Poly, Poly]:
-    """Iterations over groups, or over all threads, by dimension: the last loop of each."""
+    """Return iterations over groups, or over all threads, by dimension: the last loop of each."""
     found = [poly(1)] * DIMS
     for loop in loops(body):
         if loop.level.kind in ("wrg", "glb"):
@@ -202,7 +202,7 @@ def _launch(body: Block, given: ThreadGrid | None) -> ThreadGrid:
 
 
 def _fitted(given: ThreadGrid, levels: set[MapLevel]) -> ThreadGrid:
-    """A launch with one thread in the dimensions that a kernel does not use.
+    """Return a launch with one thread in the dimensions that a kernel does not use.
 
     More of them would all do the same, and store the same elements.
     """
@@ -306,7 +306,7 @@ def _check_store(
 
 
 def local_bytes(kernel: GridKernel) -> int:
-    """Bytes of local memory of a work-group."""
+    """Return bytes of local memory of a work-group."""
     found = [s.buffer for s in statements(kernel.body) if isinstance(s, Allocate)]
     local = [b for b in found if b.space == "local"]
     return sum(int(b.size.value or 0) * b.type.size for b in local)

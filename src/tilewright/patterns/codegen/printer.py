@@ -42,18 +42,18 @@ class Printer(ABC):
 
     @abstractmethod
     def loop(self, loop: ForLoop, depth: int, spread: bool) -> list[str]:
-        """The lines of a loop."""
+        """Return the lines of a loop."""
 
     @abstractmethod
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
-        """The lines that make memory; what must be freed is added to ``freed``."""
+        """Return the lines that make memory; what must be freed is added to ``freed``."""
 
     def barrier(self) -> str:
-        """A barrier, or nothing."""
+        """Return a barrier, or nothing."""
         return ""
 
     def block(self, block: Block, depth: int, spread: bool) -> list[str]:
-        """The lines of a block, at a depth of indentation, inside a parallel loop or not."""
+        """Return the lines of a block, at a depth of indentation, inside a parallel loop or not."""
         pad = "  " * depth
         lines = [
             f"{pad}const {self.words.dialect.index} {self.indices.names[atom]} = "
@@ -73,7 +73,7 @@ class Printer(ABC):
         return lines + [f"{pad}free({name});" for name in freed]
 
     def simple(self, s: Statement) -> str:
-        """A statement of one line."""
+        """Return a statement of one line."""
         if isinstance(s, Declare):
             const = "" if s.changes else "const "
             return f"{const}{self.words.type(s.type)} {s.name} = {self.words.value(s.value)};"
@@ -86,7 +86,7 @@ class Printer(ABC):
         return f"if ({tests}) {text}" if tests else text
 
     def table(self, buffer: Buffer, qualifier: str) -> str:
-        """The definition of an array of fixed numbers."""
+        """Return the definition of an array of fixed numbers."""
         values = ", ".join(self.words.number(v, buffer.type) for v in buffer.values)
         kind = self.words.type(buffer.type)
         return f"{qualifier} {kind} {buffer.name}[{len(buffer.values)}] = {{{values}}};"
@@ -94,7 +94,7 @@ class Printer(ABC):
     def parameters(
         self, inputs: list[Buffer | Name], written: list[Buffer], sizes: tuple[str, ...], space: str
     ) -> list[str]:
-        """The parameters of a function; ``space`` qualifies pointers."""
+        """Return the parameters of a function; ``space`` qualifies pointers."""
         found = []
         for item in inputs:
             kind = self.words.type(item.type)

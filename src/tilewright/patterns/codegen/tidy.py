@@ -64,7 +64,7 @@ class IndexNames:
     names: dict[Atom, str] = field(default_factory=dict)
 
     def fresh(self) -> str:
-        """A name that nothing else has."""
+        """Return a name that nothing else has."""
         taken = self.reserved | set(self.names.values())
         number = len(self.names)
         while f"k{number}" in taken:
@@ -73,7 +73,7 @@ class IndexNames:
 
 
 def index_names(block: Block, reserved: frozenset[str] = frozenset()) -> IndexNames:
-    """Names, none of them reserved, for divisions, remainders and boundaries in indices."""
+    """Return names, none of them reserved, for divisions, remainders and boundaries in indices."""
     found = IndexNames(reserved)
     _name_block(block, frozenset(), found)
     return found
@@ -97,6 +97,6 @@ def _indices(block: Block) -> list[Poly]:
 
 
 def _loops(atom: Atom) -> frozenset[Atom]:
-    """The loop variables that the value of an atom depends on."""
+    """Return the loop variables that the value of an atom depends on."""
     inside = [a for part in atom.parts() for a in part.all_atoms()]
     return frozenset(a for a in inside if isinstance(a, LoopVariable))

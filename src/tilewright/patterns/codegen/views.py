@@ -63,7 +63,7 @@ class Memory(ArrayView):
 
 
 def element(view: ArrayView, i: Poly) -> ArrayView:
-    """The element of an array with an index."""
+    """Return the element of an array with an index."""
     if isinstance(view, Lazy):
         return view.at(i)
     assert isinstance(view, Memory)
@@ -73,7 +73,7 @@ def element(view: ArrayView, i: Poly) -> ArrayView:
 
 
 def component(view: ArrayView, k: int) -> ArrayView:
-    """The component of a tuple with a number."""
+    """Return the component of a tuple with a number."""
     if isinstance(view, Several):
         return view.items[k]
     assert isinstance(view, Memory)
@@ -83,7 +83,7 @@ def component(view: ArrayView, k: int) -> ArrayView:
 
 
 def scalar_value(view: ArrayView) -> Value:
-    """The value of a scalar."""
+    """Return the value of a scalar."""
     if isinstance(view, Scalar):
         return view.value
     assert isinstance(view, Memory)
@@ -92,7 +92,7 @@ def scalar_value(view: ArrayView) -> Value:
 
 
 def scalar_values(view: ArrayView) -> list[Value]:
-    """The values of a scalar or of nested tuples of scalars."""
+    """Return the values of a scalar or of nested tuples of scalars."""
     if isinstance(view.type, TupleType):
         items = [component(view, k) for k in range(len(view.type.items))]
         return [value for item in items for value in scalar_values(item)]
@@ -100,7 +100,7 @@ def scalar_values(view: ArrayView) -> list[Value]:
 
 
 def array(type: DataType, at: Callable[[Poly], ArrayView]) -> Lazy:
-    """A lazy array of a type."""
+    """Return a lazy array of a type."""
     return Lazy(type, at)
 
 
@@ -115,7 +115,7 @@ def _length(type: DataType) -> Poly:
 
 
 def guarded(view: ArrayView, index: Poly, length: Poly, value: bool | int | float) -> ArrayView:
-    """A view whose scalars are a number where the index is out of range."""
+    """Return a view whose scalars are a number where the index is out of range."""
     kind = view.type
     if isinstance(kind, ArrayType):
         return Lazy(kind, lambda i: guarded(element(view, i), index, length, value))
@@ -127,7 +127,7 @@ def guarded(view: ArrayView, index: Poly, length: Poly, value: bool | int | floa
 
 
 def read_layout(p: n.Pattern, view: ArrayView) -> ArrayView | None:
-    """What a layout pattern makes of a view to read; None for any other pattern."""
+    """Return what a layout pattern makes of a view to read; None for any other pattern."""
     made = infer(p, view.type)[0]
     if isinstance(p, n.SplitPattern):
         k = p.length
@@ -252,7 +252,7 @@ def _written_map(p: n.Map, out: ArrayView, given: DataType) -> ArrayView | None:
 
 
 def _dummy(p: n.Pattern, given: DataType) -> ArrayView:
-    """A view of a pattern's result that is only asked whether it can be written through."""
+    """Return a view of a pattern's result that is only asked whether it can be written through."""
     kind = infer(p, given)[0]
     if isinstance(kind, TupleType):
         return Several(kind, tuple(ArrayView(item) for item in kind.items))

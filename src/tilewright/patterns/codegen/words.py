@@ -79,13 +79,13 @@ class Words:
     functions: dict[tuple[UserFun, tuple[ScalarType, ...]], str] = field(default_factory=dict)
 
     def type(self, t: ScalarType) -> str:
-        """The name of a scalar type."""
+        """Return the name of a scalar type."""
         return self.dialect.boolean if t is boolean else t.c
 
     # Indices
 
     def index(self, p: Poly) -> str:
-        """An index or size."""
+        """Return an index or size."""
         top, bottom = p.fraction
         if bottom == 1:
             return self._sum(top)
@@ -106,11 +106,11 @@ class Words:
         return text or "0"
 
     def atom(self, atom: Atom) -> str:
-        """A part of an index: its name, if it has one."""
+        """Return a part of an index: its name, if it has one."""
         return self.named.get(atom) or self.define(atom)
 
     def define(self, atom: Atom) -> str:
-        """How a part of an index is computed."""
+        """Return how a part of an index is computed."""
         if isinstance(atom, Size | LoopVariable):
             return atom.name
         if isinstance(atom, Div | Mod):
@@ -134,7 +134,7 @@ class Words:
     # Values
 
     def value(self, v: Value) -> str:
-        """A value."""
+        """Return a value."""
         if isinstance(v, BufferLoad):
             return f"{v.buffer.name}[{self.index(v.index)}]"
         if isinstance(v, Name):
@@ -151,7 +151,7 @@ class Words:
         return f"({test} ? {self.value(v.value)} : {self.value(v.other)})"
 
     def number(self, value: float, t: ScalarType) -> str:
-        """A literal of a type, exact."""
+        """Return a literal of a type, exact."""
         if t is boolean:
             return "1" if value else "0"
         if t.kind == "i":
@@ -165,7 +165,7 @@ class Words:
         return text if not text.startswith("-") else f"({text})"
 
     def function(self, call: FunctionCall) -> str:
-        """The name of a user function for the types of a call's arguments."""
+        """Return the name of a user function for the types of a call's arguments."""
         key = call.function, call.types
         if key not in self.functions:
             taken = set(self.functions.values())
@@ -198,7 +198,7 @@ class FunctionBody:
     made: dict[tuple[scalar.Expr, ScalarType], str] = field(default_factory=dict)
 
     def text(self, e: scalar.Expr, wanted: ScalarType) -> str:
-        """An expression whose type is the wanted one, unless it has its own."""
+        """Return an expression whose type is the wanted one, unless it has its own."""
         if isinstance(e, scalar.Arg):
             return self.args[e.index]
         if isinstance(e, scalar.ScalarConst):
@@ -228,7 +228,7 @@ class FunctionBody:
 
 
 def _shared(e: scalar.Expr) -> set[scalar.Expr]:
-    """The parts of an expression that occur more than once."""
+    """Return the parts of an expression that occur more than once."""
     seen: set[scalar.Expr] = set()
     again: set[scalar.Expr] = set()
 

@@ -34,22 +34,22 @@ LEAST_F32 = -3.4028234663852886e38
 
 
 def dot(n: Poly | int = N) -> Pattern:
-    """The dot product of two vectors."""
+    """Return the dot product of two vectors."""
     return fork(array("x", f32[n]), array("y", f32[n])) >> dot_product
 
 
 def asum(n: Poly | int = N) -> Pattern:
-    """The sum of absolute values."""
+    """Return the sum of absolute values."""
     return array("x", f32[n]) >> map(fun(lambda v: absolute(v), "absolute")) >> reduce(add, 0.0)
 
 
 def scal(n: Poly | int = N) -> Pattern:
-    """A vector times a number."""
+    """Return a vector times a number."""
     return zip(array("x", f32[n]), array("alpha", f32) >> repeat(n)) >> map(mul)
 
 
 def gemv(n: Poly | int = N, m: Poly | int = M) -> Pattern:
-    """``alpha * A @ x + beta * y`` with an n x m matrix."""
+    """Return ``alpha * A @ x + beta * y`` with an n x m matrix."""
     rows = zip(array("A", f32[n, m]), array("x", f32[m]) >> repeat(n)) >> map(dot_product)
     scalars = [array(name, f32) >> repeat(n) for name in ("alpha", "beta")]
     f = fun(lambda ax, y, alpha, beta: alpha * ax + beta * y, "combine")
@@ -57,14 +57,14 @@ def gemv(n: Poly | int = N, m: Poly | int = M) -> Pattern:
 
 
 def matmul(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
-    """``A @ B`` with an n x k and a k x m matrix."""
+    """Return ``A @ B`` with an n x k and a k x m matrix."""
     rows = array("A", f32[n, k]) >> map(repeat(m))
     columns = array("B", f32[k, m]) >> transpose >> repeat(n)
     return zip2(rows, columns) >> map2(dot_product)
 
 
 def convolution(n: Poly | int = N, m: Poly | int = M) -> Pattern:
-    """A 2-D correlation with 3 x 3 weights that are an input."""
+    """Return a 2-D correlation with 3 x 3 weights that are an input."""
     windows = array("A", f32[n + 2, m + 2]) >> slide2(3, 1)
     weights = array("W", f32[3, 3]) >> repeat(m) >> repeat(n)
     rows = zip >> map(dot_product) >> reduce(add, 0.0)
@@ -72,7 +72,7 @@ def convolution(n: Poly | int = N, m: Poly | int = M) -> Pattern:
 
 
 def softmax(n: Poly | int = N, m: Poly | int = M) -> Pattern:
-    """``exp(x - max(x)) / sum(exp(x - max(x)))`` in each row of an n x m matrix."""
+    """Return ``exp(x - max(x)) / sum(exp(x - max(x)))`` in each row of an n x m matrix."""
     larger = fun(lambda a, b: maximum(a, b), "larger", associative=True)
     shifted = fun(lambda x, most: exp(x - most), "shifted")
     share = fun(lambda x, total: x / total, "share")

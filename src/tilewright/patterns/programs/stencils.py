@@ -133,12 +133,12 @@ def _gradient(w: TracedParameter) -> Expr:
 
 
 def gradient(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """PPCG's gradient, five points of the interior."""
+    """Return PPCG's gradient, five points of the interior."""
     return _grid("A", rows, columns, 1) >> slide2(3, 1) >> map2(fun(_gradient, "gradient"))
 
 
 def jacobi5(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """PPCG's Jacobi iteration of five points."""
+    """Return PPCG's Jacobi iteration of five points."""
     f = fun(
         lambda w: (5 * w[0, 1] + 12 * w[1, 0] + 15 * w[1, 1] + 12 * w[1, 2] + 5 * w[2, 1]) / 118,
         "jacobi5",
@@ -147,7 +147,7 @@ def jacobi5(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
 
 
 def _weighted(name: str, weights: tuple[tuple[int, ...], ...], divisor: int) -> Pattern:
-    """A weighted sum of all points of a neighbourhood."""
+    """Return a weighted sum of all points of a neighbourhood."""
     size = len(weights)
 
     def f(w: TracedParameter) -> Expr:
@@ -161,13 +161,13 @@ def _weighted(name: str, weights: tuple[tuple[int, ...], ...], divisor: int) -> 
 
 
 def jacobi9(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """PPCG's Jacobi iteration of nine points."""
+    """Return PPCG's Jacobi iteration of nine points."""
     f = _weighted("jacobi9", JACOBI9_WEIGHTS, 118)
     return _grid("A", rows, columns, 1) >> slide2(3, 1) >> map2(f)
 
 
 def gaussian(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """PPCG's Gaussian blur of 25 points."""
+    """Return PPCG's Gaussian blur of 25 points."""
     f = _weighted("gaussian", GAUSSIAN_WEIGHTS, 159)
     return _grid("A", rows, columns, 2) >> slide2(5, 1) >> map2(f)
 

@@ -14,7 +14,7 @@ STEUWER = "Steuwer et al. 2015 (Lift's rewrite rules)"
 
 
 def split_join(length: Poly | int) -> Rule:
-    """A map in chunks: divide and conquer."""
+    """Return a map in chunks: divide and conquer."""
     k = poly(length)
 
     def step(site: Site) -> Change | str | None:
@@ -33,7 +33,7 @@ def split_join(length: Poly | int) -> Rule:
 
 
 def partial_reduce(length: Poly | int) -> Rule:
-    """A reduction of chunks, then of their results; the function must be associative."""
+    """Return a reduction of chunks, then of their results; the function must be associative."""
     k = poly(length)
 
     def step(site: Site) -> Change | str | None:
@@ -114,7 +114,7 @@ def commutative(f: n.UserFun) -> bool:
 
 
 def typed_start(p: n.Reduce, site: Site) -> n.Pattern:
-    """The start value of a reduction with its type written down."""
+    """Return the start value of a reduction with its type written down."""
     if isinstance(p.init, n.Literal) and p.init.type is None:
         kind = infer(p, site.given)[0]
         assert isinstance(kind, ScalarType)

@@ -90,7 +90,7 @@ def explore(program: n.Pattern, settings: ExplorationSettings | None = None) -> 
 
 
 def variants(program: n.Pattern, settings: ExplorationSettings) -> Iterator[Derivation]:
-    """The program, and what algorithmic rules make of it, breadth first."""
+    """Yield the program, and what algorithmic rules make of it, breadth first."""
     seen = {program}
     layer: list[tuple[Derivation, tuple[str, ...]]] = [(Derivation(program), ())]
     for _ in range(settings.depth + 1):
@@ -141,7 +141,7 @@ def _rounded(site: Site, settings: ExplorationSettings) -> Iterator[Steps]:
 
 
 def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterator[Rule]:
-    """The rules of a family with the parameters that may fit at a site."""
+    """Yield the rules of a family with the parameters that may fit at a site."""
     first = site.stages[0]
     if family == "tiling":
         yield from _tilings(first, site, settings)
@@ -161,7 +161,7 @@ def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterat
 
 
 def _tilings(first: n.Pattern, site: Site, settings: ExplorationSettings) -> Iterator[Rule]:
-    """The tilings of a window's input, and of the rows and columns of a whole program."""
+    """Yield the tilings of a window's input, and of the rows and columns of a whole program."""
     if isinstance(first, n.Slide) and not _in_slide2(site):
         yield from (slide_tiling(v) for v in _fitting(site.given, settings, first))
     elif isinstance(first, n.Map | n.Fork) and not site.around:
@@ -171,14 +171,14 @@ def _tilings(first: n.Pattern, site: Site, settings: ExplorationSettings) -> Ite
 
 
 def _in_slide2(site: Site) -> bool:
-    """Whether the slide is one of the two of a 2-D slide: those are tiled together."""
+    """Return whether the slide is one of the two of a 2-D slide: those are tiled together."""
     around = site.around[-1] if site.around else None
     below = isinstance(around, n.Map) and len(n.stages(around.f)) == 1
     return below or site.stages[1:2] == (n.Map(n.Transpose()),)
 
 
 def _fitting(given: DataType, settings: ExplorationSettings, window: n.Slide | None) -> list[int]:
-    """The tiles that divide a length, as far as it is known."""
+    """Return the tiles that divide a length, as far as it is known."""
     assert isinstance(given, ArrayType)
     length: Poly = given.length if window is None else given.length - window.size + window.step
     value = length.value
@@ -207,7 +207,7 @@ def _level(name: str) -> n.MapLevel:
 
 
 def lowered(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
-    """The ways to run a program's outermost loops, stage its tiles and unroll reductions."""
+    """Yield the ways to run a program's outermost loops, stage its tiles and unroll reductions."""
     yield from _mapped(variant, settings)
     storing = store("global")
     for site in sites(variant.program):
@@ -228,7 +228,7 @@ def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Deri
 
 
 def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
-    """A derivation with a rule at the first site where it applies; raises as `derive`."""
+    """Return a derivation with a rule at the first site where it applies; raises as `derive`."""
     ((step, program),) = derive(derivation.program, rule).steps
     return derivation.then(step, program)
 
@@ -248,7 +248,7 @@ def _staged(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Deriv
 
 
 def _local_elements(program: n.Pattern) -> int:
-    """Elements of the tiles in local memory, as far as their lengths are numbers."""
+    """Return elements of the tiles in local memory, as far as their lengths are numbers."""
     total = 0
     for site in sites(program):
         first = site.stages[0]

@@ -14,7 +14,7 @@ HAGEDORN = "Hagedorn et al. 2018 (local memory)"
 
 
 def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
-    """Why a map cannot be run by a level inside maps of other levels; nothing if it can."""
+    """Return why a map cannot be run by a level inside maps of other levels; nothing if it can."""
     kinds = {outer.kind for outer in levels}
     if level.kind == "glb" and kinds & {"wrg", "lcl"}:
         return "threads of the whole grid inside a work-group"
@@ -32,7 +32,7 @@ def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
 
 
 def _unfit(site: Site) -> str:
-    """Why the map at a site needs no decision; nothing if it does."""
+    """Return why the map at a site needs no decision; nothing if it does."""
     if not n.computes(site.stages[0]):
         return "the map only lays its input out in another way: it needs no loop"
     reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
@@ -78,7 +78,7 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
 
 
 def _only_map(p: n.Pattern) -> n.Map | None:
-    """The undecided map that makes a pipe's result: only layout comes after it."""
+    """Return the undecided map that makes a pipe's result: only layout comes after it."""
     last = next((s for s in reversed(n.stages(p)) if n.computes(s)), None)
     return last if isinstance(last, n.Map) and last.level is None else None
 
@@ -96,7 +96,7 @@ def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
 
 
 def lower_reduce(level: n.MapLevel) -> Rule:
-    """An undecided reduction runs in a loop (`SEQ`) or without one (`UNROLL`)."""
+    """Return an undecided reduction runs in a loop (`SEQ`) or without one (`UNROLL`)."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -112,7 +112,7 @@ def lower_reduce(level: n.MapLevel) -> Rule:
 
 
 def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern | None:
-    """A copy of nested arrays of scalars, with a level for each dimension."""
+    """Return a copy of nested arrays of scalars, with a level for each dimension."""
     lengths, item = dimensions(kind)
     if not isinstance(item, ScalarType) or len(lengths) != len(levels):
         return None
@@ -123,7 +123,7 @@ def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern |
 
 
 def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
-    """What a work-group reads is copied to local memory first, by all its threads.
+    """Return what a work-group reads is copied to local memory first, by all its threads.
 
     Args:
         components: which of several zipped tiles are copied; 0 for a single one.
@@ -165,7 +165,7 @@ def _loads(
 
 
 def store(space: str) -> Rule:
-    """The result of a map that others read is stored in memory."""
+    """Return the result of a map that others read is stored in memory."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -178,7 +178,7 @@ def store(space: str) -> Rule:
 
 
 def coarsen(length: Poly | int) -> Rule:
-    """A map of all threads in chunks; one thread computes each chunk in a loop."""
+    """Return a map of all threads in chunks; one thread computes each chunk in a loop."""
     k = poly(length)
 
     def at(site: Site) -> Change | str | None:
@@ -195,7 +195,7 @@ def coarsen(length: Poly | int) -> Rule:
 
 
 def default_grid(program: n.Pattern) -> n.Pattern:
-    """A program for a grid of threads: itself, if it says who runs any of its maps.
+    """Return a program for a grid of threads: itself, if it says who runs any of its maps.
 
     Else its outermost maps, two where there are two, are run by all threads.
     """

@@ -26,7 +26,7 @@ def _pair(
 
 
 def _plain(p: n.Pattern) -> n.Pattern | None:
-    """The function of a map that is not lowered yet."""
+    """Return the function of a map that is not lowered yet."""
     return p.f if isinstance(p, n.Map) and p.level is None else None
 
 

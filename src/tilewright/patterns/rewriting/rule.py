@@ -77,7 +77,7 @@ class Rule:
 
 
 def sites(program: n.Pattern) -> Iterator[Site]:
-    """All sites of a program, outer before inner, left to right."""
+    """Return all sites of a program, outer before inner, left to right."""
     return _sites(program, UNIT, (), lambda stages: n.pipe(*stages), None)
 
 
@@ -122,7 +122,7 @@ def _inside(
 
 
 def apply_at(rule: Rule, site: Site) -> n.Pattern | str | None:
-    """The program after a rule at a site; None or a text if it does not apply (`Step`).
+    """Return the program after a rule at a site; None or a text if it does not apply (`Step`).
 
     Raises:
         RewriteError: the new stages have another type than the old ones (a wrong rule).
@@ -141,7 +141,7 @@ def apply_at(rule: Rule, site: Site) -> n.Pattern | str | None:
 
 
 def apply(rule: Rule, program: n.Pattern) -> n.Pattern:
-    """The program after a rule at the first site where it applies.
+    """Return the program after a rule at the first site where it applies.
 
     Raises:
         RewriteError: it applies nowhere; says why.
@@ -157,7 +157,7 @@ def apply(rule: Rule, program: n.Pattern) -> n.Pattern:
 
 
 def no_site(rule: Rule, program: n.Pattern, refused: list[tuple[Site, str]]) -> str:
-    """Why a rule applies nowhere."""
+    """Return why a rule applies nowhere."""
     if not refused:
         return f"{rule} does not apply: {program} has no {rule.before}"
     reasons = dict.fromkeys(f"  at {_shown(site)}: {reason}" for site, reason in refused)

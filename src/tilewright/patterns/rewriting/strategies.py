@@ -32,7 +32,7 @@ class Derivation:
         return self.steps[-1][1] if self.steps else self.start
 
     def then(self, rule: Rule, program: n.Pattern) -> Derivation:
-        """One step longer."""
+        """Return one step longer."""
         return Derivation(self.start, (*self.steps, (rule, program)))
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ MOST_REPEATS = 1000  # applications after which `repeat` is taken not to end
 
 
 def derive(program: n.Pattern, *parts: Rule | Strategy) -> Derivation:
-    """The derivation of a program by rules and strategies, one after the other.
+    """Return the derivation of a program by rules and strategies, one after the other.
 
     Raises:
         RewriteError: one does not apply; says why, and which.
@@ -56,17 +56,17 @@ def derive(program: n.Pattern, *parts: Rule | Strategy) -> Derivation:
 
 
 def top_down(rule: Rule) -> Strategy:
-    """A rule at the first site where it applies, outer before inner."""
+    """Return a rule at the first site where it applies, outer before inner."""
     return lambda d: _at(rule, d, 0, False)
 
 
 def bottom_up(rule: Rule) -> Strategy:
-    """A rule at the last site where it applies: inner before outer, right before left."""
+    """Return a rule at the last site where it applies: inner before outer, right before left."""
     return lambda d: _at(rule, d, 0, True)
 
 
 def at_site(rule: Rule, number: int) -> Strategy:
-    """A rule at the site with this number among those where it applies, from 0."""
+    """Return a rule at the site with this number among those where it applies, from 0."""
     return lambda d: _at(rule, d, number, False)
 
 
@@ -94,7 +94,7 @@ def _strategy(part: Rule | Strategy) -> Strategy:
 
 
 def sequence(*parts: Rule | Strategy) -> Strategy:
-    """One after the other; all must apply."""
+    """Return one after the other; all must apply."""
 
     def run(d: Derivation) -> Derivation:
         for part in parts:
@@ -105,7 +105,7 @@ def sequence(*parts: Rule | Strategy) -> Strategy:
 
 
 def one(*parts: Rule | Strategy) -> Strategy:
-    """The first that applies."""
+    """Return the first that applies."""
 
     def run(d: Derivation) -> Derivation:
         reasons = []
@@ -143,7 +143,7 @@ def repeat(part: Rule | Strategy) -> Strategy:
 
 
 def everywhere(rule: Rule) -> Strategy:
-    """A rule once at every site of the program where it applies (ELEVATE's ``all``).
+    """Return a rule once at every site of the program where it applies (ELEVATE's ``all``).
 
     The result of the rule is not rewritten again: sites are visited inner first, right to left.
     """

@@ -22,7 +22,7 @@ ZIP2: Stages = (n.Zip(), n.Map(n.Zip()))
 
 
 def _tile(window: n.Slide, step: Poly) -> n.Slide | str:
-    """The slide that makes the tiles: they move by ``step``."""
+    """Return the slide that makes the tiles: they move by ``step``."""
     quotient = (step / window.step).value
     if quotient is not None and not isinstance(quotient, int):
         return f"a tile of {step} is not a multiple of the windows' step {window.step}"
@@ -64,12 +64,12 @@ def _slide2(stages: Stages) -> tuple[n.Slide, n.Slide] | None:
 
 
 def slide2_stages(rows: n.Slide, columns: n.Slide) -> Stages:
-    """A 2-D slide with its own windows for rows and columns."""
+    """Return a 2-D slide with its own windows for rows and columns."""
     return n.Map(columns), rows, n.Map(TRANSPOSE)
 
 
 def _map2(p: n.Pattern) -> n.Pattern | None:
-    """The function of two nested maps that are not lowered yet."""
+    """Return the function of two nested maps that are not lowered yet."""
     if isinstance(p, n.Map) and p.level is None and isinstance(p.f, n.Map) and p.f.level is None:
         return p.f.f
     return None
@@ -143,12 +143,12 @@ def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
 
 
 def _missing(length: Poly, k: Poly) -> Poly:
-    """How much a length lacks to a multiple of k."""
+    """Return how much a length lacks to a multiple of k."""
     return (length + k - 1) // k * k - length
 
 
 def round_up(length: Poly | int) -> Rule:
-    """A map of a few elements too many, so that chunks of any length divide it."""
+    """Return a map of a few elements too many, so that chunks of any length divide it."""
     k = poly(length)
 
     def at(site: Site) -> Change | str | None:
@@ -211,7 +211,7 @@ def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
 
 
 def split2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """Two nested maps in tiles that do not overlap."""
+    """Return two nested maps in tiles that do not overlap."""
     y, x = poly(rows), poly(columns)
 
     def at(site: Site) -> Change | str | None:

@@ -81,7 +81,7 @@ def collect(
 
     Instances are verified against the kernel's reference and timed in rounds, as the text at
     the top of this file says. Each measurement is in the records before the next begins, so an
-    interrupted collection goes on where it was.
+    interrupted collection continues where it stopped.
 
     Args:
         kernel: what is measured.
@@ -124,7 +124,7 @@ def collect(
 def _measurable(
     kernel: Kernel, variant: KernelVariant, isolate: bool | None
 ) -> dict[str, Any] | None:
-    """How a worker process makes the kernel again; None if this process measures.
+    """Return how a worker process makes the kernel again; None if this process measures.
 
     Raises:
         PredictionError: the variant cannot be used here, or cannot be isolated and has to be.
@@ -212,7 +212,7 @@ class _Collection:
         self._ahead: dict[tuple[int, int], Measurement] = {}
 
     def settled(self, index: int, repeat: int) -> bool:
-        """Whether the earlier rounds settle an instance."""
+        """Return whether the earlier rounds settle an instance."""
         earlier = self._rounds(index, range(repeat % self._stride, repeat, self._stride))
         if any(not m.ok for m in earlier):
             return True
@@ -248,7 +248,7 @@ class _Collection:
         self._keep(index, repeat, replace(measurement, machine=machine_id()))
 
     def _known(self, index: int, repeat: int) -> bool:
-        """Whether the records have an instance's measurement, which is then taken up."""
+        """Return whether the records have an instance's measurement, which is then taken up."""
         if self._records is None:
             return False
         configuration = {"seed": self.seed, "index": index, "repeat": repeat}
@@ -287,7 +287,7 @@ class _Collection:
         return replace(measurement, details=details)
 
     def _settled(self, record: MeasurementRecord) -> bool:
-        """Whether a recorded measurement stands: verified where it has to be, and clean.
+        """Return whether a recorded measurement stands: verified where it has to be, and clean.
 
         A failure stands, but not one by limits that are wider now, nor one by Ctrl-C.
         """
@@ -313,7 +313,7 @@ class _Collection:
         )
 
     def runs(self, count: int) -> Runs:
-        """What there is, as a table."""
+        """Return what there is, as a table."""
         features = self.kernel.features_of(self.variant)
         rows, times, retimes, dropped = [], [], [], []
         last = max((repeat for _, repeat in self.found), default=0)
@@ -345,7 +345,7 @@ class _Collection:
         return runs
 
     def _noise(self, runs: Runs) -> dict[str, Any]:
-        """The noise floor, and how often another process was in the way."""
+        """Return the noise floor, and how often another process was in the way."""
         done = [m for m in self.found.values() if m.ok]
         return {
             "floor": runs.floor,
@@ -356,7 +356,7 @@ class _Collection:
 
 
 def describe(kernel: Kernel, variant: KernelVariant) -> dict[str, Any]:
-    """The facts of a data set: what was measured, on which machine, with which software."""
+    """Return the facts of a data set: what was measured, on which machine, with which software."""
     return {
         "kernel": kernel.name,
         "variant": variant.name,

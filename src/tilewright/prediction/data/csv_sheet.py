@@ -49,7 +49,7 @@ class CsvSheet:
 
     @classmethod
     def read(cls, source: Path) -> CsvSheet:
-        """The cells of a file; PredictionError if it is not such a file."""
+        """Return the cells of a file; PredictionError if it is not such a file."""
         headings, rows = _cells(source)
         known = {heading: i for i, heading in enumerate(headings)}
         for i, heading in enumerate(headings):
@@ -57,7 +57,7 @@ class CsvSheet:
         return cls(source, headings, rows, known)
 
     def column(self, name: str, what: str) -> int:
-        """A column's number; PredictionError if there is none for `what`."""
+        """Return a column's number; PredictionError if there is none for `what`."""
         if name not in self.known:
             raise PredictionError(
                 f"{self.source}: column {name!r} for {what} is missing; the columns are "
@@ -66,16 +66,16 @@ class CsvSheet:
         return self.known[name]
 
     def time_name(self) -> str:
-        """The column that is called as run times usually are."""
+        """Return the column that is called as run times usually are."""
         lower = {name.lower(): name for name in reversed(self.known)}
         return next((lower[name] for name in _TIMES if name in lower), TIME)
 
     def name(self, at: int) -> str:
-        """A column's heading without the unit."""
+        """Return a column's heading without the unit."""
         return _heading(self.headings[at])[0]
 
     def unit(self, at: int) -> str:
-        """A column's unit; empty where the heading gives none."""
+        """Return a column's unit; empty if the heading gives none."""
         return _heading(self.headings[at])[1]
 
     def units(self, columns: Sequence[int], known: Mapping[str, Any]) -> dict[str, str]:
@@ -88,11 +88,11 @@ class CsvSheet:
         return named
 
     def cells(self, at: int) -> list[str]:
-        """A column's cells."""
+        """Return a column's cells."""
         return [row[at] for _, row in self.rows]
 
     def filled(self) -> list[int]:
-        """The columns that are not empty."""
+        """Return the columns that are not empty."""
         return [
             i for i in range(len(self.headings)) if any(not absent(cell) for cell in self.cells(i))
         ]
@@ -100,7 +100,7 @@ class CsvSheet:
     def features(
         self, names: Sequence[str] | None, time_at: int, again_at: int | None
     ) -> list[int]:
-        """The columns of features: these, or all with values that are not times."""
+        """Return the columns of features: these, or all with values that are not times."""
         if names is None:
             used = [i for i in self.filled() if i not in (time_at, again_at)]
         else:
@@ -127,7 +127,7 @@ class CsvSheet:
         return kept, dropped
 
     def times(self, at: int) -> Callable[[int], float]:
-        """Seconds of a row in a column of times; NaN where the cell is empty.
+        """Return seconds of a row in a column of times; NaN if the cell is empty.
 
         Raises:
             PredictionError: the column's unit is not one of time (at once), or a cell is not a
@@ -145,7 +145,7 @@ class CsvSheet:
 
 
 def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The headings, and every row that is not blank with its line number."""
+    """Return the headings, and every row that is not blank with its line number."""
     try:
         with source.open(newline="", encoding="utf-8-sig") as file:
             text = file.read()
@@ -190,7 +190,7 @@ def _meant(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _heading(text: str) -> tuple[str, str]:
-    """A heading's name and unit, the unit empty where there is none."""
+    """Return a heading's name and unit, the unit empty if there is none."""
     match = _HEADING.fullmatch(text)
     if match is None or not match["name"]:
         return text, ""
@@ -198,7 +198,7 @@ def _heading(text: str) -> tuple[str, str]:
 
 
 def _seconds(source: Path, heading: str) -> float:
-    """What a time's unit is in seconds."""
+    """Return what a time's unit is in seconds."""
     name, unit = _heading(heading)
     if unit:
         if unit not in _SECONDS:
@@ -212,7 +212,7 @@ def _seconds(source: Path, heading: str) -> float:
 
 
 def absent(cell: str) -> bool:
-    """Whether a cell says that there is no value."""
+    """Return whether a cell says that there is no value."""
     return cell.lower() in _MISSING
 
 
@@ -236,7 +236,7 @@ def _time(source: Path, line: int, heading: str, cell: str) -> float:
 def codes(
     source: Path, name: str, cells: Sequence[str], levels: Mapping[str, Sequence[str]] | None
 ) -> tuple[list[float], list[str]]:
-    """A column as numbers, and its words where it is a column of words."""
+    """Return a column as numbers, and its words where it is a column of words."""
     truth = {"true": 1.0, "false": 0.0}
     words = list((levels or {}).get(name, ()))
     present = [cell for cell in cells if not absent(cell)]
@@ -256,7 +256,7 @@ def codes(
 
 
 def _finite(source: Path, name: str, cells: Sequence[str]) -> list[float]:
-    """A column of numbers, NaN where a cell is empty."""
+    """Return a column of numbers, NaN if a cell is empty."""
     values = [math.nan if absent(cell) else float(cell) for cell in cells]
     if any(math.isinf(v) for v in values):
         raise PredictionError(f"{source}: the column {name!r} has infinite values")
@@ -264,7 +264,7 @@ def _finite(source: Path, name: str, cells: Sequence[str]) -> list[float]:
 
 
 def _words(source: Path, name: str, present: Sequence[str]) -> list[str]:
-    """The different words of a column in the order of their first appearance."""
+    """Return the different words of a column in the order of their first appearance."""
     number = next((cell for cell in present if _number(cell) is not None), None)
     if number is not None:
         word = next(cell for cell in present if _number(cell) is None)

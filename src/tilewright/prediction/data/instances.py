@@ -24,7 +24,7 @@ LINE = 64  # bytes of a cache line
 def drawn(
     kernel: Kernel, variant: KernelVariant, count: int, seed: int
 ) -> Iterator[tuple[Instance, dict[str, int], Operands]]:
-    """`count` instances with settings and operands.
+    """Yield `count` instances with settings and operands.
 
     Each depends on the seed and its index alone, and its operands and features do not depend
     on the variant: row i is the same work for every variant of a kernel.
@@ -36,7 +36,7 @@ def drawn(
 def drawn_at(
     kernel: Kernel, variant: KernelVariant, index: int, seed: int
 ) -> tuple[Instance, dict[str, int], Operands]:
-    """The instance of that index, its settings and its operands."""
+    """Return the instance of that index, its settings and its operands."""
     instance = kernel.draw(np.random.default_rng([seed, index, 0]))
     rng = np.random.default_rng([seed, index, 1])
     settings = {name: int(rng.choice(values)) for name, values in sorted(variant.settings.items())}
@@ -53,7 +53,7 @@ def drawn_at(
 
 
 def placed(thing: Any) -> Any:
-    """A dense array in memory of its own that begins with a cache line; all else as it is.
+    """Return a dense array in memory of its own that begins with a cache line; all else as it is.
 
     Where the allocator puts an array is chance, and decides by a fifth over how long it takes to
     read it; zeros that were never written are all in one page, which stays in the cache.
@@ -68,7 +68,7 @@ def placed(thing: Any) -> Any:
 
 
 def dimension(rng: np.random.Generator, low: int = 1, high: int = LARGEST) -> int:
-    """Uniform over whole numbers from `low` to `high`."""
+    """Return uniform over whole numbers from `low` to `high`."""
     return int(rng.integers(low, high + 1))
 
 
@@ -93,7 +93,7 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, share: float) -> A
 
 
 def nonzeros(entries: int, share: float) -> int:
-    """How many non-zeros a density means."""
+    """Return how many non-zeros a density means."""
     return min(max(round(entries * share), 1), entries)
 
 
@@ -132,5 +132,5 @@ def fft_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
 
 
 def power(rng: np.random.Generator, low: int, high: int) -> int:
-    """A power of two, its exponent uniform from `low` to `high`."""
+    """Return a power of two, its exponent uniform from `low` to `high`."""
     return int(1 << int(rng.integers(low, high + 1)))

@@ -38,7 +38,7 @@ _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolate
 
 
 def origin(kernel: Kernel, variant: KernelVariant) -> dict[str, Any] | None:
-    """What another process makes the same variant from; None where there is no way.
+    """Return what another process makes the same variant from; None if there is no way.
 
     Kernels of the library are found by name, users' own ones are made again from functions that can
     be imported.
@@ -165,7 +165,7 @@ def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, KernelVariant]:
 
 
 def reference_to(function: Callable[..., Any]) -> str:
-    """Where another process finds a function: ``module:name``, or ``file.py:name``.
+    """Return where another process finds a function: ``module:name``, or ``file.py:name``.
 
     Raises:
         PredictionError: it is not at the top level of a module, or of a script that does its
@@ -197,7 +197,7 @@ def reference_to(function: Callable[..., Any]) -> str:
 
 
 def _shipped(value: Any) -> Any:
-    """Plain data for a value, functions by where they are found."""
+    """Return plain data for a value, functions by where they are found."""
     if isinstance(value, Mapping):
         return {"mapping": [[_shipped(k), _shipped(v)] for k, v in value.items()]}
     if isinstance(value, tuple):
@@ -214,7 +214,7 @@ def _shipped(value: Any) -> Any:
 
 
 def _landed(made_from: Mapping[str, Any]) -> Any:
-    """The inverse of `_shipped`."""
+    """Return the inverse of `_shipped`."""
     ((kind, value),) = made_from.items()
     if kind == "mapping":
         return {_landed(k): _landed(v) for k, v in value}

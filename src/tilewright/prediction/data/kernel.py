@@ -91,12 +91,12 @@ class Kernel:
         draw: draws an instance, a value for each feature, from a random generator.
         make: makes operands for an instance. It may refine the instance in place: a density
             becomes that of the non-zeros there are.
-        reference: the right answer by NumPy, a dense array; None where answers are not verified.
+        reference: the right answer by NumPy, a dense array; None if answers are not verified.
         describe: the instance that operands are, to dispatch a call by its arguments.
         variants: implementations by name; `with_variant` adds one.
         tolerance: the largest error of an answer, relative to the largest reference value.
         origin: how another process makes the same kernel: a function, ``module:name``, and its
-            arguments; None where only the library's table has it, or it cannot be made elsewhere.
+            arguments; None if only the library's table has it, or it cannot be made elsewhere.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Kernel:
     origin: tuple[str, Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
 
     def variant(self, name: str) -> KernelVariant:
-        """The variant of that name.
+        """Return the variant of that name.
 
         Raises:
             PredictionError: there is none; the message lists those there are.
@@ -131,7 +131,7 @@ class Kernel:
         return self.complexity if variant.complexity is None else variant.complexity()
 
     def with_variant(self, variant: KernelVariant) -> Kernel:
-        """The same kernel with one more variant, or another of that name."""
+        """Return the same kernel with one more variant, or another of that name."""
         variants = {**self.variants, variant.name: variant}
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Kernel(**{**fields, "variants": variants, "origin": None})

@@ -135,7 +135,7 @@ def read_columns(
     times: Mapping[str, Sequence[str]],
     levels: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[dict[str, list[float]], dict[str, str], dict[str, Array]]:
-    """Queries of a CSV file: columns of features, and of times where there are such columns.
+    """Return queries of a CSV file: columns of features, and of times where there are such columns.
 
     Args:
         path: the file, as for `read_csv`.
@@ -170,7 +170,7 @@ def read_columns(
 def _feature(
     sheet: CsvSheet, name: str, at: int, levels: Mapping[str, Sequence[str]] | None
 ) -> list[float]:
-    """A column of queries, which has a value in every row."""
+    """Return a column of queries, which has a value in every row."""
     empty = next((line for line, row in sheet.rows if absent(row[at])), None)
     if empty is not None:
         raise PredictionError(
@@ -235,7 +235,7 @@ def check_description_place(path: str | os.PathLike[str]) -> None:
 
 
 def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
-    """Contents of the JSON file next to a CSV file; empty where there is none.
+    """Contents of the JSON file next to a CSV file; empty if there is none.
 
     Raises:
         PredictionError: the file is there, but is not JSON.

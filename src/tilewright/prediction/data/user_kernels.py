@@ -33,7 +33,7 @@ def from_callable(
     reference: Callable[..., Array] | None = None,
     variants: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Kernel:
-    """A kernel of a Python function.
+    """Return a kernel of a Python function.
 
     >>> kernel = from_callable(lambda n: sum(range(n)), {"n": (1, 1000)}, "n", name="total")
     >>> kernel.variants["lambda"].prepare({"n": 4})()
@@ -89,7 +89,7 @@ def _variants(
     make: Callable[..., Mapping[str, Any]] | None,
     ranges: Mapping[str, Range],
 ) -> dict[str, KernelVariant]:
-    """A variant for each function, measured in a process of its own."""
+    """Return a variant for each function, measured in a process of its own."""
     return {
         label: KernelVariant(
             label,
@@ -135,7 +135,7 @@ def from_command(
     units: Mapping[str, str] | None = None,
     seconds: float = COMMAND_SECONDS,
 ) -> Kernel:
-    """A kernel of a command, a list of words in which ``{feature}`` stands for a value.
+    """Return a kernel of a command, a list of words in which ``{feature}`` stands for a value.
 
     The whole command is timed, from its start to its end. It runs without a shell. Exit codes
     other than 0, and running longer than `seconds`, are failures: the run is left out and named
@@ -204,12 +204,12 @@ def _run_command(command: list[str], seconds: float) -> None:
 
 
 def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:
-    """`from_callable` of these arguments, for another process."""
+    """Return `from_callable` of these arguments, for another process."""
     return from_callable(**arguments)
 
 
 def command_kernel(arguments: Mapping[str, Any]) -> Kernel:
-    """`from_command` of these arguments, for another process."""
+    """Return `from_command` of these arguments, for another process."""
     return from_command(**arguments)
 
 
@@ -223,7 +223,7 @@ def _caller(
 
 
 def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """What identifies a user's kernel in the records besides its name: its code and ranges.
+    """Return what identifies a user's kernel in the records besides its name: its code and ranges.
 
     What a function calls, or has from its surroundings, is not looked at.
     """
@@ -239,7 +239,7 @@ def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str
 
 
 def _told(ranges: Mapping[str, Range]) -> str:
-    """Ranges as text."""
+    """Return ranges as text."""
     between = {name: " to " if isinstance(r, tuple) else ", " for name, r in ranges.items()}
     return "; ".join(
         f"{name} {between[name].join(f'{v:g}' for v in given)}" for name, given in ranges.items()

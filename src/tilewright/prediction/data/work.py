@@ -108,7 +108,7 @@ class Idleness:
     queued: float
 
     def waited(self, earlier: Idleness, wall: float) -> bool:
-        """Whether it has waited of its own accord in the `wall` seconds since then."""
+        """Return whether it has waited of its own accord in the `wall` seconds since then."""
         return self.yields > earlier.yields and self.queued - earlier.queued <= OTHERS * wall
 
 

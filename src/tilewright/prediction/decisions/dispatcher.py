@@ -71,7 +71,7 @@ class Dispatcher:
             (see `by_models`, `tilewright.prediction.decisions.library_dispatcher`).
         default: the safe route, by default the first.
         learn: time calls, and let what was seen overrule the predictions.
-        samples: entries looked at to estimate a dense array's density; 0 where densities of
+        samples: entries looked at to estimate a dense array's density; 0 if densities of
             dense arrays do not matter.
         key: what calls that share a decision have in common, from the tuple of arguments;
             by default `tilewright.prediction.decisions.signature.signature`.
@@ -134,7 +134,7 @@ class Dispatcher:
         return self if instance is None else types.MethodType(self, instance)
 
     def decision(self, *args: Any, **kwargs: Any) -> Decision:
-        """Where a call with these arguments goes, and why; nothing is run."""
+        """Return where a call with these arguments goes, and why; nothing is run."""
         own = self._own_key
         key = signature(args, self._samples) if own is None else own(args)
         if kwargs:
@@ -151,11 +151,11 @@ class Dispatcher:
             self._cache.clear()
 
     def __len__(self) -> int:
-        """How many decisions are kept."""
+        """Return how many decisions are kept."""
         return len(self._cache)
 
     def observed(self, route: str) -> tuple[list[Query], list[float]]:
-        """Queries and seconds of the last timed calls of a route, to fit a model with."""
+        """Return queries and seconds of the last timed calls of a route, to fit a model with."""
         index = self.routes.index(route)
         with self._lock:
             rows = [(q, s) for i, q, s in self._observed if i == index]
@@ -295,7 +295,7 @@ def dispatch(
 def single(
     model: Any, settings: Query | None = None, *, compiled: bool = True
 ) -> Callable[[Query], float]:
-    """A model as a function of one query by name, `settings` filled in; seconds."""
+    """Return a model as a function of one query by name, `settings` filled in; seconds."""
     names = [str(n) for n in model.feature_names_in_]
     if not compiled:
         return lambda query: float(model.predict([{**query, **(settings or {})}])[0])
@@ -326,5 +326,5 @@ def merged_ranges(
 
 
 def outside(query: Query, ranges: Sequence[tuple[str, float, float]]) -> bool:
-    """Whether a feature lies outside its range, or is not a number."""
+    """Return whether a feature lies outside its range, or is not a number."""
     return any(not low <= query[name] <= high for name, low, high in ranges)

@@ -31,7 +31,7 @@ Wanted = Literal["any", "dense", "sparse", "like"]
 
 
 def route_name(variant: str, settings: Mapping[str, float]) -> str:
-    """A variant with its settings in one word, such as ``eigen threads=2``."""
+    """Return a variant with its settings in one word, such as ``eigen threads=2``."""
     return " ".join([variant, *(f"{k}={v:g}" for k, v in settings.items())])
 
 
@@ -46,7 +46,7 @@ def dispatcher(
     learn: bool = False,
     **options: Any,
 ) -> Dispatcher:
-    """A function of the kernel's operands, dense or sparse, in their order.
+    """Return a function of the kernel's operands, dense or sparse, in their order.
 
     Args:
         kernel: a kernel of the registry.

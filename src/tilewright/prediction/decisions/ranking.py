@@ -45,13 +45,13 @@ class Ranked:
 
     @property
     def measured(self) -> float | None:
-        """The median of the measured times in seconds, None where there is none."""
+        """The median of the measured times in seconds, None if there is none."""
         done = self.measurement is not None and self.measurement.ok
         return self.measurement.median if done and self.measurement is not None else None
 
 
 def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ranked]:
-    """The candidates, those that are predicted to be the fastest first.
+    """Return the candidates, those that are predicted to be the fastest first.
 
     Those outside the training range come after all others: among thousands, predictions that
     are guesses would otherwise take the first places.
@@ -187,5 +187,5 @@ def verify_variants(
 
 
 def _plain(value: float) -> float:
-    """A whole number as an int: sizes of arrays are."""
+    """Return a whole number as an int: sizes of arrays are."""
     return int(value) if float(value).is_integer() else float(value)

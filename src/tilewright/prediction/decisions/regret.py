@@ -47,7 +47,7 @@ class Regret:
         return float(np.exp(np.log(self.ratios).mean()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON data."""
+        """Return the figures as JSON data."""
         return {
             "mean": self.mean,
             "worst": self.worst,

@@ -90,7 +90,7 @@ class Modelled:
         return tuple(n for n in self.names if n not in self.settings)
 
     def combinations(self) -> list[dict[str, float]]:
-        """Every combination of settings."""
+        """Return every combination of settings."""
         values = itertools.product(*self.settings.values())
         return [dict(zip(self.settings, v, strict=True)) for v in values]
 
@@ -142,12 +142,12 @@ class Selector:
         return [self.default if out else names[i] for i, out in zip(fastest, away, strict=True)]
 
     def outside(self, queries: Any) -> Array:
-        """Which queries lie outside the training range of any model: booleans (n,)."""
+        """Return which queries lie outside the training range of any model: booleans (n,)."""
         away = [self._outside(m, queries) for m in self.models.values()]
         return np.asarray(np.any(away, axis=0))
 
     def select(self, query: Mapping[str, float]) -> Selection:
-        """Every variant for one query, the fastest first, and the one to use."""
+        """Return every variant for one query, the fastest first, and the one to use."""
         found = []
         for name, m in self.models.items():
             seconds, settings = self._best_settings(m, [query])
@@ -186,7 +186,7 @@ class Selector:
         return modelled.model.outside(_with(modelled, queries, modelled.combinations()[0]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The selector as JSON data."""
+        """Return the selector as JSON data."""
         return {
             "format": SELECTOR_FORMAT,
             "version": VERSION,
@@ -204,7 +204,7 @@ class Selector:
 
     @classmethod
     def from_dict(cls, data: Any) -> Selector:
-        """The inverse of `to_dict`.
+        """Return the inverse of `to_dict`.
 
         Raises:
             PredictionError: not such data, or of another schema version.
@@ -253,7 +253,7 @@ class Selector:
 
 
 def _settings(values: Any) -> tuple[float, ...]:
-    """The values of a setting. Raises ValueError where they are not numbers."""
+    """Return the values of a setting. Raises ValueError where they are not numbers."""
     numbers = isinstance(values, list | tuple) and all(
         isinstance(v, int | float) and not isinstance(v, bool) for v in values
     )
@@ -263,7 +263,7 @@ def _settings(values: Any) -> tuple[float, ...]:
 
 
 def _with(modelled: Modelled, queries: Any, settings: Mapping[str, float]) -> Array:
-    """Queries and settings as a table in the order of the model's features."""
+    """Return queries and settings as a table in the order of the model's features."""
     from tilewright.prediction.models.tables import table
 
     asked = table(queries, modelled.asked, getattr(modelled.model, "levels", None))
@@ -277,7 +277,7 @@ def _with(modelled: Modelled, queries: Any, settings: Mapping[str, float]) -> Ar
 
 
 def selector_path(kernel: str) -> Path:
-    """Where `train` keeps a kernel's selector."""
+    """Return where `train` keeps a kernel's selector."""
     from tilewright.records import cache_directory
 
     return cache_directory() / "prediction" / f"{kernel}.json"
@@ -286,7 +286,7 @@ def selector_path(kernel: str) -> Path:
 def select(
     kernel: Kernel | str, query: Mapping[str, float], path: str | Path | None = None
 ) -> Selection:
-    """The kernel's variants for a query, by the selector that `train` made on this machine.
+    """Return the kernel's variants for a query, by the selector that `train` made on this machine.
 
     Raises:
         PredictionError: the kernel has not been trained.
@@ -375,7 +375,7 @@ def _chosen(kernel: Kernel, names: list[str] | None) -> list[str]:
 
 
 def _fresh(model: Estimator | None, complexity: str, units: Mapping[str, str]) -> Estimator:
-    """A model with the same arguments for these features."""
+    """Return a model with the same arguments for these features."""
     if model is None:
         from tilewright.prediction.models.augmented import Augmented
 

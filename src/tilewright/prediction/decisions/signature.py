@@ -45,7 +45,7 @@ def outline(thing: Any, samples: int = SAMPLES) -> Any:
 
 
 def _sampled(array: Any, samples: int) -> float:
-    """About how many non-zeros a dense array has."""
+    """Return about how many non-zeros a dense array has."""
     hits, looked = _hits(array, samples)
     if looked == array.size:
         return max(1.0, float(hits))
@@ -63,12 +63,12 @@ def _hits(array: Any, samples: int) -> tuple[int, int]:
 
 
 def is_sparse(thing: Any) -> bool:
-    """Whether it is a SciPy sparse array or matrix."""
+    """Return whether it is a SciPy sparse array or matrix."""
     return hasattr(thing, "nnz") and hasattr(thing, "toarray")
 
 
 def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
-    """What calls that share a decision have in common.
+    """Return what calls that share a decision have in common.
 
     Shapes and dtypes of arrays, of sparse ones also the storage format and about how many
     non-zeros there are; with `samples` the same of dense ones, estimated. Numbers and texts by

@@ -25,7 +25,7 @@ from tilewright.prediction.models.trees import Trees
 
 
 def export_c(model: Estimator, name: str = "predict_seconds") -> str:
-    """A C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
+    """Return a C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
 
     It needs a C99 compiler and ``libm``. Raises `PredictionError` for a model that is not
     fitted, or a ``name`` that is not an identifier.
@@ -66,7 +66,7 @@ def export_c(model: Estimator, name: str = "predict_seconds") -> str:
 
 
 def export_python(model: Estimator, name: str = "predict_seconds") -> str:
-    """A Python module, which imports ``math`` only, with ``NAME(feature, ...)`` in seconds.
+    """Return a Python module, which imports ``math`` only, with ``NAME(feature, ...)`` in seconds.
 
     ``NAME_outside(...)`` says whether a query lies outside the training range. Raises as
     `export_c` does.
@@ -109,7 +109,7 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
 
 
 def compile_single(model: Estimator) -> Callable[..., float]:
-    """The model as a function of plain floats: seconds for one query, in microseconds.
+    """Return the model as a function of plain floats: seconds for one query, in microseconds.
 
     It runs the source of `export_python`, which holds nothing but numbers of the model and
     names that were checked to be identifiers.
@@ -130,7 +130,7 @@ class _Body:
         self.result = ""
 
     def let(self, name: str, expression: str) -> str:
-        """A statement that names the value of an expression."""
+        """Return a statement that names the value of an expression."""
         self.lines.append(self.dialect.let.format(name, expression))
         return name
 
@@ -202,7 +202,7 @@ def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
 
 
 def _arguments(model: Estimator) -> list[str]:
-    """Identifiers for the features, their own names where these are ones."""
+    """Return identifiers for the features, their own names where these are ones."""
     found: list[str] = []
     for name in model.names_:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)

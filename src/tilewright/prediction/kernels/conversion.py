@@ -20,7 +20,7 @@ def draw(rng: np.random.Generator) -> Instance:
 
 
 def make(instance: Instance, rng: np.random.Generator) -> Operands:
-    """``a``, a dense array with zeros in it."""
+    """Return ``a``, a dense array with zeros in it."""
     m, n = int(instance["m"]), int(instance["n"])
     a = instances.matrix(rng, m, n, instance["d"])
     instance["d"] = instances.nonzeros(m * n, instance["d"]) / (m * n)
@@ -28,7 +28,7 @@ def make(instance: Instance, rng: np.random.Generator) -> Operands:
 
 
 def reference(operands: Operands) -> Array:
-    """The matrix itself."""
+    """Return the matrix itself."""
     return dense(operands["a"])
 
 
@@ -49,7 +49,7 @@ def _to_dense(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def kernel() -> Kernel:
-    """The kernel; its variants are directions, so they are not alternatives."""
+    """Return the kernel; its variants are directions, so they are not alternatives."""
     return Kernel(
         "conversion",
         FEATURES,

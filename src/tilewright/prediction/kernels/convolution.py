@@ -31,7 +31,7 @@ def draw(rng: np.random.Generator) -> Instance:
 
 
 def make(instance: Instance, rng: np.random.Generator) -> Operands:
-    """``a``, a dense array with zeros in it, and the filter ``w``, without zeros."""
+    """Return ``a``, a dense array with zeros in it, and the filter ``w``, without zeros."""
     m, n, r = int(instance["m"]), int(instance["n"]), int(instance["r"])
     a = instances.matrix(rng, m, n, instance["d"])
     instance["d"] = instances.nonzeros(m * n, instance["d"]) / (m * n)
@@ -90,7 +90,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
-    """The kernel with variants by NumPy, SciPy and those given."""
+    """Return the kernel with variants by NumPy, SciPy and those given."""
     own = {
         "numpy": KernelVariant("numpy", _numpy, versions=numpy_versions),
         "scipy_sparse": KernelVariant(

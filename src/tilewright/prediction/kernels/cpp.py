@@ -48,7 +48,7 @@ class CppLibrary:
     threads: tuple[int, ...] = (1,)
 
     def available(self) -> tuple[bool, str]:
-        """Whether it can be compiled and loaded here, which is tried."""
+        """Return whether it can be compiled and loaded here, which is tried."""
         if native.compiler() is None:
             return False, "there is no C++ compiler: install g++ or clang++, or set CXX"
         if self.include() is None:
@@ -56,14 +56,14 @@ class CppLibrary:
         return _loads(self)
 
     def load(self) -> ctypes.CDLL:
-        """The compiled library; raises PredictionError where it cannot be compiled."""
+        """Return the compiled library; raises PredictionError where it cannot be compiled."""
         include = self.include()
         if include is None:
             raise PredictionError(f"the headers of {self.name} are missing: {self.cure}")
         return _bound(native.load(self.source, (*self.flags, f"-I{include}")))
 
     def versions(self) -> dict[str, str]:
-        """The library's version."""
+        """Return the library's version."""
         return {self.name: self.load().tw_version().decode()}
 
 

@@ -29,7 +29,7 @@ LARGEST_FILTER = 7
 
 
 def nvcc() -> str | None:
-    """The CUDA compiler on the path, in CUDA_HOME, or of the wheel ``nvidia-cuda-nvcc``."""
+    """Return the CUDA compiler on the path, in CUDA_HOME, or of the wheel ``nvidia-cuda-nvcc``."""
     found = shutil.which("nvcc")
     if found:
         return found
@@ -42,7 +42,7 @@ def nvcc() -> str | None:
 
 
 def compiled(directory: Path | None = None) -> bytes:
-    """The kernels as PTX, kept by the source's content; no GPU is needed.
+    """Return the kernels as PTX, kept by the source's content; no GPU is needed.
 
     Raises:
         PredictionError: there is no ``nvcc``, or it fails.
@@ -66,7 +66,7 @@ def compiled(directory: Path | None = None) -> bytes:
 
 @cache
 def available() -> tuple[bool, str]:
-    """Whether there are a GPU and a compiler for it."""
+    """Return whether there are a GPU and a compiler for it."""
     if nvcc() is None:
         return False, "there is no CUDA compiler: install the CUDA toolkit (nvcc)"
     try:
@@ -77,12 +77,12 @@ def available() -> tuple[bool, str]:
 
 
 def versions() -> dict[str, str]:
-    """The compiler and the GPU."""
+    """Return the compiler and the GPU."""
     return {"nvcc": native.version(nvcc() or "nvcc"), "gpu": driver().name}
 
 
 def variants(kernel: str) -> dict[str, KernelVariant]:
-    """A kernel's variants ``cuda_global`` and ``cuda_shared``."""
+    """Return a kernel's variants ``cuda_global`` and ``cuda_shared``."""
     made = {}
     for memory in ("global", "shared"):
         build = partial(_build, kernel, memory)

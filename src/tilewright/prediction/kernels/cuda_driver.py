@@ -59,7 +59,7 @@ class Driver:
         return module
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
-        """A kernel of a module."""
+        """Return a kernel of a module."""
         found = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(found), module, name.encode())
         return found
@@ -72,14 +72,14 @@ class Driver:
         return DeviceArray(self, pointer, shape)
 
     def upload(self, array: Array) -> DeviceArray:
-        """A copy of a C-ordered array of float64 on the GPU."""
+        """Return a copy of a C-ordered array of float64 on the GPU."""
         made = self.empty(array.shape)
         source = ctypes.c_void_p(array.ctypes.data)
         self._call("cuMemcpyHtoD_v2", made.pointer, source, ctypes.c_size_t(array.nbytes))
         return made
 
     def download(self, source: DeviceArray) -> Array:
-        """A copy in the computer's memory."""
+        """Return a copy in the computer's memory."""
         self.enter()
         out = np.empty(source.shape)
         target = ctypes.c_void_p(out.ctypes.data)
@@ -120,5 +120,5 @@ class DeviceArray:
 
 @cache
 def driver() -> Driver:
-    """The driver, opened once; raises PredictionError as `Driver`."""
+    """Return the driver, opened once; raises PredictionError as `Driver`."""
     return Driver()

@@ -39,7 +39,7 @@ MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "fusion": TILE}
 
 
 def family(*, gpu: bool = False) -> ScheduleFamily:
-    """The schedules of Table IV, for the CPU or for a CUDA GPU.
+    """Return the schedules of Table IV, for the CPU or for a CUDA GPU.
 
     On the CPU there are two more choices than in the paper. `fusion` is where blur_x is computed:
     a tile's before the tile (0), each row where it is first used (1), or at every use (2). And `s2`
@@ -62,7 +62,7 @@ def family(*, gpu: bool = False) -> ScheduleFamily:
 
 
 def pipeline(n: int) -> Any:
-    """An n x n blur of 16-bit pixels: three across, then three down."""
+    """Return an n x n blur of 16-bit pixels: three across, then three down."""
     import halide as hl
 
     image = hl.ImageParam(hl.UInt(16), 2, "image")
@@ -76,7 +76,7 @@ def pipeline(n: int) -> Any:
 
 
 def schedule_cpu(algorithm: Algorithm, factors: Factors) -> Schedule:
-    """The paper's listing: tiles of s2 x s3 in parallel, vectors of s4, of s1 within blur_x.
+    """Return the paper's listing: tiles of s2 x s3 in parallel, vectors of s4, of s1 within blur_x.
 
     Tails are Halide's defaults: an output's shift inwards, others are rounded up. With blur_x by
     rows, the tile keeps the last of them, and each row of blur_y computes the one it adds.
@@ -119,7 +119,7 @@ def schedule_cpu(algorithm: Algorithm, factors: Factors) -> Schedule:
 
 
 def schedule_gpu(algorithm: Algorithm, factors: Factors) -> Schedule:
-    """Blocks of s2 x s3 threads, each thread with s1 pixels of a row; blur_x inlined."""
+    """Return blocks of s2 x s3 threads, each thread with s1 pixels of a row; blur_x inlined."""
     s1, s2, s3 = (factors[f"s{i}"] for i in range(1, 4))
     image, blur_x, blur_y = _places(algorithm)
     stage = StageSchedule(
@@ -148,5 +148,5 @@ def schedule_gpu(algorithm: Algorithm, factors: Factors) -> Schedule:
 
 
 def _places(algorithm: Algorithm) -> tuple[int, ...]:
-    """The Funcs' places in realisation order: the input's wrapper, blur_x, blur_y."""
+    """Return the Funcs' places in realisation order: the input's wrapper, blur_x, blur_y."""
     return tuple(range(len(algorithm.funcs)))

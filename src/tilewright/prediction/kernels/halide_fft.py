@@ -36,7 +36,7 @@ _NAMES = tuple(f"s{i}" for i in range(1, 7))
 
 
 def family() -> ScheduleFamily:
-    """The schedules of Table IV."""
+    """Return the schedules of Table IV."""
     return ScheduleFamily(
         "halide_fft",
         {"n": "points", **dict.fromkeys(_NAMES, "iterations")},
@@ -49,7 +49,7 @@ def family() -> ScheduleFamily:
 
 
 def pipeline(n: int) -> Any:
-    """The forward transform of n x n complex numbers; their parts are the last dimension."""
+    """Return the forward transform of n x n complex numbers; their parts are the last dimension."""
     import halide as hl
 
     image = hl.ImageParam(hl.Float(32), 3, "image")
@@ -81,7 +81,7 @@ def _radices(n: int) -> list[int]:
 
 
 def _stage(before: Any, name: str, n: int, radix: int, done: int, roots: Any) -> Any:
-    """A stage along the second dimension, after stages whose radices' product is `done`."""
+    """Return a stage along the second dimension, after stages whose radices' product is `done`."""
     import halide as hl
 
     line, place = hl.vars("line place")

@@ -19,7 +19,7 @@ from tilewright.prediction.kernels import (
 
 @cache
 def library() -> dict[str, Kernel]:
-    """The paper's four kernels, and the conversion between storages."""
+    """Return the paper's four kernels, and the conversion between storages."""
     made = (
         matmul.kernel(_variants("matmul")),
         matvec.kernel(_variants("matvec")),
@@ -31,6 +31,6 @@ def library() -> dict[str, Kernel]:
 
 
 def _variants(kernel: str) -> dict[str, KernelVariant]:
-    """All but those that the kernel's own module has."""
+    """Return all but those that the kernel's own module has."""
     compiled = {**cpp.variants(kernel), **cuda.variants(kernel)}
     return {**compiled, **with_halide.variant(kernel)} if kernel != "matvec" else compiled

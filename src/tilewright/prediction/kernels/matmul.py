@@ -34,7 +34,7 @@ def draw(rng: np.random.Generator) -> Instance:
 
 
 def make(instance: Instance, rng: np.random.Generator) -> Operands:
-    """``a`` and ``b``, dense arrays with zeros in them."""
+    """Return ``a`` and ``b``, dense arrays with zeros in them."""
     m, n, k = int(instance["m"]), int(instance["n"]), int(instance["k"])
     a = instances.matrix(rng, m, n, instance["d1"])
     b = instances.matrix(rng, n, k, instance["d2"])
@@ -44,7 +44,7 @@ def make(instance: Instance, rng: np.random.Generator) -> Operands:
 
 
 def reference(operands: Operands) -> Array:
-    """The product by NumPy."""
+    """Return the product by NumPy."""
     product: Array = dense(operands["a"]) @ dense(operands["b"])
     return product
 
@@ -67,7 +67,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
-    """The kernel with variants by NumPy, SciPy and those given."""
+    """Return the kernel with variants by NumPy, SciPy and those given."""
     own: dict[str, Any] = {
         "numpy": numpy_variant(_numpy),
         "scipy_sparse": KernelVariant(

@@ -26,7 +26,7 @@ def draw(rng: np.random.Generator) -> Instance:
 
 
 def make(instance: Instance, rng: np.random.Generator) -> Operands:
-    """``a``, a dense array with zeros in it, and the vector ``x``, without zeros."""
+    """Return ``a``, a dense array with zeros in it, and the vector ``x``, without zeros."""
     m, n = int(instance["m"]), int(instance["n"])
     a = instances.matrix(rng, m, n, instance["d"])
     instance["d"] = instances.nonzeros(m * n, instance["d"]) / (m * n)
@@ -34,7 +34,7 @@ def make(instance: Instance, rng: np.random.Generator) -> Operands:
 
 
 def reference(operands: Operands) -> Array:
-    """The product by NumPy."""
+    """Return the product by NumPy."""
     product: Array = dense(operands["a"]) @ operands["x"]
     return product
 
@@ -56,7 +56,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
-    """The kernel with variants by NumPy, SciPy and those given."""
+    """Return the kernel with variants by NumPy, SciPy and those given."""
     own = {
         "numpy": numpy_variant(_numpy),
         "scipy_sparse": KernelVariant(

@@ -35,7 +35,7 @@ def compiler() -> str | None:
 
 @cache
 def eigen_include() -> Path | None:
-    """The directory with ``Eigen/Dense``: of the wheel ``cmeel-eigen``, or the system's."""
+    """Return the directory with ``Eigen/Dense``: of the wheel ``cmeel-eigen``, or the system's."""
     roots = [sysconfig.get_path("purelib"), site.getusersitepackages(), *sys.path]
     places = [Path(root) / "cmeel.prefix/include/eigen3" for root in roots if root]
     places += [Path(include) / "eigen3" for include in SYSTEM_INCLUDES]
@@ -44,7 +44,7 @@ def eigen_include() -> Path | None:
 
 @cache
 def boost_include() -> Path | None:
-    """The directory with ``boost/numeric/ublas``: of ``boost-headers``, or the system's."""
+    """Return the directory with ``boost/numeric/ublas``: of ``boost-headers``, or the system's."""
     spec = importlib.util.find_spec("boost_headers")
     roots = list(spec.submodule_search_locations or []) if spec is not None else []
     places = [*(Path(root) / "include" for root in roots), *map(Path, SYSTEM_INCLUDES)]
@@ -52,7 +52,7 @@ def boost_include() -> Path | None:
 
 
 def built(source: str, flags: Sequence[str], directory: Path | None = None) -> Path:
-    """The shared library of a source file, compiled unless it is in the cache directory.
+    """Return the shared library of a source file, compiled unless it is in the cache directory.
 
     Its name is a hash of the sources, the compiler's version, the flags, and the processor,
     for which it is optimised. Two processes that compile at once do no harm to each other.
@@ -97,13 +97,13 @@ def run_compiler(command: Sequence[str], source: str) -> None:
 
 @cache
 def load(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    """The compiled source, loaded; as `built`."""
+    """Return the compiled source, loaded; as `built`."""
     return ctypes.CDLL(str(built(source, flags)))
 
 
 @cache
 def version(found: str) -> str:
-    """The first line of what a compiler says of its version."""
+    """Return the first line of what a compiler says of its version."""
     done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     release = next((line for line in lines if "release" in line), lines[0] if lines else found)
@@ -112,7 +112,7 @@ def version(found: str) -> str:
 
 @cache
 def _processor() -> str:
-    """What ``-march=native`` means here: the processor's model and extensions."""
+    """Return what ``-march=native`` means here: the processor's model and extensions."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").split("\n\n", 1)[0].splitlines()
     except OSError:

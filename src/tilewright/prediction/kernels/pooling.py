@@ -31,7 +31,7 @@ def draw(rng: np.random.Generator) -> Instance:
 
 
 def make(instance: Instance, rng: np.random.Generator) -> Operands:
-    """``a``, a dense array with zeros in it, and the block size ``s``."""
+    """Return ``a``, a dense array with zeros in it, and the block size ``s``."""
     m, n, s = int(instance["m"]), int(instance["n"]), int(instance["s"])
     a = instances.matrix(rng, m, n, instance["d"])
     instance["d"] = instances.nonzeros(m * n, instance["d"]) / (m * n)
@@ -39,7 +39,7 @@ def make(instance: Instance, rng: np.random.Generator) -> Operands:
 
 
 def reference(operands: Operands) -> Array:
-    """Blocks of a padded array, their maxima by NumPy."""
+    """Return blocks of a padded array, their maxima by NumPy."""
     a, s = dense(operands["a"]), operands["s"]
     m, n = a.shape
     padded = np.pad(a, ((0, -m % s), (0, -n % s)))
@@ -85,7 +85,7 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
-    """The kernel with variants by NumPy, SciPy and those given."""
+    """Return the kernel with variants by NumPy, SciPy and those given."""
     own = {
         "numpy": KernelVariant("numpy", _numpy, versions=numpy_versions),
         "scipy_sparse": KernelVariant(

@@ -15,14 +15,14 @@ def register(kernel: Kernel) -> Kernel:
 
 
 def kernels() -> dict[str, Kernel]:
-    """Every registered kernel by name: the library's, then those of `register`."""
+    """Return every registered kernel by name: the library's, then those of `register`."""
     from tilewright.prediction.kernels.library import library
 
     return {**library(), **_registered}
 
 
 def kernel(name: str) -> Kernel:
-    """The registered kernel of that name.
+    """Return the registered kernel of that name.
 
     Raises:
         PredictionError: there is none; the message lists those there are.

@@ -61,11 +61,11 @@ class ScheduleFamily:
     work: tuple[str, ...] = ()
 
     def algorithm(self, size: int) -> Algorithm:
-        """The pipeline of a size as it is scheduled."""
+        """Return the pipeline of a size as it is scheduled."""
         return load(self.pipeline(size))
 
     def candidates(self, size: int, count: int, seed: int = 0) -> list[dict[str, int]]:
-        """Distinct choices of factors, drawn from the seed; fewer where there are fewer."""
+        """Distinct choices of factors, drawn from the seed; fewer if there are fewer."""
         found: dict[tuple[int, ...], dict[str, int]] = {}
         for index in range(50 * count):
             factors = dict(self.draw(np.random.default_rng([seed, size, index]), size))
@@ -195,7 +195,7 @@ def collect_schedules(
 def _wanted(
     family: ScheduleFamily, size: int, count: int, seed: int, also: Sequence[Factors]
 ) -> Sequence[Factors]:
-    """The candidates of a size: those given, and others drawn until there are `count`."""
+    """Return the candidates of a size: those given, and others drawn until there are `count`."""
     given = [dict(factors) for factors in also]
     drawn = [f for f in family.candidates(size, count, seed) if f not in given]
     return [*given, *drawn][: max(count, len(given))]
@@ -204,14 +204,14 @@ def _wanted(
 def _close(
     candidates: Sequence[Factors], found: Mapping[str, Mapping[int, Measurement]]
 ) -> list[Factors]:
-    """The candidates that take at most `CLOSE` times as long as the quickest."""
+    """Return the candidates that take at most `CLOSE` times as long as the quickest."""
     times = [_typical(found[_label(factors)].values()) for factors in candidates]
     limit = CLOSE * min(times, default=math.inf)
     return [f for f, typical in zip(candidates, times, strict=True) if typical <= limit < math.inf]
 
 
 def _typical(made: Iterable[Measurement]) -> float:
-    """Seconds of a typical start; infinite where one failed or none is known.
+    """Return seconds of a typical start; infinite if one failed or none is known.
 
     Memory that a process is given and neighbours on the hardware decide how fast a start is, so
     the median of the starts counts, and of each start its samples' median.

@@ -14,7 +14,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def is_sparse(thing: Any) -> bool:
-    """Whether it is a SciPy sparse array or matrix, without importing SciPy for it."""
+    """Return whether it is a SciPy sparse array or matrix, without importing SciPy for it."""
     return hasattr(thing, "tocsr") and hasattr(thing, "toarray")
 
 
@@ -81,10 +81,10 @@ def density_of(thing: Any) -> float:
 
 
 def numpy_versions() -> dict[str, str]:
-    """NumPy's version."""
+    """Return NumPy's version."""
     return {"numpy": np.__version__}
 
 
 def scipy_versions() -> dict[str, str]:
-    """NumPy's and SciPy's versions."""
+    """Return NumPy's and SciPy's versions."""
     return {**numpy_versions(), "scipy": importlib.metadata.version("scipy")}

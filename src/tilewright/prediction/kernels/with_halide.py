@@ -31,19 +31,19 @@ _compiling = threading.Lock()  # Halide numbers names for the whole process
 
 
 def available() -> tuple[bool, str]:
-    """Whether the ``halide`` package is installed."""
+    """Return whether the ``halide`` package is installed."""
     if importlib.util.find_spec("halide") is None:
         return False, "the package halide is missing: pip install halide"
     return True, ""
 
 
 def versions() -> dict[str, str]:
-    """Halide's version."""
+    """Return Halide's version."""
     return {"halide": importlib.metadata.version("halide")}
 
 
 def variant(kernel: str) -> dict[str, KernelVariant]:
-    """The variant ``halide`` of a kernel."""
+    """Return the variant ``halide`` of a kernel."""
     _, arguments, shape = _PROGRAMS[kernel]
 
     def build(operands: Operands, settings: Mapping[str, int]) -> Run:
@@ -73,7 +73,7 @@ def variant(kernel: str) -> dict[str, KernelVariant]:
 
 
 def complexity(kernel: str) -> str:
-    """The vector operations of a kernel's busiest thread, as its schedules have them.
+    """Return the vector operations of a kernel's busiest thread, as its schedules have them.
 
     Tiles are computed whole, also where they overlap those before them, and threads take them in
     turns; what is smaller than a tile falls to the next schedule, and in the end to one number

@@ -171,7 +171,7 @@ class Augmented(Estimator):
         self._ready = self.folded()
 
     def _columns(self, data: Array) -> Array:
-        """The features, then the expressions."""
+        """Return the features, then the expressions."""
         if not self.expressions_:
             return data
         added = []
@@ -187,7 +187,7 @@ class Augmented(Estimator):
         return np.column_stack([data, *added])
 
     def _threads(self) -> set[int]:
-        """The columns that count threads."""
+        """Return the columns that count threads."""
         names = [name.lower() for name in self.names_]
         if self.threads is None:
             return {j for j, name in enumerate(names) if name in _THREADS}

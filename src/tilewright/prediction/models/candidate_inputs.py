@@ -52,7 +52,7 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
 
 
 def _blocked(sizes: Sequence[str], threads: Sequence[str]) -> list[str]:
-    """How much of the blocks is used into which libraries divide sizes."""
+    """Return how much of the blocks is used into which libraries divide sizes."""
     found = [" + ".join(f"max(1 - {s} % {q}, 0)" for q in (2, 4, 8)) for s in sizes]
     # At least one, so that they have a value for any query.
     for t in (f"max({name}, 1)" for name in threads):
@@ -91,7 +91,7 @@ class Folds:
 
 
 def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Array:
-    """What share of the held-out error each candidate would leave, by one step with it.
+    """Return what share of the held-out error each candidate would leave, by one step with it.
 
     Args:
         shape: of the models. folds: see there.

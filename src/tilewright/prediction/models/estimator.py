@@ -52,7 +52,7 @@ class Estimator:
     # scikit-learn's conventions, without importing it -------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
@@ -79,7 +79,7 @@ class Estimator:
         return hasattr(self, "ranges_")
 
     def score(self, X: Any, y: Any) -> float:
-        """The coefficient of determination of the logarithms of the times."""
+        """Return the coefficient of determination of the logarithms of the times."""
         predicted = np.log(np.maximum(self.predict(X), 1e-300))
         logs = np.log(times(y, len(predicted)))
         return float(1 - ((logs - predicted) ** 2).sum() / ((logs - logs.mean()) ** 2).sum())
@@ -115,11 +115,11 @@ class Estimator:
         return self
 
     def predict(self, X: Any) -> Array:
-        """Predicted seconds, shape (n,), of queries X of shape (n, features)."""
+        """Return predicted seconds, shape (n,), of queries X of shape (n, features)."""
         return self._predict(self._table(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Bounds in seconds that hold the measured time with the given probability.
+        """Return bounds in seconds that hold the measured time with the given probability.
 
         Raises:
             PredictionError: the model was fitted with ``folds=0``, or ``coverage`` is not
@@ -136,7 +136,7 @@ class Estimator:
         return self.calibration_.interval(centre, coverage)
 
     def outside(self, X: Any) -> Array:
-        """Which queries lie outside the range of the training instances: booleans (n,)."""
+        """Return which queries lie outside the range of the training instances: booleans (n,)."""
         data = self._table(X)
         low, high = self.ranges_
         slack = 1e-9 * np.maximum(np.abs(low), np.abs(high))
@@ -195,7 +195,7 @@ class Estimator:
         self.calibration_ = IntervalCalibration.fit(held_out, seconds)
 
     def _with_complexity(self, data: Array) -> Array:
-        """The features and, as the last column, the complexity, shape (n, features + 1)."""
+        """Return the features and, as the last column, the complexity, shape (n, features + 1)."""
         complexity = self._complexity()
         if complexity is None:
             return data
@@ -217,7 +217,7 @@ class Estimator:
     # JSON ---------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        """The fitted model as JSON data."""
+        """Return the fitted model as JSON data."""
         raise AssertionError(f"{type(self).__name__} has no JSON form")
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -267,7 +267,7 @@ class Estimator:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; the class is the one that the data name.
+        """Return the inverse of `to_dict`; the class is the one that the data name.
 
         Raises:
             PredictionError: not such data, or of another schema version.

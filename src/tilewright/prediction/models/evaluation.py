@@ -66,7 +66,7 @@ class Evaluation:
 
     @property
     def spearman(self) -> float | None:
-        """Spearman's rank correlation; None where all times or all predictions are equal."""
+        """Spearman's rank correlation; None if all times or all predictions are equal."""
         if np.ptp(self.measured) == 0 or np.ptp(self.predicted) == 0:
             return None
         from scipy.stats import rankdata
@@ -95,7 +95,7 @@ class Evaluation:
         return float(np.median(self.high / self.low))
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON data."""
+        """Return the figures as JSON data."""
         return {
             "rows": len(self),
             "mape": self.mape,
@@ -202,7 +202,7 @@ def cross_validate(
 
 
 def _coverages(parts: Sequence[Evaluation]) -> dict[float, float] | None:
-    """The coverages of all parts together; None where a part has none."""
+    """Return the coverages of all parts together; None if a part has none."""
     if any(part.coverages is None for part in parts):
         return None
     total = sum(map(len, parts))

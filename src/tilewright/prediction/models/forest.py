@@ -59,7 +59,7 @@ class Forest(Estimator):
         return np.asarray(np.exp(self.trees_(self._columns(data)) + self._scale(data)))
 
     def _columns(self, data: Array) -> Array:
-        """The features and the work, whose scale does not matter to trees."""
+        """Return the features and the work, whose scale does not matter to trees."""
         columns = [data]
         for text in self.work or ():
             column = Complexity(text, self.names_)(data)
@@ -73,7 +73,7 @@ class Forest(Estimator):
         return np.hstack(columns)
 
     def _scale(self, data: Array) -> Array | float:
-        """Logarithms of the operations, 0 where no complexity is given."""
+        """Logarithms of the operations, 0 if no complexity is given."""
         if self.complexity is None:
             return 0.0
         return np.asarray(np.log(np.maximum(self._with_complexity(data)[:, -1], 1e-300)))

@@ -89,7 +89,7 @@ class ModelInputs:
         )
 
     def describe(self, names: Sequence[str]) -> list[str]:
-        """Each input as text, such as ``log(m)`` and ``1/threads``."""
+        """Return each input as text, such as ``log(m)`` and ``1/threads``."""
         pattern = {"log": "log({})", "plain": "{}", "reciprocal": "1/({})"}
         return [
             pattern[function].format(names[j])
@@ -97,7 +97,7 @@ class ModelInputs:
         ]
 
     def raw(self, data: Array) -> Array:
-        """Inputs before they are standardised, shape (n, inputs)."""
+        """Return inputs before they are standardised, shape (n, inputs)."""
         result = np.empty((len(data), len(self.columns)))
         for i, (j, function) in enumerate(zip(self.columns, self.functions, strict=True)):
             result[:, i] = _apply(function, np.maximum(data[:, j], self.floor[i]))
@@ -122,7 +122,7 @@ class ModelInputs:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelInputs:
-        """The inverse of `to_dict`."""
+        """Return the inverse of `to_dict`."""
         functions = tuple(str(function) for function in data["functions"])
         if not set(functions) <= set(_FUNCTIONS):
             raise ValueError(f"functions are {functions}")

@@ -47,11 +47,11 @@ class IntervalCalibration:
         return cls(residuals, knots, scale, thresholded(predicted, measured))
 
     def scales(self, predicted: Array) -> Array:
-        """The scale of the log residual for predictions in seconds, shape (n,)."""
+        """Return the scale of the log residual for predictions in seconds, shape (n,)."""
         return np.asarray(np.interp(np.log(predicted), self.knots, self.scale))
 
     def interval(self, predicted: Array, coverage: float) -> tuple[Array, Array]:
-        """The interval in seconds around predictions in seconds."""
+        """Return the interval in seconds around predictions in seconds."""
         low, high = self.quantiles(coverage)
         scales = self.scales(predicted)
         return predicted * np.exp(low * scales), predicted * np.exp(high * scales)
@@ -76,7 +76,7 @@ class IntervalCalibration:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> IntervalCalibration:
-        """The inverse of `to_dict`.
+        """Return the inverse of `to_dict`.
 
         Raises:
             ValueError: the arrays are not as long as they have to be.
@@ -92,7 +92,7 @@ class IntervalCalibration:
 
 
 def thresholded(predicted: Array, measured: Array, dropped: float = 0.3) -> float:
-    """The paper's MAPE: without the share of instances that run shortest (Section IV-E)."""
+    """Return the paper's MAPE: without the share of instances that run shortest (Section IV-E)."""
     long = measured >= np.quantile(measured, dropped)
     return float(np.mean(np.abs(predicted[long] / measured[long] - 1)))
 

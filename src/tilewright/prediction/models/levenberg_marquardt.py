@@ -95,7 +95,7 @@ def minimise(
 
 
 def _scale(residual: Array, weights: Array) -> Array:
-    """A robust standard deviation of each problem's residuals: their median size."""
+    """Return a robust standard deviation of each problem's residuals: their median size."""
     size = np.sort(np.where(weights > 0, np.abs(residual), np.inf), axis=1)
     middle = (np.count_nonzero(weights > 0, axis=1) - 1) // 2
     median = size[np.arange(len(size)), middle]
@@ -108,7 +108,7 @@ def _error(residual: Array, relative: bool) -> Array:
 
 
 def _trust(residual: Array, scale: Array, relative: bool) -> Array:
-    """Weights with which a squared log residual has the gradient of Huber's loss."""
+    """Return weights with which a squared log residual has the gradient of Huber's loss."""
     error = _error(residual, relative)
     size = np.maximum(np.abs(error), 1e-300)
     trust = np.minimum(1.0, _BEND * scale[:, None] / size)

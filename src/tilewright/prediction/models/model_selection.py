@@ -68,7 +68,7 @@ class SelectionProblem:
     until: float = np.inf
 
     def late(self) -> bool:
-        """Whether there is no time to try more."""
+        """Return whether there is no time to try more."""
         return time.thread_time() > self.until
 
 
@@ -96,7 +96,7 @@ class ScoredConfiguration:
 
 
 def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
-    """Every configuration that was tried, the best first."""
+    """Return every configuration that was tried, the best first."""
     plain = [j for j in range(problem.columns.shape[1]) if j not in problem.optional]
     every = ModelInputs.fit(problem.columns, plain)
     tried = [_validated(problem, every, shape) for shape in candidates(every, problem)]
@@ -126,7 +126,7 @@ def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
 def _without_densities(
     problem: SelectionProblem, best: ScoredConfiguration, tried: list[ScoredConfiguration]
 ) -> ScoredConfiguration:
-    """The best model that sees no densities, where those do not clearly help.
+    """Return the best model that sees no densities, where those do not clearly help.
 
     What sparse operands take follows their non-zeros, what dense ones take their shapes: which
     further inputs are tried depends on it (see `_promising`), so chance must not decide.
@@ -194,7 +194,7 @@ def _best(tried: Sequence[ScoredConfiguration]) -> ScoredConfiguration:
 
 
 def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
-    """The shapes to choose from: few or many terms, the rest of the budget hidden units."""
+    """Return the shapes to choose from: few or many terms, the rest of the budget hidden units."""
     p, found = len(inputs), []
     for terms in (1, 2, 4):
         hidden = (problem.limit - terms * (p + 1)) // (p + 2)
@@ -211,7 +211,7 @@ def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
 
 
 def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
-    """How strongly each parameter is held near zero, in units of the noise."""
+    """Return how strongly each parameter is held near zero, in units of the noise."""
     terms: Array = np.full((shape.terms, shape.inputs + 1), 1e-3)
     if shape.terms > 1:  # one alone is the linear path; others may take absurd exponents
         terms[:, :-1] = _EXPONENTS
@@ -221,7 +221,7 @@ def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
 
 
 def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
-    """Mean absolute relative error without the 30% of instances that run shortest.
+    """Return mean absolute relative error without the 30% of instances that run shortest.
 
     An error beyond ``cap`` counts as that, as an outlier says nothing about the model.
     """
@@ -230,7 +230,7 @@ def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
 
 
 def _errors(predicted: Array, logs: Array, cap: float) -> Array:
-    """The relative errors, at most ``cap``, of the instances that do not run shortest."""
+    """Return the relative errors, at most ``cap``, of the instances that do not run shortest."""
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(np.abs(np.expm1(predicted - logs)[_long(logs)]), cap))
 
@@ -240,7 +240,7 @@ def _long(logs: Array) -> Array:
 
 
 def with_ones(inputs: Array) -> Array:
-    """Inputs (n, inputs) as the models take them: (inputs + 1, n), the last row of ones."""
+    """Return inputs (n, inputs) as the models take them: (inputs + 1, n), the last row of ones."""
     return np.vstack([inputs.T, np.ones(len(inputs))])
 
 
@@ -317,7 +317,7 @@ def _held_out(
 
 
 def _relevant(problem: SelectionProblem, choice: ScoredConfiguration) -> list[int]:
-    """Inputs without which the held-out error grows: each is shuffled in turn."""
+    """Return inputs without which the held-out error grows: each is shuffled in turn."""
     random = np.random.default_rng([problem.seed, 3])
     scaled = with_ones(choice.inputs(problem.columns))
     kept = []
@@ -335,7 +335,7 @@ def _promising(
     best: ScoredConfiguration,
     refused: set[tuple[tuple[int, ...], tuple[int, ...]]],
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Additions worth training with: columns, and columns whose reciprocal is added."""
+    """Return additions worth training with: columns, and columns whose reciprocal is added."""
     used = set(best.inputs.columns)
     sparse = any(extras.is_density(problem.columns[:, j]) for j in used)
     wanted: list[tuple[tuple[int, ...], tuple[int, ...]]] = []

@@ -25,7 +25,7 @@ class Network:
     biases: tuple[Array, ...]
 
     def __call__(self, inputs: Array) -> Array:
-        """Outputs of shape (n,) for standardised inputs of shape (n, inputs)."""
+        """Return outputs of shape (n,) for standardised inputs of shape (n, inputs)."""
         layer = inputs
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             layer = np.maximum(layer @ weight + bias, 0.0)
@@ -38,7 +38,7 @@ class Network:
 
 
 def count_parameters(inputs: int, hidden: Sequence[int]) -> int:
-    """Weights and biases of a network with one output."""
+    """Return weights and biases of a network with one output."""
     sizes = [inputs, *hidden, 1]
     return sum((a + 1) * b for a, b in pairwise(sizes))
 
@@ -53,7 +53,7 @@ def train(
     restarts: int,
     seed: int,
 ) -> tuple[Network, float]:
-    """The restart with the smallest training loss, and that loss.
+    """Return the restart with the smallest training loss, and that loss.
 
     Args:
         inputs: standardised, shape (n, inputs).

@@ -25,7 +25,7 @@ KINDS = (
 
 
 def load(path: str | Path) -> Estimator:
-    """The model in a file that `Estimator.save` wrote, of whatever kind it is.
+    """Return the model in a file that `Estimator.save` wrote, of whatever kind it is.
 
     Raises:
         PredictionError: the file is missing, is not a model, or has another schema version.

@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
-    """The feature names: those given, else the data's own, else ``x0``, ``x1``, ..."""
+    """Return the feature names: those given, else the data's own, else ``x0``, ``x1``, ..."""
     if features is not None:
         names = tuple(features)
     elif hasattr(data, "columns"):
@@ -48,7 +48,7 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
 def table(
     data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]] | None = None
 ) -> Array:
-    """Floats of shape (n, features) from an array, a data frame, rows or columns by name.
+    """Return floats of shape (n, features) from an array, a data frame, rows or columns by name.
 
     `levels` has the words of features that are words, in the order of their numbers.
 
@@ -90,7 +90,7 @@ def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]
 
 
 def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
-    """The values of these features row by row, of the forms in which data come.
+    """Return the values of these features row by row, of the forms in which data come.
 
     Args:
         data: a mapping from names to columns or to one row's numbers, a list of such rows, a
@@ -115,7 +115,7 @@ def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
 
 
 def _coded(rows: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Any:
-    """Words as their numbers; what is a number stays one."""
+    """Return words as their numbers; what is a number stays one."""
     cells = np.array(rows, dtype=object)
     if cells.ndim != 2 or cells.shape[1] != len(names):
         return rows

@@ -56,7 +56,7 @@ class Trees:
         return int(self.feature[inner].max(initial=-1)) + 1
 
     def __call__(self, data: Array) -> Array:
-        """Sums of shape (n,) for inputs of shape (n, inputs)."""
+        """Return sums of shape (n,) for inputs of shape (n, inputs)."""
         # scikit-learn compares in single precision, and so must we to reach the same leaves.
         with np.errstate(over="ignore"):
             data = data.astype(np.float32)
@@ -84,7 +84,7 @@ class Trees:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trees:
-        """The inverse of `to_dict`.
+        """Return the inverse of `to_dict`.
 
         Raises:
             ValueError: the arrays do not describe trees.

@@ -23,7 +23,7 @@ def bar_chart(
     cut: float | None = 8.0,
     width: float = WIDTH,
 ) -> Html:
-    """Horizontal bars from zero, one below the other, in the order given.
+    """Return horizontal bars from zero, one below the other, in the order given.
 
     `text` writes a value. Bars more than `cut` times as long as the shortest of those that are
     not zero are cut off, with a gap to show it (None: never), so that one slow schedule does not
@@ -41,7 +41,7 @@ def bar_chart(
 
 
 def _longest(bars: Sequence[Bar], cut: float | None) -> float:
-    """The value at which the widest bar ends."""
+    """Return the value at which the widest bar ends."""
     values = [b.value for b in bars if b.ok and b.value is not None]
     ends = [max(b.value, b.high or 0.0) for b in bars if b.ok and b.value is not None]
     positive = [v for v in values if v > 0]
@@ -96,7 +96,7 @@ def _row(
 
 
 def _failure(bar: Bar, scale: Scale, middle: float) -> Html:
-    """The status and the message in place of a bar."""
+    """Return the status and the message in place of a bar."""
     words = bar.status.replace("_", " ")
     if bar.message:
         words = f"{words}: {bar.message}"
@@ -112,6 +112,6 @@ def _failure(bar: Bar, scale: Scale, middle: float) -> Html:
 
 
 def _cut(x: float, y: float) -> Html:
-    """A slanted gap through a bar."""
+    """Return a slanted gap through a bar."""
     shape = points((x + 4, y), (x + 11, y), (x + 5, y + _ROW - 8), (x - 2, y + _ROW - 8))
     return tag("polygon", class_="cut", points=shape)

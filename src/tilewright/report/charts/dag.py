@@ -28,7 +28,7 @@ _Side = Literal["top", "bottom"]
 
 
 def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline") -> Html:
-    """The graph from inputs at the top to outputs at the bottom.
+    """Return the graph from inputs at the top to outputs at the bottom.
 
     Members of a group stand together in a box of the group's colour that carries its number and
     its name. Inputs are rounded, outputs framed strongly, inlined Funcs dashed. Edges to nodes
@@ -76,7 +76,7 @@ class _Boxes:
     outer: Layout
 
     def place(self, node: GraphNode) -> tuple[float, float]:
-        """The centre of a node in the picture."""
+        """Return the centre of a node in the picture."""
         centre = self.outer.centres[_box_of(node)]
         if node.group is None:
             return centre
@@ -85,7 +85,7 @@ class _Boxes:
         return (x + dx, y + dy)
 
     def way(self, a: str, b: str) -> list[tuple[float, float]]:
-        """The points between two nodes that an edge passes."""
+        """Return the points between two nodes that an edge passes."""
         own, other = self.nodes[a].group, self.nodes[b].group
         if own is not None and own == other:
             origin = _origin(self.outer.centres[("group", own)], self.inner[own], lone=False)
@@ -105,12 +105,12 @@ class _Boxes:
         ]
 
     def _straight(self, name: str, y: float) -> list[tuple[float, float]]:
-        """The point of height `y` above or below a node; none where the node reaches it."""
+        """Return the point of height `y` above or below a node; none if the node reaches it."""
         x, centre = self.place(self.nodes[name])
         return [(x, y)] if abs(y - centre) > _HEIGHT / 2 + _TIP else []
 
     def _port_way(self, name: str, side: _Side) -> list[tuple[float, float]]:
-        """The way from a member to its port, the port included; a lone member has none."""
+        """Return the way from a member to its port, the port included; a lone member has none."""
         group = self.nodes[name].group
         if group is None or len(self.members[group]) == 1:
             return []
@@ -124,7 +124,7 @@ class _Boxes:
 
 
 def _boxes(dag: Dag, group_names: Sequence[str]) -> _Boxes:
-    """The layout of the groups, each with the layout of its members."""
+    """Return the layout of the groups, each with the layout of its members."""
     nodes = {node.name: node for node in dag.nodes}
     edges = [(a, b) for a, b in dag.edges if a in nodes and b in nodes and a != b]
     members: dict[int, list[GraphNode]] = {}
@@ -150,7 +150,7 @@ def _box_of(node: GraphNode) -> _Box:
 
 
 def _arrow() -> Html:
-    """The head of an edge."""
+    """Return the head of an edge."""
     return tag(
         "marker",
         tag("path", class_="arrow", d="M0 0L7 3.5L0 7z"),
@@ -203,7 +203,7 @@ def _moved(
 
 
 def _title(group: int, nodes: Sequence[GraphNode], names: Sequence[str]) -> str:
-    """What a group's box is called; a lone Func needs no other name."""
+    """Return what a group's box is called; a lone Func needs no other name."""
     name = names[group] if group < len(names) else ""
     return f"{group + 1}" if len(nodes) == 1 else f"{group + 1}  {shorten(name, _NAME)}"
 
@@ -227,7 +227,7 @@ def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[flo
 
 
 def _group_box(group: int, centre: tuple[float, float], size: tuple[float, float]) -> Html:
-    """The frame of a group."""
+    """Return the frame of a group."""
     width, height = size
     x, y = centre[0] - width / 2, centre[1] - height / 2
     return tag("rect", class_=f"{colour(group)} tint", x=x, y=y, width=width, height=height, rx=6)
@@ -240,7 +240,7 @@ def _group_title(
     size: tuple[float, float],
     inner: Layout,
 ) -> Html:
-    """The title of a group's box, where fewer edges enter, to the left by preference.
+    """Return the title of a group's box, where fewer edges enter, to the left by preference.
 
     Edges pass below the plate that it is written on.
     """
@@ -304,7 +304,7 @@ def _edge(
     route: Sequence[tuple[float, float]],
     told: str,
 ) -> Html:
-    """A curve that leaves and enters nodes vertically."""
+    """Return a curve that leaves and enters nodes vertically."""
     sign = 1 if end[1] >= start[1] else -1
     half = sign * _HEIGHT / 2
     way = [(start[0], start[1] + half), *route, (end[0], end[1] - half - sign * _TIP)]

@@ -35,7 +35,7 @@ def gantt_chart(
     text: Callable[[float], str] = units.seconds,
     width: float = WIDTH,
 ) -> Html:
-    """A row per device, a box per task; names are written where there is room."""
+    """Return a row per device, a box per task; names are written where there is room."""
     most = _LABEL if width >= WIDTH else _SHORT_LABEL
     left = 14 + max([text_width(shorten(d, most)) for d in devices], default=0.0)
     right, top = width - 20, 6.0

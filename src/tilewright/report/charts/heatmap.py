@@ -68,19 +68,19 @@ def heat_map(
 
 
 def _drawable(value: float, log: bool) -> bool:
-    """Whether a value has a colour."""
+    """Return whether a value has a colour."""
     return math.isfinite(value) and (value > 0 or not log)
 
 
 def _column_name(name: str, x: float, y: float, upright: bool) -> Html:
-    """A column's heading: above the middle of its cells, or slanted where it is too long."""
+    """Return a column's heading: above the middle of its cells, or slanted where it is too long."""
     turn = None if upright else f"rotate(-50 {x:.1f} {y:.1f})"
     anchor = "middle" if upright else "start"
     return tag("text", name, x=x, y=y, text_anchor=anchor, transform=turn)
 
 
 def _cell(x: float, y: float, width: float, words: str, hover: str, share: float) -> list[Html]:
-    """A cell with its upper left corner at (x, y), and its words where they fit in."""
+    """Return a cell with its upper left corner at (x, y), and its words where they fit in."""
     box = tag(
         "rect",
         tag("title", hover),

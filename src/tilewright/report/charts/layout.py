@@ -115,7 +115,7 @@ def layer_numbers(nodes: Sequence[Name], edges: Sequence[Edge]) -> dict[Name, in
 def _pinned(
     nodes: Iterable[Name], edges: Sequence[Edge], first: Collection[Name], last: Collection[Name]
 ) -> list[Edge]:
-    """Edges that keep all other nodes below the first and above the last ones."""
+    """Return edges that keep all other nodes below the first and above the last ones."""
     led_to, leading = {b for _, b in edges}, {a for a, _ in edges}
     others = [n for n in nodes if n not in first and n not in last]
     below = [(port, n) for port in list(first)[:1] for n in others if n not in led_to]
@@ -128,7 +128,7 @@ def _width(node: Name, sizes: Mapping[Name, tuple[float, float]]) -> float:
 
 
 def _acyclic(nodes: Sequence[Name], edges: Sequence[Edge]) -> tuple[list[Edge], set[Edge]]:
-    """The edges with those that close a cycle turned around; and these, as turned."""
+    """Return the edges with those that close a cycle turned around; and these, as turned."""
     targets: dict[Name, list[Name]] = {n: [] for n in nodes}
     for a, b in edges:
         targets[b]  # refuses an unknown node
@@ -240,7 +240,7 @@ def _crossings(graph: _Graph) -> int:
 
 
 def _inversions(values: list[int]) -> int:
-    """Pairs out of order, by merge sort."""
+    """Return pairs out of order, by merge sort."""
     if len(values) < 2:
         return 0
     middle = len(values) // 2
@@ -259,7 +259,7 @@ def _inversions(values: list[int]) -> int:
 def _coordinates(
     graph: _Graph, sizes: Mapping[Name, tuple[float, float]], gap: float
 ) -> dict[Name, float]:
-    """Horizontal centres."""
+    """Return horizontal centres."""
     x: dict[Name, float] = {}
     for nodes in graph.layers:
         x.update(zip(nodes, _separations(nodes, sizes, gap), strict=True))
@@ -287,7 +287,7 @@ def _coordinates(
 def _separations(
     nodes: Sequence[Name], sizes: Mapping[Name, tuple[float, float]], gap: float
 ) -> list[float]:
-    """Centres when the nodes stand as close as they may."""
+    """Return centres when the nodes stand as close as they may."""
     places: list[float] = []
     for i, node in enumerate(nodes):
         if i == 0:
@@ -299,7 +299,7 @@ def _separations(
 
 
 def _isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The non-decreasing sequence nearest to `values` in weighted squares."""
+    """Return the non-decreasing sequence nearest to `values` in weighted squares."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         mean, mass, size = value, weight, 1

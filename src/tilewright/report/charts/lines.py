@@ -42,7 +42,7 @@ def line_chart(
     width: float = WIDTH,
     height: float = 320.0,
 ) -> Html:
-    """Lines over common axes, with a legend above where there are several.
+    """Return lines over common axes, with a legend above if there are several.
 
     `x_text` and `y_text` write the values at the ticks; `zero` lets the vertical axis start
     at zero. On a logarithmic axis values that are not positive are left out.
@@ -89,7 +89,7 @@ def _draw(line: Line, index: int, xs: Scale, ys: Scale) -> Html:
 def _runs(
     x: Sequence[float], y: Sequence[float], xs: Scale, ys: Scale, steps: bool
 ) -> list[list[tuple[float, float]]]:
-    """Stretches of points that can be drawn."""
+    """Return stretches of points that can be drawn."""
     runs: list[list[tuple[float, float]]] = [[]]
     for a, b in zip(x, y, strict=True):
         drawable = (

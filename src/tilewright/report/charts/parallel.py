@@ -45,7 +45,7 @@ def parallel_coordinates(
     width: float = WIDTH,
     height: float = 340.0,
 ) -> Html:
-    """A strand per configuration; the lower its objective, the stronger it is drawn.
+    """Return a strand per configuration; the lower its objective, the stronger it is drawn.
 
     Configurations without a finite objective are failures, drawn thin in the colour of errors.
     Of more than `MOST_STRANDS` the best ones and every n-th of the rest are drawn; of a narrow
@@ -81,7 +81,7 @@ def parallel_coordinates(
 def _drawn_strands(
     ways: Sequence[Sequence[tuple[float, float]]], objective: Sequence[float | None], most: int
 ) -> list[Html]:
-    """Strands in the order in which they are drawn: the best last, on top of the others."""
+    """Return strands in the order in which they are drawn: the best last, on top of the others."""
     order = _strands(objective, most)
     ranks = {i: rank for rank, i in enumerate(i for i in order if _finite(objective[i]))}
     strands = []
@@ -110,7 +110,7 @@ def _finite(value: float | None) -> bool:
 
 
 def _strands(objective: Sequence[float | None], most: int) -> list[int]:
-    """Configurations to draw, about `most`, best first, failures last."""
+    """Return configurations to draw, about `most`, best first, failures last."""
     order = sorted(
         range(len(objective)),
         key=lambda i: (not _finite(objective[i]), objective[i] if _finite(objective[i]) else 0.0),
@@ -122,7 +122,7 @@ def _strands(objective: Sequence[float | None], most: int) -> list[int]:
 
 
 def _places(axis: Axis, start: float, stop: float) -> tuple[list[float], list[tuple[float, str]]]:
-    """Where each value lies between the axis's ends, and the axis's marks."""
+    """Return where each value lies between the axis's ends, and the axis's marks."""
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in axis.values)
     if numbers and not axis.choices:
         log = axis.log and all(v > 0 for v in axis.values)
@@ -144,7 +144,7 @@ def _places(axis: Axis, start: float, stop: float) -> tuple[list[float], list[tu
 def _frame(
     axis: Axis, x: float, top: float, bottom: float, free: float, marks: list[tuple[float, str]]
 ) -> Html:
-    """An upright axis with its name above it and its marks in `free` pixels to the right."""
+    """Return an upright axis with its name above it and its marks in `free` pixels to the right."""
     # Names have at least the space between axes, and those of the outer axes end with the picture.
     room = int(min(max(free, _LEAST_GAP), 2 * _SIDE) / text_width("x"))
     parts = [
@@ -170,7 +170,7 @@ def _frame(
 def _lying_frame(
     axis: Axis, y: float, left: float, right: float, marks: list[tuple[float, str]]
 ) -> Html:
-    """A lying axis with its name above it and below it the marks that find room."""
+    """Return a lying axis with its name above it and below it the marks that find room."""
     room = int((right - left) / text_width("x"))
     name = (tag("title", axis.name), shorten(axis.name, room))
     parts = [

@@ -26,7 +26,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The coordinate of a value; values outside the range are clamped to it."""
+        """Return the coordinate of a value; values outside the range are clamped to it."""
         value = min(max(value, self.low), self.high)
         if self.log:
             share = _decades(self.low, value) / _decades(self.low, self.high)
@@ -35,7 +35,7 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, about: int = _TICKS) -> list[float]:
-        """About `about` round values within the range."""
+        """Return about `about` round values within the range."""
         return _log_ticks(self, about) if self.log else _linear_ticks(self, about)
 
 
@@ -48,7 +48,7 @@ def scale(
     zero: bool = False,
     margin: float = 0.04,
 ) -> Scale:
-    """A scale that holds all finite values with a margin; from zero where `zero` says so.
+    """Return a scale that holds all finite values with a margin; from zero where `zero` says so.
 
     On a logarithmic scale values that are not positive are left out.
     """
@@ -76,7 +76,7 @@ def scale(
 
 
 def _decades(low: float, high: float) -> float:
-    """The logarithm of their ratio, which itself may be too large a number."""
+    """Return the logarithm of their ratio, which itself may be too large a number."""
     return math.log10(high) - math.log10(low)
 
 
@@ -107,7 +107,7 @@ def _log_ticks(s: Scale, about: int) -> list[float]:
 def bottom_axis(
     s: Scale, top: float, bottom: float, label: str, text: Callable[[float], str]
 ) -> Html:
-    """Ticks, their texts and grid lines below a plot that reaches from `top` to `bottom`.
+    """Return ticks, their texts and grid lines below a plot that reaches from `top` to `bottom`.
 
     There are fewer ticks where their texts would touch.
     """
@@ -136,7 +136,7 @@ def readable_ticks(
 
 
 def left_axis(s: Scale, left: float, right: float, label: str, text: list[str]) -> Html:
-    """Ticks, their texts and grid lines of a vertical axis at `left`."""
+    """Return ticks, their texts and grid lines of a vertical axis at `left`."""
     parts = []
     for value, words in zip(s.ticks(), text, strict=True):
         y = s(value)

@@ -39,7 +39,7 @@ def scatter_plot(
     width: float = WIDTH,
     height: float = 400.0,
 ) -> Html:
-    """Points over common axes, with a legend above where there are several kinds.
+    """Return points over common axes, with a legend above if there are several kinds.
 
     `diagonal` gives both axes one range and draws where they are equal; `level` draws a
     horizontal line. Of more than `MOST_POINTS` points of a kind every n-th is drawn, of a narrow
@@ -69,7 +69,7 @@ def scatter_plot(
 
 
 def _guides(xs: Scale, ys: Scale, diagonal: bool, level: float | None) -> list[Html]:
-    """The line on which both axes are equal, and the horizontal line at `level`."""
+    """Return the line on which both axes are equal, and the horizontal line at `level`."""
     lines = []
     if diagonal:
         lines.append((xs(xs.low), xs(xs.high), ys(ys.low), ys(ys.high)))
@@ -79,7 +79,7 @@ def _guides(xs: Scale, ys: Scale, diagonal: bool, level: float | None) -> list[H
 
 
 def _dots(kind: Sequence[tuple[float, float, str]], xs: Scale, ys: Scale, number: int) -> Html:
-    """The points of one kind, in the colour of its number."""
+    """Return the points of one kind, in the colour of its number."""
     circles = (
         tag("circle", tag("title", text) if text else None, cx=xs(x), cy=ys(y), r=3)
         for x, y, text in kind
@@ -88,7 +88,7 @@ def _dots(kind: Sequence[tuple[float, float, str]], xs: Scale, ys: Scale, number
 
 
 def _drawable(kind: Points, log_x: bool, log_y: bool, most: int) -> list[tuple[float, float, str]]:
-    """Points that have a place, at most `most`, with what is shown on hovering."""
+    """Return points that have a place, at most `most`, with what is shown on hovering."""
     texts = kind.texts or [""] * len(kind.x)
     kept = [
         (x, y, text)

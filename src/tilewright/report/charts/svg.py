@@ -17,7 +17,7 @@ CHARACTER = 6.7
 
 
 def picture(width: float, height: float, label: str, *children: Any) -> Html:
-    """An SVG that keeps its size where there is room and shrinks where there is not.
+    """Return an SVG that keeps its size where there is room and shrinks where there is not.
 
     `label` is what a screen reader says.
     """
@@ -46,7 +46,7 @@ def reflowing(draw: Callable[[float], Html]) -> Html:
 
 
 def colour(index: int) -> str:
-    """The CSS class of a colour by number; numbers beyond the palette start over."""
+    """Return the CSS class of a colour by number; numbers beyond the palette start over."""
     return f"c{index % COLOURS}"
 
 
@@ -63,7 +63,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def text_width(text: str) -> float:
-    """About how wide a text is."""
+    """Return about how wide a text is."""
     return CHARACTER * len(text)
 
 

@@ -12,7 +12,7 @@ from tilewright.report.table import Column, table
 def fragment(
     title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
 ) -> str:
-    """HTML of a heading, a table, and notes below it, each a paragraph."""
+    """Return HTML of a heading, a table, and notes below it, each a paragraph."""
     parts = [tag("strong", title)]
     if rows:
         parts.append(html_table(table(columns, rows)))

@@ -26,12 +26,12 @@ def escape(value: Any) -> Html:
 
 
 def join(*parts: Any) -> Html:
-    """Several pieces one after another; None is nothing."""
+    """Return several pieces one after another; None is nothing."""
     return Html("".join(escape(part) for part in parts if part is not None))
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
-    """An element.
+    """Return an element.
 
     An attribute's trailing underscore is dropped and its other underscores are hyphens; one that
     is None is left out. Numbers are written with two decimals at most.
@@ -54,7 +54,7 @@ def _attribute(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate in few characters.
+    """Return a coordinate in few characters.
 
     >>> number(3.14159), number(2.0)
     ('3.14', '2')
@@ -66,5 +66,5 @@ def number(value: float) -> str:
 
 
 def points(*xy: tuple[float, float]) -> str:
-    """Coordinates of a polyline."""
+    """Return coordinates of a polyline."""
     return " ".join(f"{number(x)},{number(y)}" for x, y in xy)

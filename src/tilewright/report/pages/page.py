@@ -38,7 +38,7 @@ def html_page(
     figures: Sequence[Figure] = (),
     links: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The whole page as text, to be written to an ``.html`` file in UTF-8.
+    """Return the whole page as text, to be written to an ``.html`` file in UTF-8.
 
     `links` are addresses by the words that lead there, shown below the subtitle.
     """
@@ -78,7 +78,7 @@ def _figures(figures: Sequence[Figure]) -> Html | None:
 
 
 def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
-    """A table; `first` replaces the cells of the first column by markup of their own."""
+    """Return a table; `first` replaces the cells of the first column by markup of their own."""
 
     def row(name: str, cells: Iterable[Any]) -> Html:
         return tag(
@@ -102,7 +102,7 @@ def _classes(column: Column) -> str | None:
 
 
 def badge(index: int) -> Html:
-    """A group's number in its colour."""
+    """Return a group's number in its colour."""
     return tag("span", index + 1, class_="badge", style=f"background: var(--c{index % 10})")
 
 
@@ -112,10 +112,10 @@ def folded(summary: str, content: Any) -> Html:
 
 
 def source(text: str) -> Html:
-    """A listing."""
+    """Return a listing."""
     return tag("pre", tag("code", escape(text)))
 
 
 def items(texts: Iterable[str]) -> Html:
-    """A list of remarks."""
+    """Return a list of remarks."""
     return tag("ul", *(tag("li", text) for text in texts))

@@ -27,7 +27,7 @@ class PredictionReport:
     Attributes:
         title: of the page. model: its kind. machine: where the runs were measured.
         how: which instances these are, such as ``held out by 5-fold cross-validation``.
-        measured, predicted: seconds, one an instance.
+        measured, predicted: seconds, one per instance.
         low, high: bounds in seconds of the intervals of probability `nominal`, empty for a
             model without intervals.
         outside: which instances lie outside the training range.
@@ -80,7 +80,7 @@ class PredictionReport:
 
 
 def prediction_page(report: PredictionReport) -> str:
-    """The whole page as text, self-contained. What the report does not know is left out."""
+    """Return the whole page as text, self-contained. What the report does not know is left out."""
     subtitle = ", ".join(part for part in (report.model, report.how, report.machine) if part)
     return html_page(report.title, _sections(report), subtitle=subtitle, figures=_figures(report))
 
@@ -143,7 +143,7 @@ def _sections(report: PredictionReport) -> list[Section]:
 
 
 def _kinds(report: PredictionReport, y: Sequence[float]) -> list[Points]:
-    """The runs over their measured times, in kinds by what became of the prediction."""
+    """Return the runs over their measured times, in kinds by what became of the prediction."""
     inside, texts = report.inside, _texts(report)
     names: dict[str, list[int]] = {}
     for i in range(len(report.measured)):
@@ -224,7 +224,7 @@ def _error_note(report: PredictionReport) -> str:
 
 
 def _by_time(report: PredictionReport) -> Html:
-    """Errors of the runs in parts of equal size, the shortest first."""
+    """Return errors of the runs in parts of equal size, the shortest first."""
     order = sorted(range(len(report.measured)), key=lambda i: report.measured[i])
     inside = report.inside
     count = min(_PARTS, len(order))
@@ -287,7 +287,7 @@ def _configuration(report: PredictionReport) -> Html:
 
 
 def _choice(name: str, value: Any) -> str:
-    """A chosen thing as text; errors are shares."""
+    """Return a chosen thing as text; errors are shares."""
     if name.startswith("error") and isinstance(value, Mapping):
         return ", ".join(f"{key} {units.percent(share)}" for key, share in value.items())
     return units.percent(value) if name == "error" else _cell(value)
@@ -308,7 +308,7 @@ def _ranges(report: PredictionReport) -> Html:
 
 
 def _result(result: Mapping[str, Any]) -> Section:
-    """A benchmark's tables, its summary and its rows."""
+    """Return a benchmark's tables, its summary and its rows."""
     name = str(result.get("name", "benchmark")).replace("_", " ")
     parts = []
     tables = result.get("tables")
@@ -330,7 +330,7 @@ def _result(result: Mapping[str, Any]) -> Section:
 
 
 def _numbered(found: Any) -> Table | None:
-    """A table of columns' names and a row of values for each method; None for none."""
+    """Return a table of columns' names and a row of values for each method; None for none."""
     if not isinstance(found, Mapping) or not found.get("columns"):
         return None
     columns, rows = list(found["columns"]), dict(found.get("rows", {}))
@@ -341,14 +341,14 @@ def _numbered(found: Any) -> Table | None:
 
 
 def _figure(value: Any) -> str:
-    """A value of a table: a number, or an error, the best of several, and a correlation."""
+    """Return a value of a table: a number, or an error, the best of several, and a correlation."""
     if isinstance(value, list | tuple) and len(value) == 3 and None not in value:
         return f"{units.digits(value[0])} ({units.digits(value[1])}), {value[2]:.3f}"
     return _cell(value) if not isinstance(value, float) else units.digits(value)
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rows of JSON data as a table: numbers to the right, dictionaries a column a key."""
+    """Return rows of JSON data as a table: numbers to the right, dictionaries a column a key."""
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
     numeric = {

@@ -35,7 +35,7 @@ _LONG_NEST = 120  # lines
 
 
 def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The whole page as text, self-contained. What the report does not know is left out.
+    """Return the whole page as text, self-contained. What the report does not know is left out.
 
     `links` are addresses of other pages by the words that lead there.
     """
@@ -106,7 +106,7 @@ def _figures(report: ScheduleReport) -> list[Figure]:
 
 
 def _against_the_best_other(report: ScheduleReport) -> list[Figure]:
-    """How ours does against the fastest other schedule, the naive one not counted.
+    """Return how ours does against the fastest other schedule, the naive one not counted.
 
     Where the intervals overlap neither is the faster: that is a tie, and said to be one.
     """
@@ -144,7 +144,7 @@ def _groups(report: ScheduleReport) -> Section:
 
 
 def _structure(report: ScheduleReport) -> Section:
-    """The graph and the loop nest, side by side where there is room."""
+    """Return the graph and the loop nest, side by side where there is room."""
     parts, titles, notes = [], [], []
     if report.dag.nodes:
         names = [group.name for group in report.groups]

@@ -15,7 +15,7 @@ Score: TypeAlias = Callable[[Array], Array]
 
 
 def log_expected_improvement(mean: Array, variance: Array, best: float) -> Array:
-    """Logarithm of E[max(best - f, 0)] for f normal with these means and variances.
+    """Return logarithm of E[max(best - f, 0)] for f normal with these means and variances.
 
     Given the variance of the noise-free value, it is the paper's noise-free expected
     improvement. The logarithm keeps far-away candidates comparable where the improvement

@@ -45,7 +45,7 @@ class Encoder:
     parts: tuple[_Part, ...]
 
     def __call__(self, codes: Array) -> Array:
-        """The points of ``codes``, shape (count, features)."""
+        """Return the points of ``codes``, shape (count, features)."""
         result = np.empty((len(codes), len(self.blocks)))
         for part in self.parts:
             part.fill(codes, result[:, part.columns])
@@ -83,7 +83,7 @@ class _Part:
 def encoder(
     space: Space, *, logs: bool = True, metric: Metric | None = None, alignment: bool = True
 ) -> Encoder:
-    """The embedding of a space.
+    """Return the embedding of a space.
 
     Args:
         space: the space.
@@ -150,7 +150,7 @@ def _part(
 
 
 def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
-    """The powers of two that divide a parameter's values, on a log scale from 0 to 1.
+    """Return the powers of two that divide a parameter's values, on a log scale from 0 to 1.
 
     None where they tell nothing new: all values are powers of two, or all equally aligned.
     """
@@ -172,7 +172,7 @@ def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
 
 
 def _with_absent(table: Array) -> Array:
-    """The table with one row more, for the absent parameter: the middle, and half away."""
+    """Return the table with one row more, for the absent parameter: the middle, and half away."""
     marked = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
     absent = np.append(table.mean(axis=0), 0.5)
     return np.concatenate([marked, absent[None]])
@@ -187,12 +187,12 @@ def _unit(values: Array, low: float, high: float, log: bool) -> Array:
 
 
 def _places(p: Permutation, orders: Array) -> Array:
-    """The place of each item: the value itself, or its inverse where items are named."""
+    """Return the place of each item: the value itself, or its inverse where items are named."""
     return np.argsort(orders, axis=1) if p.named else orders
 
 
 def _permutation_points(places: Array, metric: Metric) -> Array:
-    """Points whose squared distances are the semimetrics over their maximum."""
+    """Return points whose squared distances are the semimetrics over their maximum."""
     n = places.shape[1]
     if metric == "spearman":
         return np.asarray(places / math.sqrt(n * (n * n - 1) / 3))

@@ -30,7 +30,7 @@ class GrownTrees:
     depth: int
 
     def each(self, points: Array) -> Array:
-        """What each tree says at ``points``, shape (trees, count)."""
+        """Return what each tree says at ``points``, shape (trees, count)."""
         trees, nodes = self.feature.shape
         width = points.shape[1]
         # flat indices and take: several times faster than indexing with pairs of arrays
@@ -45,7 +45,7 @@ class GrownTrees:
         return np.asarray(self.value.reshape(-1).take(node).reshape(trees, len(points)))
 
     def mean(self, points: Array) -> Array:
-        """The mean over trees, shape (count,): of 0/1 outputs, the probability of 1."""
+        """Return the mean over trees, shape (count,): of 0/1 outputs, the probability of 1."""
         return np.asarray(self.each(points).mean(axis=0))
 
 
@@ -143,7 +143,7 @@ class _Grower:
         return self._pack(int(sizes.max()), record, values, reached)
 
     def _mixed(self, slot: Array, mean: Array) -> tuple[Array, Array]:
-        """The slots whose outputs differ, renumbered from 0, and their old numbers."""
+        """Return the slots whose outputs differ, renumbered from 0, and their old numbers."""
         inside = slot >= 0
         outputs = np.broadcast_to(self.outputs, slot.shape)[inside]
         apart = np.abs(outputs - mean[slot[inside]]) > 1e-12
@@ -163,7 +163,7 @@ class _Grower:
     def _best(
         self, slot: Array, open_slots: int, total: Array, mass: Array, rng: np.random.Generator
     ) -> tuple[Array, Array]:
-        """The feature and cut of each open node, -1 where it stays a leaf."""
+        """Return the feature and cut of each open node, -1 where it stays a leaf."""
         tree, row = np.nonzero(slot >= 0)
         where = slot[tree, row]
         shape = (open_slots, self.width, self.most)
@@ -192,7 +192,7 @@ class _Grower:
         return np.where(worth, chosen, -1), cut[np.arange(open_slots), chosen]
 
     def _descend(self, slot: Array, splits: Array, feature: Array, cut: Array) -> Array:
-        """Each observation's slot one level down, -1 where its node became a leaf."""
+        """Return each observation's slot one level down, -1 where its node became a leaf."""
         number = np.full(int(slot.max()) + 1, -1, dtype=np.int64)
         number[splits] = np.arange(len(splits))
         below = np.full_like(slot, -1)

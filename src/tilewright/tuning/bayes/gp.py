@@ -33,13 +33,13 @@ class Priors:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Logarithms of the length scales (one a block), the signal and the noise variance."""
+    """Logarithms of the length scales (one per block), the signal and the noise variance."""
 
     theta: Array
 
     @property
     def lengthscales(self) -> Array:
-        """Length scales, one a block."""
+        """Length scales, one per block."""
         return np.asarray(np.exp(self.theta[:-2]))
 
     @property
@@ -91,7 +91,7 @@ class Posterior:
         self.weights = self.inverse_factor.T @ whitened
 
     def extend(self, points: Array, outputs: Array) -> Posterior:
-        """The posterior after more observations, by extending the factor: O(n² m)."""
+        """Return the posterior after more observations, by extending the factor: O(n² m)."""
         other = object.__new__(Posterior)
         other.hyper, other._weights = self.hyper, self._weights
         scaled = points * self._weights
@@ -118,7 +118,7 @@ class Posterior:
         return other
 
     def kernel(self, scaled: Array, norms: Array) -> Array:
-        """Covariances of scaled points with the observed ones, shape (m, n)."""
+        """Return covariances of scaled points with the observed ones, shape (m, n)."""
         squared = _squared_distances(scaled, norms, self.scaled, self._norms)
         return _matern(squared, self.hyper.signal)
 
@@ -128,18 +128,18 @@ class Posterior:
         return np.asarray(self.scaled / self._weights)
 
     def covariances(self, points: Array) -> Array:
-        """Covariances of points with the observed ones, shape (m, n)."""
+        """Return covariances of points with the observed ones, shape (m, n)."""
         scaled = points * self._weights
         return self.kernel(scaled, (scaled**2).sum(axis=1))
 
     def prior(self, here: Array, there: Array) -> Array:
-        """Covariances between points before anything is observed, shape (m, k)."""
+        """Return covariances between points before anything is observed, shape (m, k)."""
         a, b = here * self._weights, there * self._weights
         squared = _squared_distances(a, (a**2).sum(axis=1), b, (b**2).sum(axis=1))
         return _matern(squared, self.hyper.signal)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance of the noise-free value at ``points``, shapes (m,)."""
+        """Return mean and variance of the noise-free value at ``points``, shapes (m,)."""
         scaled = points * self._weights
         cross = self.kernel(scaled, (scaled**2).sum(axis=1))
         mean = cross @ self.weights
@@ -198,7 +198,7 @@ class MarginalLikelihood:
         )
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        """Value and gradient at ``theta``, logarithms as in `Hyperparameters`."""
+        """Return value and gradient at ``theta``, logarithms as in `Hyperparameters`."""
         weights = np.exp(-2.0 * theta[:-2])
         signal, noise = math.exp(theta[-2]), math.exp(theta[-1])
         r = np.sqrt(5.0 * (weights @ self.squared))
@@ -256,7 +256,7 @@ def fit(
     starts: int = 2,
     iterations: int = 30,
 ) -> Hyperparameters:
-    """Hyperparameters of (nearly) the largest posterior density.
+    """Return hyperparameters of (nearly) the largest posterior density.
 
     ``draws`` starting points are drawn log-uniformly; the best ``starts`` of them and the
     ``previous`` optimum, if given, are refined by ``iterations`` steps of L-BFGS each.

@@ -10,7 +10,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def front(values: Array) -> list[int]:
-    """The rows, shape (n, objectives), that no other row betters in every objective."""
+    """Return the rows, shape (n, objectives), that no other row betters in every objective."""
     kept = []
     for i, row in enumerate(values):
         no_worse = (values <= row).all(axis=1)
@@ -21,7 +21,7 @@ def front(values: Array) -> list[int]:
 
 
 def scalarise(values: Array, rng: np.random.Generator) -> Array:
-    """One positive value a row by an augmented Chebyshev norm with random weights (ParEGO).
+    """Return one positive value a row by an augmented Chebyshev norm with random weights (ParEGO).
 
     Each objective is taken by its logarithm where all are positive, then mapped to [0, 1] by
     what has been seen. Rows with NaN stay NaN.

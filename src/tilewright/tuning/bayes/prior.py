@@ -61,7 +61,7 @@ class OptimumPrior:
                     raise SettingsError(f"the prior of {name}: weight {weight} is not above 0")
 
     def log(self, space: Space, codes: Array) -> Array:
-        """Logarithm of the prior at codes, up to a constant, shape (count,)."""
+        """Return logarithm of the prior at codes, up to a constant, shape (count,)."""
         columns = space.value_columns(codes)
         result = np.zeros(len(codes))
         for name, weights in self.weights.items():

@@ -22,7 +22,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Observations:
-    """What has been seen: codes, shape (n, width), and values, NaN where they failed.
+    """What has been seen: codes, shape (n, width), and values, NaN if they failed.
 
     ``bounded`` marks values that are only lower bounds (cut short).
     """
@@ -53,7 +53,7 @@ class Proposal:
 def random_proposal(
     space: Space, settings: Settings, rng: np.random.Generator, taken: Collection[bytes]
 ) -> Proposal | None:
-    """A random feasible configuration not taken yet, or None if none was found."""
+    """Return a random feasible configuration not taken yet, or None if none was found."""
     for size in (1, 8, 64, 512, 4096):
         codes = space.sample(rng, size, settings.biased_sampling)
         for code in codes:
@@ -70,7 +70,7 @@ def spread_proposal(
     taken: Collection[bytes],
     codes: Array,
 ) -> Proposal | None:
-    """A random feasible configuration unlike those of ``codes``, shape (n, width).
+    """Return a random feasible configuration unlike those of ``codes``, shape (n, width).
 
     Draw many uniform configurations; return the one farthest from its nearest neighbour.
     """
@@ -95,7 +95,7 @@ def propose(
     bias: Callable[[Array], Array] | None = None,
     source: SourceModel | None = None,
 ) -> Proposal | None:
-    """The configuration of the largest expected improvement, or None if all are taken.
+    """Return the configuration of the largest expected improvement, or None if all are taken.
 
     Args:
         space: the space. encoder: embeds its codes.
@@ -188,7 +188,7 @@ class _Score:
 def _chance(
     forest: GrownTrees | None, source: SourceModel | None, count: int
 ) -> Callable[[Array], Array] | None:
-    """The probability of feasibility at points, after ``count`` evaluations here."""
+    """Return the probability of feasibility at points, after ``count`` evaluations here."""
     if source is None or source.forest is None:
         return None if forest is None else forest.mean
 
@@ -200,7 +200,7 @@ def _chance(
 
 
 def _around(space: Space, ranked: Array, taken: Collection[bytes]) -> Array:
-    """Codes not taken yet around the best configuration that still has such neighbours."""
+    """Return codes not taken yet around the best configuration that still has such neighbours."""
     for code in ranked:
         near = space.neighbours(code, 32)
         free = [i for i, c in enumerate(near) if space.key(c) not in taken]
@@ -217,7 +217,7 @@ def _candidates(
     codes: Array,
     outputs: Array,
 ) -> tuple[Array, Array]:
-    """Codes and their scores: random ones, and those met on climbs from the best of them."""
+    """Return codes and their scores: random ones, and those met on climbs from the best of them."""
     sampled = space.sample(rng, settings.samples, settings.biased_sampling)
     scores = score(sampled)
     if not settings.local_search:

@@ -24,7 +24,7 @@ class Surrogate(Protocol):
     """Means and variances of the noise-free (transformed) objective at points."""
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance at ``points``, shapes (count,)."""
+        """Return mean and variance at ``points``, shapes (count,)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Outputs:
     """The objective as it is modelled, standardised, shape (n,).
 
     ``slope`` is the relative change of the objective a unit of the modelled one near the best
-    (0 where the objective is not positive), to say what an improvement is worth.
+    (0 if the objective is not positive), to say what an improvement is worth.
     """
 
     values: Array

@@ -44,7 +44,7 @@ _FAILURES_WEIGH = 10.0
 class WarmStart:
     """Evaluations of a similar problem: another size, another machine.
 
-    ``evaluations`` are pairs of a configuration and its objective (None where it failed), all
+    ``evaluations`` are pairs of a configuration and its objective (None if it failed), all
     on one scale, which need not be this problem's. The ``queued`` best that are feasible here
     are asked first; then all of them, if ``model`` is True and there are enough, shape the
     model (see `SourceModel`). Numbers that this space has not are taken as its nearest, names
@@ -57,12 +57,12 @@ class WarmStart:
 
     @staticmethod
     def of(trials: Sequence[Trial], queued: int = 3, model: bool = True) -> WarmStart:
-        """A warm start from the trials of an earlier run."""
+        """Return a warm start from the trials of an earlier run."""
         pairs = [(t.configuration, t.value if t.ok else None) for t in trials]
         return WarmStart(pairs, queued, model)
 
     def codes(self, space: Space) -> tuple[Array, Array]:
-        """The evaluations here: codes, shape (n, width), and values, NaN where they failed.
+        """Return the evaluations here: codes, shape (n, width), and values, NaN if they failed.
 
         Configurations that this space cannot express are left out; of repeated ones the
         median counts.
@@ -77,7 +77,7 @@ class WarmStart:
         return codes, np.array([float(np.median(values)) for _, values in found.values()])
 
     def leaders(self, space: Space) -> list[Array]:
-        """The codes to ask first: good ones that are also unlike one another.
+        """Return the codes to ask first: good ones that are also unlike one another.
 
         The best one comes first; each further one is the best of what differs from all
         chosen ones in at least two parameters, as far as there are such.
@@ -97,7 +97,7 @@ class WarmStart:
 
 
 def _nearest(space: Space, configuration: Mapping[str, Any]) -> Array | None:
-    """The code of a configuration of a similar space, or None if it has none."""
+    """Return the code of a configuration of a similar space, or None if it has none."""
     values: dict[str, Any] = {}
     for p in space.parameters:
         value = configuration.get(p.name, None if p.when is not None else p.default)
@@ -136,11 +136,11 @@ class Shift:
     scale: float
 
     def mean(self, points: Array) -> Array:
-        """The prior mean at points, shape (count,)."""
+        """Return the prior mean at points, shape (count,)."""
         return np.asarray(_basis(self.source, points, self.unit) @ self.factors)
 
     def residual(self, points: Array, outputs: Array) -> Array:
-        """What the model here has to learn of outputs, shape (n,)."""
+        """Return what the model here has to learn of outputs, shape (n,)."""
         return np.asarray((outputs - self.mean(points)) / self.scale)
 
 
@@ -170,7 +170,7 @@ class Shifted:
         self._weights = solve_triangular(self._factor.T, whitened)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance at ``points``, shapes (count,)."""
+        """Return mean and variance at ``points``, shapes (count,)."""
         prior, scale = self.shift.mean(points), self.shift.scale
         if self._weights is None:
             mean, variance = self.inner.predict(points)
@@ -195,7 +195,7 @@ class _Open:
         self.variance = np.maximum(own, 0.0)
 
     def between(self, other: _Open) -> Array:
-        """Covariances with the points of ``other``, shape (count, others)."""
+        """Return covariances with the points of ``other``, shape (count, others)."""
         prior = self._source.prior(self._points, other._points)
         return np.asarray(prior - self._explained @ other._explained.T)
 
@@ -247,7 +247,7 @@ class SourceModel:
     def shift(
         self, points: Array, outputs: Array, slope: float, theta: Sequence[float]
     ) -> Shift | None:
-        """The prior mean that suits what has been seen here, None without one.
+        """Return the prior mean that suits what has been seen here, None without one.
 
         Generalised least squares with a normal prior of the factors.
 
@@ -275,7 +275,7 @@ class SourceModel:
         return Shift(self.posterior, unit, factors, scale)
 
     def chance(self, points: Array, here: Array, count: int) -> Array:
-        """Probabilities of feasibility ``here``, drawn towards the earlier problem's.
+        """Return probabilities of feasibility ``here``, drawn towards the earlier problem's.
 
         Args:
             points: shape (n, features). here: what ``count`` evaluations here say, shape (n,).

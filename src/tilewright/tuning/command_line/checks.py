@@ -117,7 +117,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
 
 
 def words_of(objective: Mapping[str, Any], key: str) -> list[str]:
-    """The words of a command: a list, or a text that is split as a shell would."""
+    """Return the words of a command: a list, or a text that is split as a shell would."""
     words = objective.get(key, [])
     if isinstance(words, str):
         try:
@@ -190,7 +190,7 @@ def line_of(text: str, message: str) -> int | None:
 
 
 def _line_after(lines: list[str], head: str | None, wanted: str) -> int | None:
-    """The first line that begins as ``wanted``, after one that begins as ``head``."""
+    """Return the first line that begins as ``wanted``, after one that begins as ``head``."""
     begun = head is None
     for number, line in enumerate(lines, 1):
         if begun and re.match(wanted, line):

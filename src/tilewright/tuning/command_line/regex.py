@@ -24,7 +24,7 @@ class SlowRegexError(Exception):
 
 
 def last_match(pattern: str, text: str, seconds: float = REGEX_SECONDS) -> str | None:
-    """The one group of the last match, None where nothing matches.
+    """Return the one group of the last match, None if nothing matches.
 
     Raises:
         SlowRegexError: it takes more than `seconds`.

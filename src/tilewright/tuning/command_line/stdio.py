@@ -45,7 +45,7 @@ class Conversation:
         self.open = True
 
     def answer(self, line: str) -> dict[str, Any]:
-        """The answer to one line."""
+        """Return the answer to one line."""
         try:
             request = json.loads(line)
         except ValueError as error:

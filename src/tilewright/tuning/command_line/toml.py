@@ -173,7 +173,7 @@ class CommandProblem:
         return filled(words_of(self.objective, key), configuration)
 
     def _read(self, output: str) -> dict[str, Any]:
-        """The objective in what the command printed."""
+        """Return the objective in what the command printed."""
         sign = -1.0 if self.objective.get("maximise") else 1.0
         if self.objective["value"] == "regex":
             try:
@@ -252,7 +252,7 @@ def _problem(data: Mapping[str, Any], path: Path) -> CommandProblem:
 
 
 def _start(entries: Any, space: Space) -> list[Configuration]:
-    """The configurations to try first."""
+    """Return the configurations to try first."""
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise SpaceError("start must be a list of tables: write [[start]], in double brackets")
     found = []
@@ -271,12 +271,12 @@ def _start(entries: Any, space: Space) -> list[Configuration]:
 
 
 def _unusable(why: str) -> dict[str, Any]:
-    """The outcome of a command that ran and gave no objective."""
+    """Return the outcome of a command that ran and gave no objective."""
     return {"status": "run_failed", "message": why}
 
 
 def _printed(output: str) -> str:
-    """What a command printed, its end where that is long, for a message."""
+    """Return what a command printed, its end where that is long, for a message."""
     text = " ".join(output.split())
     if not text:
         return "; it printed nothing"
@@ -293,7 +293,7 @@ def _under(data: Any, key: str) -> float:
 
 
 def _why(measurement: Measurement) -> str:
-    """The last line of what a failed command said."""
+    """Return the last line of what a failed command said."""
     said = str(measurement.details.get("stderr") or measurement.details.get("stdout") or "")
     lines = said.strip().splitlines()
     return f"{measurement.message}: {lines[-1][:200]}" if lines else measurement.message

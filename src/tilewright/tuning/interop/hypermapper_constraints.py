@@ -18,7 +18,7 @@ _LOGARITHMS = {"log": "0.6931471805599453", "log10": "0.3010299956639812"}
 
 
 def translate(text: str, permutations: Collection[str], names: Collection[str]) -> str:
-    """The expression that `tilewright.tuning.space.expressions.parse` takes.
+    """Return the expression that `tilewright.tuning.space.expressions.parse` takes.
 
     Args:
         text: the constraint as it stands in the scenario.

@@ -265,7 +265,7 @@ class _Conversation:
         found: Mapping[int, object],
         place: int,
     ) -> int:
-        """Which request a row answers: the one it repeats, else the first that is open."""
+        """Return which request a row answers: the one it repeats, else the first that is open."""
         space = self.scenario.space
         told = read_cells(self.scenario, {name: row[i] for name, i in columns.items()})
         open_ones = [i for i in range(len(asked)) if i not in found]
@@ -292,7 +292,7 @@ class _Conversation:
 
 
 def cells(scenario: Scenario, configuration: Mapping[str, Any]) -> list[str]:
-    """A configuration as the cells of a row, in the order of the file's parameters."""
+    """Return a configuration as the cells of a row, in the order of the file's parameters."""
     result = []
     for name in scenario.published:
         value, p = configuration[name], scenario.space[name]
@@ -306,7 +306,7 @@ def cells(scenario: Scenario, configuration: Mapping[str, Any]) -> list[str]:
 
 
 def read_cells(scenario: Scenario, row: Mapping[str, str]) -> Configuration | None:
-    """The configuration of a row's cells by column, or None where it is not one."""
+    """Return the configuration of a row's cells by column, or None where it is not one."""
     result: Configuration = {}
     try:
         for name, shown in scenario.published.items():
@@ -381,13 +381,13 @@ def _folder(path: Path) -> None:
 
 
 def header(scenario: Scenario) -> list[str]:
-    """The columns of the file of samples."""
+    """Return the columns of the file of samples."""
     valid = [scenario.feasible.name] if scenario.feasible is not None else []
     return [*scenario.published.values(), *scenario.objectives, *valid, scenario.timestamp]
 
 
 def sample(scenario: Scenario, trial: Trial) -> list[str]:
-    """A trial as the cells of the file of samples."""
+    """Return a trial as the cells of the file of samples."""
     values = trial.values if trial.ok else (math.nan,) * len(scenario.objectives)
     row = [*cells(scenario, trial.configuration), *(repr(v) for v in values)]
     if scenario.feasible is not None:
@@ -397,7 +397,7 @@ def sample(scenario: Scenario, trial: Trial) -> list[str]:
 
 
 def read_samples(scenario: Scenario, path: Path) -> list[Trial]:
-    """The trials of a file of samples, with a header or in its order.
+    """Return the trials of a file of samples, with a header or in its order.
 
     Raises:
         ReplyError: the file cannot be read, with the line that is wrong.

@@ -161,7 +161,7 @@ def load_scenario(path: str | Path) -> Scenario:
 
 
 def read_scenario(data: Any) -> Scenario:
-    """A scenario of its data (see `load_scenario`)."""
+    """Return a scenario of its data (see `load_scenario`)."""
     if not isinstance(data, Mapping):
         raise SpaceError("a scenario is a JSON object with 'input_parameters'")
     _check_keys(data)
@@ -331,7 +331,7 @@ def _resume_file(data: Mapping[str, Any], folder: Path) -> Path | None:
 
 
 def _prior(space: Space, entries: Mapping[str, Mapping[str, Any]]) -> OptimumPrior | None:
-    """The parameters' priors as weights of where the optimum is."""
+    """Return the parameters' priors as weights of where the optimum is."""
     weights: dict[str, Any] = {}
     for name, entry in entries.items():
         prior = entry.get("prior", "uniform")
@@ -350,7 +350,7 @@ def _prior(space: Space, entries: Mapping[str, Mapping[str, Any]]) -> OptimumPri
 
 
 def _normal(p: Real, prior: str, given: Sequence[float]) -> tuple[float, float]:
-    """Centre and spread: the given ones, else those of the beta density that is meant."""
+    """Return centre and spread: the given ones, else those of the beta density that is meant."""
     if prior == "gaussian" and len(given) == 2:
         return float(given[0]), float(given[1])
     a, b = _BETA[prior]

@@ -64,14 +64,14 @@ class TilewrightSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The parameters that every finished trial has suggested."""
+        """Return the parameters that every finished trial has suggested."""
         found = self._intersection.calculate(study)
         return {name: d for name, d in found.items() if not d.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The tuner's next configuration, given all trials of the study."""
+        """Return the tuner's next configuration, given all trials of the study."""
         if not search_space:
             return {}
         space = self._space(search_space)
@@ -97,7 +97,7 @@ class TilewrightSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """A random value, for parameters that are not in the common search space."""
+        """Return a random value, for parameters that are not in the common search space."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def _space(self, search_space: Mapping[str, BaseDistribution]) -> Space:
@@ -158,7 +158,7 @@ def _value(distribution: BaseDistribution, label: Any) -> Any:
 
 
 def _parameter(name: str, distribution: BaseDistribution) -> Parameter:
-    """A distribution of Optuna as a parameter."""
+    """Return a distribution of Optuna as a parameter."""
     if isinstance(distribution, CategoricalDistribution):
         return Categorical(name, tuple(_choices(distribution)))
     scale = "log" if getattr(distribution, "log", False) else "linear"

@@ -56,7 +56,7 @@ class Replay:
         return min(v for v in self.values.values() if isinstance(v, float))
 
     def __call__(self, configuration: Mapping[str, Any]) -> float:
-        """The recorded objective.
+        """Return the recorded objective.
 
         Raises:
             FailedError: it failed when it was recorded, or it was not recorded.
@@ -68,7 +68,7 @@ class Replay:
 
 
 def read_t1(path: str | Path) -> Space:
-    """The space of a T1 problem description.
+    """Return the space of a T1 problem description.
 
     Numbers are ordinal; on a log scale where all are positive and the largest is at least
     four times the least. Anything else is categorical.
@@ -93,7 +93,7 @@ def read_t1(path: str | Path) -> Space:
 
 
 def read_t4(path: str | Path, space: Space | None = None) -> Replay:
-    """A recorded problem of a T4 results file.
+    """Return a recorded problem of a T4 results file.
 
     Args:
         path: the file, JSON or gzip'd JSON.
@@ -115,7 +115,7 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
 
 
 def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
-    """A recorded problem of a Kernel Tuner cache file, also of a run that did not end.
+    """Return a recorded problem of a Kernel Tuner cache file, also of a run that did not end.
 
     Raises:
         SpaceError: the file is not a cache file, or a constraint is wrong.
@@ -137,7 +137,7 @@ def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
 
 
 def numbers(name: str, values: Sequence[Any]) -> Parameter:
-    """An ordinal parameter of numbers (see `read_t1`), or a categorical one."""
+    """Return an ordinal parameter of numbers (see `read_t1`), or a categorical one."""
     plain = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(plain) < len(values):
         return Categorical(name, tuple(values))
@@ -146,7 +146,7 @@ def numbers(name: str, values: Sequence[Any]) -> Parameter:
 
 
 def _listed(text: str) -> list[Any]:
-    """The values of a T1 file's text: a list, or a range."""
+    """Return the values of a T1 file's text: a list, or a range."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, MemoryError) as error:
@@ -204,7 +204,7 @@ def _stem(path: Path) -> str:
 
 
 def _load(path: Path, ends: str = "") -> Any:
-    """The JSON object of a file, plain or gzip'd; ``ends`` may be missing at its end."""
+    """Return the JSON object of a file, plain or gzip'd; ``ends`` may be missing at its end."""
     try:
         raw = path.read_bytes()
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
@@ -224,7 +224,7 @@ def _load(path: Path, ends: str = "") -> Any:
 
 
 def _closed(text: str, ends: str) -> Any:
-    """JSON text with its end put on; what was wrong with it before, if that does not do."""
+    """Return JSON text with its end put on; what was wrong with it before, if that does not do."""
     try:
         return json.loads(text.rstrip().rstrip(",") + ends)
     except ValueError:

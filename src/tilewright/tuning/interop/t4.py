@@ -146,7 +146,7 @@ def _values(p: Any) -> list[Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """A permutation as text, as Kernel Tuner's parameters are numbers or text."""
+    """Return a permutation as text, as Kernel Tuner's parameters are numbers or text."""
     return " ".join(map(str, value)) if isinstance(value, list) else value
 
 

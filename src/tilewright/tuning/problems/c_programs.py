@@ -51,7 +51,7 @@ class CProgram:
     _kept: dict[str, float] = field(default_factory=dict, repr=False)
 
     def __call__(self, configuration: Mapping[str, Any]) -> float:
-        """Seconds of the program as it measures itself.
+        """Return seconds of the program as it measures itself.
 
         Raises:
             FailedError: it did not compile, crashed, took too long or gave a wrong answer.
@@ -60,7 +60,7 @@ class CProgram:
             return self.run(self.build(self.flags(configuration), folder), configuration)
 
     def build(self, flags: Sequence[str], folder: Path) -> Path:
-        """The program built with flags.
+        """Return the program built with flags.
 
         Raises:
             FailedError: the compiler refused or took too long.
@@ -74,7 +74,7 @@ class CProgram:
         return program
 
     def run(self, program: Path, configuration: Mapping[str, Any]) -> float:
-        """Seconds of a built program.
+        """Return seconds of a built program.
 
         Raises:
             FailedError: as calling the problem.
@@ -94,7 +94,7 @@ class CProgram:
         return seconds, answer
 
     def _expected(self, configuration: Mapping[str, Any]) -> float:
-        """The plain build's answer, which no configuration changes."""
+        """Return the plain build's answer, which no configuration changes."""
         if "answer" not in self._kept:
             with scratch_folder("tilewright-build-") as folder:
                 self._kept["answer"] = self._answer(self.build(self.plain, folder), configuration)[
@@ -104,7 +104,7 @@ class CProgram:
 
 
 def cc_flags(compiler: str = "cc") -> CProgram:
-    """The optimisation flags of the compiler for a small program (384 sets)."""
+    """Return the optimisation flags of the compiler for a small program (384 sets)."""
     switches = {
         "native": "-march=native",
         "fast_math": "-ffast-math",

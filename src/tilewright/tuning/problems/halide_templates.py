@@ -26,7 +26,7 @@ _TONES = 8
 
 
 def halide_blur(width: int = 1536, height: int = 1024) -> MeasuredProblem:
-    """A 3x3 box blur: four split factors and the order of its loops."""
+    """Return a 3x3 box blur: four split factors and the order of its loops."""
     space = Space(
         [
             Ordinal("tile_x", (32, 64, 128, 256), scale="log", default=128),
@@ -40,7 +40,7 @@ def halide_blur(width: int = 1536, height: int = 1024) -> MeasuredProblem:
 
 
 def halide_matmul(size: int = 256) -> MeasuredProblem:
-    """A matrix product: tiles, vector width, unrolling and a permutation of its loops."""
+    """Return a matrix product: tiles, vector width, unrolling and a permutation of its loops."""
     space = Space(
         [
             Ordinal("tile_x", (16, 32, 64, 128), scale="log", default=32),
@@ -69,7 +69,7 @@ def halide_harris(width: int = 1024, height: int = 768) -> MeasuredProblem:
 
 
 def halide_laplacian(width: int = 384, height: int = 256) -> MeasuredProblem:
-    """A local Laplacian filter on one channel: strips, vector widths and what is stored."""
+    """Return a local Laplacian filter on one channel: strips, vector widths and what is stored."""
     space = Space(
         [
             Ordinal("strip", (2, 4, 8, 16, 32, 64), scale="log", default=16),
@@ -118,7 +118,7 @@ class Scheduled:
         self._pipeline.realize(self._output)
 
     def verify(self) -> VerifyResult:
-        """Whether the answer is NumPy's."""
+        """Return whether the answer is NumPy's."""
         self.run()
         return VerifyResult(*compared(self._answer, self._reference(*self._arrays), 1e-4))
 
@@ -267,7 +267,7 @@ def _laplacian(c: Choices, images: list[Any], size: tuple[int, ...]) -> Any:
 
 
 def _enhanced(image: Array) -> Array:
-    """The local Laplacian filter; the image is padded so far that edges need no care."""
+    """Return the local Laplacian filter; the image is padded so far that edges need no care."""
     margin = 8 << _LEVELS
     gray = np.pad(image, margin, mode="edge").astype(np.float64)
 

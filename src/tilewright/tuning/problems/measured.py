@@ -41,11 +41,11 @@ class MeasuredProblem:
     timing: Timing = field(default=_TIMING, repr=False)
 
     def candidate(self, configuration: Mapping[str, Any]) -> Candidate:
-        """A configuration as workers take it."""
+        """Return a configuration as workers take it."""
         return Candidate(self.builder, {**self.arguments, "configuration": plain(configuration)})
 
     def __call__(self, configuration: Mapping[str, Any]) -> Measurement:
-        """The measurement of a configuration, for `tilewright.tuning.tune`."""
+        """Return the measurement of a configuration, for `tilewright.tuning.tune`."""
         return measure_one(self.candidate(configuration), self.limits, self.timing, self.preload)
 
     def measure(

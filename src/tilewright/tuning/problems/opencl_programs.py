@@ -91,7 +91,7 @@ class OpenClLaunch:
         self._queue.finish()
 
     def verify(self) -> VerifyResult:
-        """Whether the answer is NumPy's."""
+        """Return whether the answer is NumPy's."""
         import pyopencl as cl
 
         self.run()

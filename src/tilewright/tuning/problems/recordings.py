@@ -20,12 +20,12 @@ FOLDER = Path(__file__).parent / "recorded"
 
 
 def recorded(folder: str | Path = FOLDER) -> list[Replay]:
-    """The recorded problems of a folder, by default those that come with the package."""
+    """Return the recorded problems of a folder, by default those that come with the package."""
     return [read_recording(path) for path in sorted(Path(folder).glob("*.json.gz"))]
 
 
 def read_recording(path: str | Path) -> Replay:
-    """A problem that `write_recording` wrote.
+    """Return a problem that `write_recording` wrote.
 
     Raises:
         SpaceError: the file is not a recording.
@@ -73,7 +73,7 @@ def write_recording(
 
 
 def configurations(space: Space) -> Iterator[dict[str, Any]]:
-    """Every feasible configuration of a small space, in the order of its values."""
+    """Yield every feasible configuration of a small space, in the order of its values."""
     import itertools
 
     import numpy as np

@@ -27,12 +27,12 @@ FOLDER = Path(__file__).parent / "spaces"
 
 
 def paper_spaces() -> tuple[str, ...]:
-    """The names of the spaces."""
+    """Return the names of the spaces."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
 def paper_space(name: str) -> Space:
-    """One of the spaces (see `paper_spaces`).
+    """Return one of the spaces (see `paper_spaces`).
 
     Raises:
         SpaceError: there is none of that name.
@@ -56,7 +56,7 @@ class StandIn:
     is_stand_in: bool = True
 
     def __call__(self, configuration: Mapping[str, Any]) -> float:
-        """The made-up cost, at least 1 for ideal choices.
+        """Return the made-up cost, at least 1 for ideal choices.
 
         Raises:
             FailedError: the configuration is one of the stand-in's hidden failures.
@@ -67,7 +67,7 @@ class StandIn:
 
 
 def standin(name: str) -> StandIn:
-    """The stand-in of a space (see `paper_spaces`).
+    """Return the stand-in of a space (see `paper_spaces`).
 
     Each number has a preferred place and a weight, most of the weights small; some pairs of
     numbers should balance; each category has its cost; loops have a preferred order. A part
@@ -99,7 +99,7 @@ def standin(name: str) -> StandIn:
 
 
 def _place(p: Parameter, value: Any) -> float:
-    """A number's place in its range, from 0 to 1, on a log scale where it has one."""
+    """Return a number's place in its range, from 0 to 1, on a log scale where it has one."""
     values = (p.low, p.high) if hasattr(p, "low") else (min(p.values), max(p.values))  # type: ignore[union-attr]
     low, high = map(float, values)
     if p.scale == "log":  # type: ignore[union-attr]
@@ -123,7 +123,7 @@ def _category(p: Categorical, costs: Any) -> Callable[[Mapping[str, Any]], float
 
 
 def _order(p: Permutation, best: Any, weight: float) -> Callable[[Mapping[str, Any]], float]:
-    """Squared displacement from a preferred order, the innermost loop counting most."""
+    """Return squared displacement from a preferred order, the innermost loop counting most."""
     n = len(p)
     importance = [1.0 + (i == int(best.argmax())) for i in range(n)]
     largest = sum(importance) * (n - 1) ** 2 / 2

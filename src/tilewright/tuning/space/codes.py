@@ -18,7 +18,7 @@ _LISTED_INTEGERS = 1 << 20
 
 
 def listed_values(p: Parameter) -> Array | None:
-    """A column of a discrete parameter's values, or None where it is not listed."""
+    """Return a column of a discrete parameter's values, or None where it is not listed."""
     if isinstance(p, Real):
         return None
     if isinstance(p, Integer):
@@ -32,7 +32,7 @@ def listed_values(p: Parameter) -> Array | None:
 
 
 def as_column(values: Sequence[Any]) -> Array:
-    """Values as a column: numbers as numbers, anything else as objects."""
+    """Return values as a column: numbers as numbers, anything else as objects."""
     if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         if all(abs(v) < 2**62 for v in values):
             return np.array(values, dtype=np.int64)
@@ -46,14 +46,14 @@ def as_column(values: Sequence[Any]) -> Array:
 
 
 def stacked(values: Sequence[Any]) -> Array:
-    """Values as a column, permutations as the rows of a table."""
+    """Return values as a column, permutations as the rows of a table."""
     if isinstance(values[0], tuple | list):
         return np.stack([as_column(v) for v in values])
     return as_column(values)
 
 
 def to_unit(p: Real, value: Any) -> float:
-    """The position of a real parameter's value in its range, from 0 to 1.
+    """Return the position of a real parameter's value in its range, from 0 to 1.
 
     Raises:
         ConfigurationError: the value is not a number in the range.
@@ -72,12 +72,12 @@ def to_unit(p: Real, value: Any) -> float:
 
 
 def from_unit(p: Real, unit: float) -> float:
-    """The value at a position from 0 to 1."""
+    """Return the value at a position from 0 to 1."""
     return float(from_units(p, np.array([unit]))[0])
 
 
 def from_units(p: Real, unit: Array) -> Array:
-    """The values at positions from 0 to 1, shape (n,)."""
+    """Return the values at positions from 0 to 1, shape (n,)."""
     if p.scale == "log":
         values = p.low * (p.high / p.low) ** unit
     else:
@@ -86,7 +86,7 @@ def from_units(p: Real, unit: Array) -> Array:
 
 
 def rank(order: Sequence[int]) -> int:
-    """The position of a permutation in lexicographic order, as itertools lists them."""
+    """Return the position of a permutation in lexicographic order, as itertools lists them."""
     rank, rest = 0, sorted(order)
     for item in order:
         place = rest.index(item)
@@ -96,7 +96,7 @@ def rank(order: Sequence[int]) -> int:
 
 
 def unrank(rank: int, length: int) -> list[int]:
-    """The permutation of ``range(length)`` at a position in lexicographic order."""
+    """Return the permutation of ``range(length)`` at a position in lexicographic order."""
     rest, order = list(range(length)), []
     for left in range(length - 1, -1, -1):
         place, rank = divmod(rank, math.factorial(left))
@@ -105,7 +105,7 @@ def unrank(rank: int, length: int) -> list[int]:
 
 
 def reorderings(order: list[int]) -> Array:
-    """All orders that swap two items or move one item, each once."""
+    """Return all orders that swap two items or move one item, each once."""
     found: set[tuple[int, ...]] = set()
     for i in range(len(order)):
         for j in range(len(order)):
@@ -122,7 +122,7 @@ def reorderings(order: list[int]) -> Array:
 
 
 def ladder(now: int, size: int, most: int) -> Array:
-    """Value indices near ``now`` and, further away, at doubling distances."""
+    """Return value indices near ``now`` and, further away, at doubling distances."""
     near = np.arange(1, most // 4 + 1)
     far = (2.0 ** np.arange(2, 64)).astype(np.uint64).astype(np.float64)
     steps = np.unique(np.concatenate([near, far[far < size]]).astype(np.int64))

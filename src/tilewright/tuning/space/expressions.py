@@ -43,7 +43,7 @@ class Rows:
         self.bad = np.zeros(self.count, dtype=bool)
 
     def where(self, mask: Column) -> Rows:
-        """The rows that ``mask`` keeps."""
+        """Return the rows that ``mask`` keeps."""
         return Rows({name: c[mask] for name, c in self.columns.items()}, int(mask.sum()))
 
 
@@ -63,12 +63,12 @@ class Constraint:
     elements: frozenset[tuple[str, int]] = frozenset()
 
     def __call__(self, columns: Mapping[str, Column], count: int) -> Column:
-        """Which of the ``count`` rows satisfy the constraint: booleans of shape (count,)."""
+        """Return which of the ``count`` rows satisfy the constraint: booleans of shape (count,)."""
         return self.test(Rows(columns, count))
 
 
 def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constraint]:
-    """The constraints of ``text``, a conjunction split at its outermost ``and``.
+    """Return the constraints of ``text``, a conjunction split at its outermost ``and``.
 
     ``known`` maps each parameter that may be named to the items of a permutation, or to None.
 
@@ -84,7 +84,7 @@ def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constr
 
 
 def from_callable(function: Callable[..., Any], names: tuple[str, ...]) -> Constraint:
-    """A constraint that calls ``function`` with the values of the parameters ``names``.
+    """Return a constraint that calls ``function`` with the values of the parameters ``names``.
 
     It is called once for each distinct combination of those values; an arithmetic error
     (division by zero) counts as not satisfied.
@@ -318,7 +318,7 @@ class _Compiler:
 
 
 def _numeric(value: Operand) -> Operand:
-    """The operand. Raises TypeError for words: Python would repeat them that many times."""
+    """Return the operand. Raises TypeError for words: Python would repeat them that many times."""
     array = np.asarray(value)
     if array.dtype.kind not in "biufO":
         raise TypeError("words are not numbers")
@@ -339,7 +339,7 @@ def _size(value: Operand) -> int:
 
 
 def _wide(a: Operand, b: Operand, bound: Callable[[int, int], int]) -> tuple[Operand, Operand]:
-    """The operands, as Python's own integers where the result might not fit 64 bits."""
+    """Return the operands, as Python's own integers where the result might not fit 64 bits."""
     if _whole(a) and _whole(b):
         if bound(_size(a), _size(b)) >= _LIMIT:
             return np.asarray(a).astype(object), np.asarray(b).astype(object)
@@ -368,7 +368,7 @@ def _multiply(rows: Rows, a: Operand, b: Operand) -> Operand:
 
 
 def _nonzero(rows: Rows, b: Operand) -> Operand:
-    """The divisor with ones for zeros, the rows of the zeros marked as not computable."""
+    """Return the divisor with ones for zeros, the rows of the zeros marked as not computable."""
     divisor = np.asarray(_number(b))
     zero = divisor == 0
     if zero.any():

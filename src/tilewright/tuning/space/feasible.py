@@ -95,7 +95,7 @@ class FeasibleSet:
         )
 
     def sample(self, rng: np.random.Generator, count: int, biased: bool = False) -> Array:
-        """``count`` assignments as value indices, shape (count, variables).
+        """Return ``count`` assignments as value indices, shape (count, variables).
 
         Uniform over the feasible assignments; with ``biased``, by walking down each tree with
         equal probability for every child (the way of ATF), for comparison.
@@ -118,7 +118,7 @@ class FeasibleSet:
         return result
 
     def contains(self, assignments: Array) -> Array:
-        """Which rows of value indices, shape (count, variables), are feasible."""
+        """Return which rows of value indices, shape (count, variables), are feasible."""
         result = np.ones(len(assignments), dtype=bool)
         for tree in self.trees:
             node = np.zeros(len(assignments), dtype=np.int64)
@@ -128,7 +128,7 @@ class FeasibleSet:
         return result
 
     def complete(self, rng: np.random.Generator, wanted: Array, fixed: Array) -> Array | None:
-        """A feasible assignment that keeps ``wanted`` where ``fixed`` holds, or None.
+        """Return a feasible assignment that keeps ``wanted`` where ``fixed`` holds, or None.
 
         The others are drawn uniformly among the completions; both have shape (variables,).
         """
@@ -165,7 +165,7 @@ def _dead(level: _Level) -> int:
 
 
 def _scope(constraint: Constraint, variables: Sequence[FiniteVariable]) -> tuple[int, ...]:
-    """The variables that a constraint looks at, by position."""
+    """Return the variables that a constraint looks at, by position."""
     scope = []
     for i, variable in enumerate(variables):
         if variable.distinct is None:
@@ -182,7 +182,7 @@ def _scope(constraint: Constraint, variables: Sequence[FiniteVariable]) -> tuple
 def _groups(
     variables: Sequence[FiniteVariable], scopes: Sequence[tuple[Constraint, tuple[int, ...]]]
 ) -> list[list[int]]:
-    """Variables linked by a constraint or by one permutation, as sorted lists."""
+    """Return variables linked by a constraint or by one permutation, as sorted lists."""
     parent = list(range(len(variables)))
 
     def root(i: int) -> int:
@@ -211,7 +211,7 @@ def _columns(
     chosen: Mapping[int, Array],
     count: int,
 ) -> dict[str, Array]:
-    """The columns that a constraint sees for ``count`` rows of chosen value indices."""
+    """Return the columns that a constraint sees for ``count`` rows of chosen value indices."""
     columns: dict[str, Array] = {}
     for i in scope:
         variable = variables[i]
@@ -262,7 +262,7 @@ def _build(
     group: Sequence[int],
     own: Sequence[tuple[Constraint, tuple[int, ...]]],
 ) -> Tree:
-    """The tree of one group, built level by level, then counted from the leaves."""
+    """Return the tree of one group, built level by level, then counted from the leaves."""
     for i in group if own else ():
         if variables[i].size > _MOST_VALUES:
             raise ConstraintError(
@@ -348,7 +348,7 @@ def _last_levels(
     order: Sequence[int],
     constraints: Sequence[tuple[Constraint, tuple[int, ...]]],
 ) -> tuple[list[int], dict[int, int], dict[str, int]]:
-    """The levels, counted from 0, at which things are needed for the last time.
+    """Return the levels, counted from 0, at which things are needed for the last time.
 
     Returns:
         The level at which each constraint's variables are all chosen, the last level at which

@@ -26,7 +26,7 @@ _KEYS = {
 
 
 def space_from_dict(data: Mapping[str, Any]) -> Space:
-    """The space of ``{"parameters": [...], "constraints": [...]}``.
+    """Return the space of ``{"parameters": [...], "constraints": [...]}``.
 
     Raises:
         SpaceError: an entry that is missing, unknown or wrong, named.
@@ -41,7 +41,7 @@ def space_from_dict(data: Mapping[str, Any]) -> Space:
 
 
 def parameter_from_dict(entry: Any) -> Parameter:
-    """One parameter of its entry.
+    """Return one parameter of its entry.
 
     Raises:
         SpaceError: as `space_from_dict`.
@@ -97,7 +97,7 @@ def _checked_kind(entry: Mapping[str, Any]) -> str:
 
 
 def space_to_dict(space: Space) -> dict[str, Any]:
-    """The plain data of a space, as `space_from_dict` reads it.
+    """Return the plain data of a space, as `space_from_dict` reads it.
 
     Raises:
         SpaceError: a constraint is a callable, which has no plain form.

@@ -14,7 +14,7 @@ from tilewright.tuning.space.space import Space
 
 
 def listed_space(parameters: Sequence[Parameter], rows: Sequence[Sequence[Any]]) -> Space:
-    """The space whose feasible configurations are ``rows``, values in the parameters' order.
+    """Return the space whose feasible configurations are ``rows``, values in the parameters' order.
 
     The parameters must be discrete. Membership is tested for every prefix of a configuration,
     so that the tree has no more nodes than there are prefixes in the list.
@@ -55,7 +55,7 @@ def _values(space: Space, name: str) -> dict[Any, int]:
 
 
 def _prefix(names: list[str], sizes: list[int], codes: Column) -> tuple[list[str], Any]:
-    """The test of one prefix: whether value indices occur together in the list."""
+    """Return the test of one prefix: whether value indices occur together in the list."""
     members = {tuple(row) for row in codes.tolist()}
     big = float(np.prod(np.array(sizes, dtype=float))) > 2**62
     keys = np.zeros(0, np.int64) if big else np.unique(_keys(codes, sizes))

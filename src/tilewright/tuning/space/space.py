@@ -131,7 +131,7 @@ class Space:
     # -- building ------------------------------------------------------------------------
 
     def _conditions(self) -> dict[str, list[Constraint]]:
-        """The parsed conditions of the conditional parameters, parents before children."""
+        """Return the parsed conditions of the conditional parameters, parents before children."""
         result: dict[str, list[Constraint]] = {}
         for p in self.parameters:
             if p.when is not None:
@@ -162,7 +162,7 @@ class Space:
     def _constraints(
         self, sources: Sequence[ConstraintSource]
     ) -> tuple[list[Constraint], list[Constraint]]:
-        """All constraints: on discrete choices alone, and with real parameters."""
+        """Return all constraints: on discrete choices alone, and with real parameters."""
         parsed: list[Constraint] = []
         for source in sources:
             if isinstance(source, str):
@@ -186,7 +186,7 @@ class Space:
         return discrete, [c for c in guarded if not real.isdisjoint(c.names)]
 
     def _guard(self, constraint: Constraint) -> Constraint:
-        """The constraint, holding where one of its parameters is absent."""
+        """Return the constraint, holding where one of its parameters is absent."""
         if not any(name in self.conditions for name in constraint.names):
             return constraint
 
@@ -199,7 +199,7 @@ class Space:
         return Constraint(constraint.text, constraint.names, test, constraint.elements)
 
     def _presence(self, name: str, parts: Sequence[Constraint]) -> Constraint:
-        """The rule that ``name`` is present just where its condition holds."""
+        """Return the rule that ``name`` is present just where its condition holds."""
         names = tuple({n for part in parts for n in part.names})
         elements = frozenset().union(*(part.elements for part in parts))
         if isinstance(self[name], Permutation) and len(self[name]) > LISTED_ITEMS:  # type: ignore[arg-type]
@@ -220,7 +220,7 @@ class Space:
         return Constraint(f"{name} when {self[name].when}", (*names, name), test, elements)
 
     def _variables(self, p: Parameter) -> list[FiniteVariable]:
-        """The discrete choices that make up one parameter."""
+        """Return the discrete choices that make up one parameter."""
         if isinstance(p, Real):
             present = np.array([True, False])
             return [FiniteVariable(p.name, 2, {f"?{p.name}": present})]
@@ -248,7 +248,7 @@ class Space:
     # -- codes ---------------------------------------------------------------------------
 
     def encode(self, configuration: Mapping[str, Any]) -> Array:
-        """The code of a configuration, shape (width,), whether feasible or not.
+        """Return the code of a configuration, shape (width,), whether feasible or not.
 
         Raises:
             ConfigurationError: a name or a value that is not one of the space's.
@@ -293,7 +293,7 @@ class Space:
         raise ConfigurationError(f"parameter {p.name}: {value!r} is not one of its values")
 
     def decode(self, code: Array) -> Configuration:
-        """The configuration of a code; absent parameters are left out."""
+        """Return the configuration of a code; absent parameters are left out."""
         result: Configuration = {}
         for p in self.parameters:
             if isinstance(p, Real):
@@ -317,7 +317,7 @@ class Space:
         return result
 
     def key(self, code: Array) -> bytes:
-        """What two codes share just when they are the same configuration."""
+        """Return what two codes share just when they are the same configuration."""
         if not self.reals:
             return code.astype(np.int64).tobytes()
         code = code.copy()
@@ -327,7 +327,7 @@ class Space:
         return code.tobytes()
 
     def default(self) -> Configuration | None:
-        """The configuration of all defaults, or None where a parameter has none."""
+        """Return the configuration of all defaults, or None where a parameter has none."""
         result: dict[str, Any] = {}
         for p in self.parameters:
             if p.default is None:
@@ -374,7 +374,7 @@ class Space:
         return bool(self.contains(code[None])[0])
 
     def broken(self, configuration: Mapping[str, Any]) -> str | None:
-        """The text of the first known constraint that a configuration breaks, or None."""
+        """Return the text of the first known constraint that a configuration breaks, or None."""
         columns = self.value_columns(self.encode(configuration)[None])
         for constraint in (*self._discrete_constraints, *self.continuous):
             if not constraint(columns, 1)[0]:
@@ -382,7 +382,7 @@ class Space:
         return None
 
     def contains(self, codes: Array) -> Array:
-        """Which codes, shape (count, width), are feasible."""
+        """Return which codes, shape (count, width), are feasible."""
         result = self.feasible.contains(codes[:, : self.discrete].astype(np.int64))
         if self.continuous and result.any():
             result[result] = self._continuous_hold(codes[result])
@@ -396,7 +396,7 @@ class Space:
         return result
 
     def value_columns(self, codes: Array) -> dict[str, Array]:
-        """The columns that expressions see: for each parameter its values, row by row."""
+        """Return the columns that expressions see: for each parameter its values, row by row."""
         columns: dict[str, Array] = {}
         for p in self.parameters:
             if isinstance(p, Real):
@@ -419,7 +419,7 @@ class Space:
         return columns
 
     def sample(self, rng: np.random.Generator, count: int, biased: bool = False) -> Array:
-        """``count`` feasible codes, shape (count, width), drawn with replacement.
+        """Return ``count`` feasible codes, shape (count, width), drawn with replacement.
 
         Uniform over the feasible discrete choices (or biased as in ATF's trees); the real
         parameters uniform over what the constraints leave them.
@@ -452,7 +452,7 @@ class Space:
         return rows
 
     def neighbours(self, code: Array, most: int | None = None) -> Array:
-        """All feasible codes that differ from ``code`` in one parameter (Section 3.3).
+        """Return all feasible codes that differ from ``code`` in one parameter (Section 3.3).
 
         A real parameter is moved to 20 places of its range. A permutation of more than six
         items is changed by swapping two items or moving one. With ``most``, a numeric

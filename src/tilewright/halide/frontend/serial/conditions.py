@@ -20,7 +20,7 @@ Known = KnownValue | OutputExtent
 def conditions(
     condition: Record, algorithm: Algorithm, places: Mapping[str, int]
 ) -> tuple[Known, ...] | None:
-    """What `condition` says of parameters and of outputs' extents; None if it says more.
+    """Return what `condition` says of parameters and of outputs' extents; None if it says more.
 
     `places` gives the place of a Func by its name.
     """
@@ -39,7 +39,7 @@ def conditions(
 
 
 def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping[str, int]) -> bool:
-    """Add a comparison with a literal to what is known; False where it is of another kind."""
+    """Add a comparison with a literal to what is known; False if it is of another kind."""
     number, value = term.a, int(term.b.value)
     modulus = 0
     if number.table == "Mod" and number.b.table in _INTEGERS and not value:

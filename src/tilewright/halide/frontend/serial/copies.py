@@ -40,7 +40,7 @@ class _Finder:
         self.found = Copies()
 
     def readers_of(self, name: str) -> list[str]:
-        """The Funcs whose definitions read a given Func, clones of them included."""
+        """Return the Funcs whose definitions read a given Func, clones of them included."""
         readers = list(self.algorithm.consumers[name])
         count = len(self.algorithm.funcs)
         for copy, clone in zip(self.found.names, self.found.clones, strict=True):
@@ -53,7 +53,7 @@ class _Finder:
         return readers
 
     def place(self, name: str) -> int:
-        """The place of a given Func or a copy."""
+        """Return the place of a given Func or a copy."""
         if name in self.algorithm.order:
             return self.algorithm.order[name]
         return len(self.algorithm.funcs) + self.found.names.index(name)

@@ -81,7 +81,7 @@ class Expressions:
         self.rvars = rvars
 
     def type(self, record: Record | None) -> Type:
-        """The type that a `Type` table describes."""
+        """Return the type that a `Type` table describes."""
         if record is None:
             raise MalformedError("a type is missing")
         if not 0 <= record.code < len(TYPE_CODES):
@@ -98,22 +98,22 @@ class Expressions:
         return found
 
     def const(self, value: int | float | str, type: Type) -> Const:
-        """The literal `value`."""
+        """Return the literal `value`."""
         # repr tells 0.0 from -0.0 and makes every NaN equal to itself.
         return self._intern(("const", repr(value), type), Const, value, type)
 
     def variable(self, name: str, kind: VariableKind, type: Type) -> Variable:
-        """The variable `name`."""
+        """Return the variable `name`."""
         return self._intern(("variable", name, kind, type), Variable, name, kind, type)
 
     def op(self, name: str, args: tuple[Expr, ...], type: Type) -> Op:
-        """The operator `name` applied to `args`."""
+        """Return the operator `name` applied to `args`."""
         return self._intern(("op", name, args, type), Op, name, args, type)
 
     def call(
         self, name: str, kind: CallKind, args: tuple[Expr, ...], type: Type, value_index: int
     ) -> Call:
-        """A call of `name`."""
+        """Return a call of `name`."""
         key = "call", name, kind, args, type, value_index
         return self._intern(key, Call, name, kind, args, type, value_index)
 
@@ -126,7 +126,7 @@ class Expressions:
         return found
 
     def build(self, record: Record | None) -> Expr:
-        """The expression that starts at `record`."""
+        """Return the expression that starts at `record`."""
         if record is None or record.table == "UndefinedExpr":
             raise MalformedError("an expression is missing")
         built = self._built
@@ -236,7 +236,7 @@ class Expressions:
 
 
 def _children(node: Record) -> tuple[Record | None, ...]:
-    """The operands of an expression's table, in order."""
+    """Return the operands of an expression's table, in order."""
     table = node.table
     if table in _BINARY:
         return node.a, node.b

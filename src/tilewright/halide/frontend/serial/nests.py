@@ -65,7 +65,7 @@ class StageLoops:
     names: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> str | None:
-        """The canonical name of the loop that Halide finds under `name`, None where none is."""
+        """Return the canonical name of the loop that Halide finds under `name`, None if none is."""
         for full, canonical in self.names.items():
             if full == name or full.endswith("." + name):
                 return canonical
@@ -73,7 +73,7 @@ class StageLoops:
 
 
 def constant(record: Record | None, func: str, what: str) -> int:
-    """The value of a literal; `what` names the directive that holds it."""
+    """Return the value of a literal; `what` names the directive that holds it."""
     if record is not None and record.table in ("IntImm", "UIntImm"):
         return int(record.value)
     raise UnreadableScheduleError(func, f"{what} by an expression that is not a literal")
@@ -89,13 +89,13 @@ class FuncLoops:
         self._canonical: dict[str, str] = {}
 
     def fail(self, directive: str) -> UnreadableScheduleError:
-        """The error that the Func has such a directive."""
+        """Return the error that the Func has such a directive."""
         return UnreadableScheduleError(self.func.name, directive)
 
     def nest(self, definition: Record, func_place: Callable[[str], int | None]) -> StageSchedule:
-        """One stage's nest, without what depends on other Funcs' loops.
+        """Return one stage's nest, without what depends on other Funcs' loops.
 
-        `func_place` gives the place of a Func by its name, None where there is none.
+        `func_place` gives the place of a Func by its name, None if there is none.
         """
         schedule = definition.stage_schedule
         nest, loops = self._splits(schedule)
@@ -146,7 +146,7 @@ class FuncLoops:
         return StageSchedule(tuple(changes), loops, single_thread=single), left
 
     def _name(self, full: str, wish: str, final: set[str]) -> str:
-        """A canonical name, after the loops it comes of; of a loop that is left, one a name."""
+        """A canonical name, after the loops it comes of; of a loop that is left, one per name."""
         short = full.split(".")[-1]
         # A name may be given again to a loop that comes of the one that had it.
         key = short if full in final else full + "."
@@ -194,10 +194,10 @@ class FuncLoops:
 
 
 def is_set(level: Record) -> bool:
-    """Whether a level says where; unset ones mean inlined."""
+    """Return whether a level says where; unset ones mean inlined."""
     return bool(level.var_name or level.func_name)
 
 
 def literal(record: Record, func: str, what: str, absent: int) -> int:
-    """The value of a literal that may be left out."""
+    """Return the value of a literal that may be left out."""
     return constant(record, func, what) if defined(record) else absent

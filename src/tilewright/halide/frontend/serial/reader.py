@@ -73,7 +73,7 @@ def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) 
     """Read every table reachable from the root, a `root` table.
 
     `check` is called with the root alone, before the tables it refers to are read: they are
-    still empty. Raises `MalformedError` where the bytes are not a FlatBuffer of such tables.
+    still empty. Raises `MalformedError` if the bytes are not a FlatBuffer of such tables.
     """
     return _Reader(data).read(root, check)
 
@@ -146,21 +146,21 @@ class _Reader:
             raise MalformedError("the tables overlap")
 
     def follow(self, position: int) -> int:
-        """Where the offset at `position` points."""
+        """Return where the offset at `position` points."""
         (offset,) = packer.uoffset.unpack_from(self.data, position)
         if offset < 4:
             raise MalformedError(f"an offset at {position} does not point forwards")
         return position + int(offset)
 
     def length(self, position: int, size: int) -> int:
-        """The length of the vector at `position`, whose elements have `size` bytes each."""
+        """Return the length of the vector at `position`, whose elements have `size` bytes each."""
         self.claim(position, 4)
         (length,) = packer.uoffset.unpack_from(self.data, position)
         self.claim(position + 4, length * size)
         return int(length)
 
     def plan(self, table: str, position: int) -> _Plan:
-        """How to read the table at `position`; tables with one vtable share it."""
+        """Return how to read the table at `position`; tables with one vtable share it."""
         (back,) = packer.soffset.unpack_from(self.data, position)
         at = position - back
         found = self.plans.get((table, at))

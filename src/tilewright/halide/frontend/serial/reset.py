@@ -27,9 +27,9 @@ _FLAGS = ("touched", "allow_race_conditions", "atomic", "override_atomic_associa
 
 
 def without_schedule(serialized: bytes) -> bytes:
-    """The pipeline as it was before anything was scheduled.
+    """Return the pipeline as it was before anything was scheduled.
 
-    Raises `MalformedError` where the bytes are not a pipeline.
+    Raises `MalformedError` if the bytes are not a pipeline.
     """
     root = read(serialized, "Pipeline")
     validate(root)
@@ -83,7 +83,7 @@ def _restore_outputs(root: Record) -> None:
 
 
 def _output_parameter(external: Record) -> Record:
-    """The parameter of an output, with the constraints that Halide gives it at first."""
+    """Return the parameter of an output, with the constraints that Halide gives it at first."""
     constraints = []
     for dimension in range(external.dimensions):
         constraint = Record("BufferConstraint", -1)
@@ -157,7 +157,7 @@ def _reset_stage(func: Record, definition: Record, index: int) -> None:
 
 
 def original_loops(schedule: Record) -> dict[str, int]:
-    """The loops that a stage had before any split, each with its kind.
+    """Return the loops that a stage had before any split, each with its kind.
 
     They are in the order of the loops that are left of them, innermost first. A reduction
     variable that was fused with one that must keep its order is taken for such a one, too.
@@ -197,7 +197,7 @@ def droppable_wrappers(root: Record) -> dict[str, set[str]]:
 
 
 def is_wrapper_of(wrapper: Record, func: Record) -> bool:
-    """Whether `wrapper` only hands on the values of `func`, as ``in_`` makes it."""
+    """Return whether `wrapper` only hands on the values of `func`, as ``in_`` makes it."""
     definition = wrapper.init_def
     if definition is None or wrapper.updates or len(definition.values) != len(func.output_types):
         return False
@@ -210,7 +210,7 @@ def is_wrapper_of(wrapper: Record, func: Record) -> bool:
 
 
 def is_clone_of(clone: Record, func: Record) -> bool:
-    """Whether `clone` has the definitions of `func`, as ``clone_in`` gives it."""
+    """Return whether `clone` has the definitions of `func`, as ``clone_in`` gives it."""
     if clone.extern_function_name or func.extern_function_name or clone.args != func.args:
         return False
     stages = [[f.init_def, *f.updates] for f in (clone, func)]

@@ -16,7 +16,7 @@ _SERIAL, _EXTERN = 0, 4
 
 
 def is_scheduled(func: Record, output: bool) -> bool:
-    """Whether the user has scheduled `func`; an output is at root by itself."""
+    """Return whether the user has scheduled `func`; an output is at root by itself."""
     if _level_is_scheduled(func.func_schedule, output) or _storage_is_scheduled(func):
         return True
     partial = bool(_PARTIAL.search(func.name))
@@ -28,7 +28,7 @@ def is_scheduled(func: Record, output: bool) -> bool:
 
 
 def _level_is_scheduled(schedule: Record, output: bool) -> bool:
-    """Whether it says where the Func is computed or stored."""
+    """Return whether it says where the Func is computed or stored."""
     compute, store, hoist = (
         _level(level)
         for level in (schedule.compute_level, schedule.store_level, schedule.hoist_storage_level)
@@ -38,7 +38,7 @@ def _level_is_scheduled(schedule: Record, output: bool) -> bool:
 
 
 def _storage_is_scheduled(func: Record) -> bool:
-    """Whether something is said of its memory: where it is, its order, its dimensions."""
+    """Return whether something is said of its memory: where it is, its order, its dimensions."""
     schedule = func.func_schedule
     if schedule.memory_type or schedule.__dict__["async"] or defined(schedule.ring_buffer):
         return True
@@ -70,7 +70,7 @@ def _stage_is_scheduled(func: Record, definition: Record, index: int, partial: b
 
 
 def hosts(func: Record) -> frozenset[str]:
-    """The Funcs at whose loops `func` is computed or stored: they must keep these loops."""
+    """Return the Funcs at whose loops `func` is computed or stored: they must keep these loops."""
     schedule = func.func_schedule
     levels = [schedule.compute_level, schedule.store_level, schedule.hoist_storage_level]
     definitions = [each for each in (func.init_def, *func.updates) if each is not None]
@@ -80,10 +80,10 @@ def hosts(func: Record) -> frozenset[str]:
 
 
 def _level(level: Record | None) -> str:
-    """The loop of a level: empty for inlined, ``__root`` for root."""
+    """Return the loop of a level: empty for inlined, ``__root`` for root."""
     return "" if level is None else level.var_name or level.func_name or ""
 
 
 def defined(record: Record | None) -> bool:
-    """Whether an optional expression is there."""
+    """Return whether an optional expression is there."""
     return record is not None and record.table != "UndefinedExpr"

@@ -90,7 +90,7 @@ def _check_table(record: Record, names: list[str]) -> None:
 
 
 def _walk(root: Record) -> Iterable[tuple[Record, int]]:
-    """Every table and how deep it is nested."""
+    """Yield every table and how deep it is nested."""
     stack = [(root, 0)]
     while stack:
         record, depth = stack.pop()

@@ -24,7 +24,7 @@ _FIRST_SIZE = 1 << 16  # bytes; the builder doubles it as needed
 
 
 def write(root: Record) -> bytes:
-    """The bytes of a `Pipeline` table and all tables that it refers to.
+    """Return the bytes of a `Pipeline` table and all tables that it refers to.
 
     The tables must form a tree, as those that `reader.read` gives do. Nothing recurses:
     expressions may be thousands of tables deep.
@@ -93,7 +93,7 @@ def _vector(builder: Any, field: Field, value: Any, offsets: dict[int, int]) -> 
 
 
 def _codes(builder: Any, field: Field, value: tuple[Record, ...]) -> int:
-    """The types of the members of a vector of unions."""
+    """Return the types of the members of a vector of unions."""
     members = UNIONS[field.kind]
     return int(builder.CreateByteVector(bytes(members.index(v.table) + 1 for v in value)))
 

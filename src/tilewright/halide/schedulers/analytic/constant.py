@@ -18,7 +18,7 @@ class Sheet(NamedTuple):
 
 
 def constant(value: Any, unit: str, source: str) -> Any:
-    """A dataclass field with a default, its unit and its source.
+    """Return a dataclass field with a default, its unit and its source.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class UnknownSizes:
 
 
 def sheet(constants: Any) -> Iterator[Sheet]:
-    """Every number of a dataclass of `constant` fields, in order."""
+    """Yield every number of a dataclass of `constant` fields, in order."""
     for f in dataclasses.fields(constants):
         value = getattr(constants, f.name)
         yield Sheet(f.name, value, f.metadata.get("unit", ""), f.metadata.get("source", ""))

@@ -11,7 +11,7 @@ from tilewright.halide.ir.schedule import INLINE, ROOT, FuncSchedule
 def completed(
     entries: Iterable[FuncSchedule], view: View, *, extern_in_words: bool
 ) -> tuple[FuncSchedule, ...]:
-    """`entries` with the inlined Funcs of a view and, at root, all that remain, in order.
+    """Return `entries` with the inlined Funcs of a view and, at root, all that remain, in order.
 
     Of what an extern stage alone reads, it is not known how much is wanted: it stays at root.
     Funcs that are memoised or that the user scheduled get no entry; extern Funcs get one with

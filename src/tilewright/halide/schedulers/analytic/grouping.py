@@ -29,7 +29,7 @@ class Group:
 
 
 class Plan(Protocol):
-    """The best way found to run a group; `cost` is infinite where there is none."""
+    """The best way found to run a group; `cost` is infinite if there is none."""
 
     @property
     def cost(self) -> float:
@@ -143,7 +143,7 @@ class _Merger(Generic[P]):
             self._queue(name)
 
     def step(self) -> bool:
-        """Do the merge that gains most; false where none gains."""
+        """Do the merge that gains most; false if none gains."""
         while self._waiting:
             rank = heapq.heappop(self._waiting)
             name = self.view.algorithm.funcs[rank[1]].name
@@ -162,7 +162,7 @@ class _Merger(Generic[P]):
         return False
 
     def _read_by(self, group: Group) -> Iterator[Group]:
-        """The other groups whose outputs a group reads."""
+        """Yield the other groups whose outputs a group reads."""
         for member in group.members:
             for name in self.view.producers[member]:
                 producer = self.group_of.get(name)
@@ -170,7 +170,7 @@ class _Merger(Generic[P]):
                     yield producer
 
     def _reader(self, producer: Group) -> Group | None:
-        """The one group that a group may be merged into."""
+        """Return the one group that a group may be merged into."""
         func = self.view.by_name[producer.output]
         if func.fixed or func.scheduled or func.name in self.outputs:
             return None

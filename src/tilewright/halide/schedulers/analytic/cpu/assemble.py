@@ -56,7 +56,7 @@ class _Nest:
 
 
 def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
-    """The block, shrunk to a region: vectors no longer than it, no more rows than it has."""
+    """Return the block, shrunk to a region: vectors no longer than it, no more rows than it has."""
     lanes, vectors, rows = block.lanes, block.vectors, block.rows
     if block.vector is not None:
         room = max(1, int(extents[block.vector]))
@@ -79,7 +79,7 @@ def stage_nest(
     tiling: Tiling | None,
     cores: int,
 ) -> _Nest:
-    """The nest of one stage over a region of the given extents.
+    """Return the nest of one stage over a region of the given extents.
 
     With a tiling, the stage belongs to a group's output: tile loops are made, the outermost
     of them parallel. Without, it is a member's, computed whole where it is needed.
@@ -160,7 +160,7 @@ class _Loops:
             self.inner[d] = loop
 
     def _part(self, d: int, role: str) -> str:
-        """A loop made of the one over dimension `d`: see `tilewright.halide.ir.loops`."""
+        """Return a loop made of the one over dimension `d`: see `tilewright.halide.ir.loops`."""
         return part_of(pure_loop(d), role, self.index)
 
     def _blocks(self, d: int, loop: str, kind: str, size: int) -> str:
@@ -175,7 +175,7 @@ class _Loops:
         self.splits.append(Split(loop, outer, inner, factor, self.tail))
 
     def within_tile(self, slides: Window | None) -> tuple[list[ScheduledLoop], list[int]]:
-        """The loops inside a tile, the innermost first, and their dimensions."""
+        """Return the loops inside a tile, the innermost first, and their dimensions."""
         costs, inner = self.costs, self.inner
         sequence = costs.loop_order(self.func.name, inner)
         if slides is not None and slides.dimension in inner:
@@ -197,7 +197,7 @@ class _Loops:
     def over_tiles(
         self, order: Sequence[int], extents: Sequence[float], cores: int, cut: set[str]
     ) -> list[ScheduledLoop]:
-        """The loops over tiles, one of them parallel; Halide may cut those in `cut`."""
+        """Return the loops over tiles, one of them parallel; Halide may cut those in `cut`."""
         tiles = self.tile_loops
         counts = {tiles[d]: math.ceil(extents[d] / self.sizes[d]) for d in tiles}
         outer = [tiles[d] for d in order if d in tiles]
@@ -214,7 +214,7 @@ class _Loops:
     def body(
         self, within_tile: Sequence[ScheduledLoop], sequence: Sequence[int]
     ) -> list[ScheduledLoop]:
-        """The loops of a tile and its blocks, the innermost first."""
+        """Return the loops of a tile and its blocks, the innermost first."""
         stage = self.costs.analysis.view.stages(self.func.name)[self.index]
         summary = self.costs.analysis.summaries(self.func.name)[self.index]
         place = {r.name: i for i, r in enumerate(stage.rvars)}
@@ -234,7 +234,7 @@ class _Loops:
         return [*block, *first, *reductions, *rest]
 
     def cut(self, within_tile: Sequence[ScheduledLoop]) -> set[str]:
-        """The loops that Halide may cut into a clean body and borders.
+        """Return the loops that Halide may cut into a clean body and borders.
 
         That copies everything computed inside, so only loops whose borders matter are cut: those
         over vectors, and those of guarded tails.
@@ -301,7 +301,7 @@ def _parallelise(
 def group_schedules(
     costs: CpuCosts, group: Group, tiling: Tiling, cores: int
 ) -> list[FuncSchedule]:
-    """The schedules of all Funcs of a group."""
+    """Return the schedules of all Funcs of a group."""
     analysis = costs.analysis
     view = analysis.view
     order = view.algorithm.order
@@ -438,7 +438,7 @@ class _Levels:
         return self.levels[name]
 
     def extents(self, name: str) -> list[float]:
-        """The region of a member that is computed at a time."""
+        """Return the region of a member that is computed at a time."""
         nest = self.costs.nested.get(name)
         if nest is None:
             return [_whole(i) for i in self.rows[name]]

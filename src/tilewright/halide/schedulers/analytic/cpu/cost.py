@@ -89,7 +89,7 @@ class CpuCosts:
     # --- stages ---------------------------------------------------------------------------
 
     def innermost(self, name: str) -> int:
-        """The dimension of a Func or input that is contiguous in memory."""
+        """Return the dimension of a Func or input that is contiguous in memory."""
         if name in self.analysis.contiguous:
             return self.analysis.contiguous[name]
         if name in self._stored:
@@ -114,7 +114,7 @@ class CpuCosts:
         return sorted(dimensions, key=lambda d: (d != inner, d))
 
     def pure_loops(self, name: str, index: int) -> dict[int, str]:
-        """The pure loop of each dimension of a Func over which a stage runs."""
+        """Return the pure loop of each dimension of a Func over which a stage runs."""
         stage = self.analysis.view.stages(name)[index]
         pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
         return {
@@ -124,7 +124,7 @@ class CpuCosts:
         }
 
     def block(self, name: str, index: int) -> Block:
-        """The innermost block of a stage.
+        """Return the innermost block of a stage.
 
         A nested reduction and its reader share one, chosen for the reduction's update.
         """
@@ -146,7 +146,7 @@ class CpuCosts:
         self._blocks[name, index] = block
 
     def _form(self, name: str, index: int) -> Hashable:
-        """The `form` of a stage, worked out once for each stage."""
+        """Return the `form` of a stage, computed once for each stage."""
         summary = self.analysis.summaries(name)[index]
         known = self._known.forms.get(summary)
         if known is None:
@@ -180,7 +180,7 @@ class CpuCosts:
         return known
 
     def block_cycles(self, name: str, index: int) -> float:
-        """Cycles of a stage's block per iteration of its reduction loops."""
+        """Return cycles of a stage's block per iteration of its reduction loops."""
         summary = self.analysis.summaries(name)[index]
         block = self.block(name, index)
         key = (summary, block, name in self.nested)
@@ -202,7 +202,7 @@ class CpuCosts:
         return min(c.transposed_bytes, self.model.l1_bytes / c.transposed_rows)
 
     def companion(self, name: str, index: int) -> int | None:
-        """The dimension that a stage runs along next to its vectors, if it transposes."""
+        """Return the dimension that a stage runs along next to its vectors, if it transposes."""
         block = self.block(name, index)
         if block.vector is None or name in self.nested or name in self._hosts:
             return None
@@ -218,7 +218,7 @@ class CpuCosts:
         extents: Mapping[str, Bound],
         members: Collection[str] = (),
     ) -> Bound:
-        """Cycles to run a stage once over loops of the given extents.
+        """Return cycles to run a stage once over loops of the given extents.
 
         `members` are the Funcs whose values for the tile are at hand in a small buffer.
         """
@@ -248,7 +248,7 @@ class CpuCosts:
     def _crossing_cycles(
         self, block: Block, extent: Bound, blocks: Bound, transposes: bool, member: bool
     ) -> Array:
-        """Cycles that loads across rows wait: every lane touches a line of its own.
+        """Return cycles that loads across rows wait: every lane touches a line of its own.
 
         A long row of lines outgrows the first cache; in a large buffer the lines also lie in as
         many pages.
@@ -278,7 +278,7 @@ class CpuCosts:
     def regions(
         self, group: Group, tiles: Array, order: Sequence[int], windows: Sequence[Window] = ()
     ) -> Regions:
-        """What `group` needs for tile sizes `tiles` of shape (N, dimensions of the output).
+        """Return what `group` needs for tile sizes `tiles` of shape (N, dimensions of the output).
 
         `order` lists the output's dimensions from the innermost tile loop to the outermost;
         `windows` are those along which its members may slide.
@@ -362,7 +362,7 @@ class CpuCosts:
     def costs(
         self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False
     ) -> GroupCosts:
-        """Cycles of `group` for each of the tilings of `regions`.
+        """Return cycles of `group` for each of the tilings of `regions`.
 
         With `sliding`, one of the windows that `regions` knows, members are computed along its
         dimension one step of rows at a time and keep only the rows still needed; with `deep`,
@@ -402,7 +402,7 @@ class CpuCosts:
     def _tile_overhead(
         self, group: Group, regions: Regions, heap: Array, sliding: Window | None, deep: bool
     ) -> Array:
-        """Cycles of one tile's loops and allocations, (N,)."""
+        """Return cycles of one tile's loops and allocations, (N,)."""
         c, tiles = self.model.constants, regions.tiles
         members = len(group.members) - 1
         overhead: Array = (
@@ -419,11 +419,11 @@ class CpuCosts:
         return overhead
 
     def fault_cycles(self, size: float) -> float:
-        """Cycles until fresh pages of `size` bytes are there, first touched by all cores."""
+        """Return cycles until fresh pages of `size` bytes are there, first touched by all cores."""
         return traffic.fault_cycles(size, self.model)
 
     def func_cycles(self, name: str, box: Box, members: Collection[str] = ()) -> Bound:
-        """Cycles to compute `box` of a Func once on one core, all its stages."""
+        """Return cycles to compute `box` of a Func once on one core, all its stages."""
         analysis = self.analysis
         total: Bound = 0.0
         func = analysis.view.by_name[name]
@@ -451,7 +451,7 @@ class CpuCosts:
         return held, moved, heap
 
     def _fetched(self, regions: Regions, held: Array) -> traffic.Traffic:
-        """Bytes fetched from outside the group into each cache, over all tiles."""
+        """Return bytes fetched from outside the group into each cache, over all tiles."""
         counts = regions.counts
         repeats = counts.prod(axis=1)
         nothing = np.zeros(len(counts))
@@ -465,7 +465,7 @@ class CpuCosts:
         return traffic.fetched(sweeps, self.model)
 
     def sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
-        """What a sweep touches of each buffer, at most the whole of it."""
+        """Return what a sweep touches of each buffer, at most the whole of it."""
         touched, cold = np.zeros(len(times)), np.zeros(len(times))
         for name, part in outside.items():
             whole = self.buffer_bytes(name)
@@ -476,7 +476,7 @@ class CpuCosts:
         return Sweep(times, touched, cold, held)
 
     def buffer_bytes(self, name: str) -> float:
-        """Bytes of a whole Func or input at the sizes of the analysis."""
+        """Return bytes of a whole Func or input at the sizes of the analysis."""
         known = self._bytes.get(name)
         if known is None:
             region = self.analysis.regions.get(name, ())

@@ -45,7 +45,7 @@ GENERIC = Family(
 
 
 def family_of(machine: CpuMachine) -> Family:
-    """The family whose constants hold for a machine that was not measured."""
+    """Return the family whose constants hold for a machine that was not measured."""
     for family in FAMILIES:
         if machine.vendor == family.vendor and machine.family in family.families:
             return family
@@ -55,7 +55,7 @@ def family_of(machine: CpuMachine) -> Family:
 def calibrated(
     machine: CpuMachine, calibration: Calibration | None
 ) -> tuple[CpuMachine, CpuConstants]:
-    """The machine with its clock and bandwidth, and the constants, as far as measured."""
+    """Return the machine with its clock and bandwidth, and the constants, as far as measured."""
     c = family_of(machine).constants
     if calibration is None:
         return machine, c
@@ -86,7 +86,7 @@ def calibrated(
 
 
 def description(machine: CpuMachine, calibration: Calibration | None) -> str:
-    """Where a machine's numbers are from, in a few words."""
+    """Return where a machine's numbers are from, in a few words."""
     if calibration is None:
         return f"defaults for {family_of(machine).name} (measure: tilewright machine --calibrate)"
     day = calibration.date[:10]
@@ -96,7 +96,7 @@ def description(machine: CpuMachine, calibration: Calibration | None) -> str:
 
 
 def _per_core(calibration: Calibration, level: str, cores: int) -> float | None:
-    """Bytes per second that each core takes from a cache while all do, or one alone."""
+    """Return bytes per second that each core takes from a cache while all do, or one alone."""
     together = calibration.value(f"{level}_all")
     return calibration.value(f"{level}_core") if together is None else together / cores
 

@@ -31,7 +31,7 @@ from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 def inline_trivial(
     base: Analysis, model: CpuModel, bias: float, known: KnownBlocks | None = None
 ) -> Analysis:
-    """Funcs that cost less recomputed at every use than stored and loaded.
+    """Return Funcs that cost less recomputed at every use than stored and loaded.
 
     Each Func's uses are costed with its definition substituted and common subexpressions
     shared, against computing it once and moving it through the second-level cache. A `bias`
@@ -81,7 +81,7 @@ def inline_trivial(
 
 
 def _stays_small(costs: CpuCosts, readers: Sequence[str]) -> bool:
-    """Whether the expressions of the readers are small enough to be looked at."""
+    """Return whether the expressions of the readers are small enough to be looked at."""
     try:
         sizes = [_size(s) for r in readers for s in costs.analysis.summaries(r)]
     except TooLarge:
@@ -90,7 +90,7 @@ def _stays_small(costs: CpuCosts, readers: Sequence[str]) -> bool:
 
 
 def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:
-    """Cycles to move a Func at root to the second-level cache and back."""
+    """Return cycles to move a Func at root to the second-level cache and back."""
     types = costs.analysis.view.by_name[name].types
     moved = value_bytes(types) * math.prod(float(np.max(i.extent)) for i in region)
     return costs.model.constants.round_trips * moved / costs.model.l2_rate
@@ -102,7 +102,7 @@ def _size(summary: StageSummary) -> int:
 
 
 def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alone: float) -> float:
-    """Cycles to compute a Func at every read, if reads have nothing in common.
+    """Return cycles to compute a Func at every read, if reads have nothing in common.
 
     A value costs as much as where the Func is at root, in `alone` cycles as a whole. Infinite
     where a reader would become too large.
@@ -121,12 +121,12 @@ def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alon
 
 
 def _points(region: Box) -> float:
-    """Values in a region."""
+    """Return values in a region."""
     return max(1.0, math.prod(float(np.max(interval.extent)) for interval in region))
 
 
 def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
-    """Whether a stencil is read by a stencil: not worth the time to write it out."""
+    """Return whether a stencil is read by a stencil: not worth the time to write it out."""
     operations = max(sum(op.count for op in s.ops) for s in costs.analysis.summaries(name))
     return operations > SEARCH.hopeless_operations and any(
         sum(access.count for access in summary.reads(name)) > SEARCH.hopeless_reads

@@ -48,12 +48,12 @@ class CpuModel:
         return self.machine.cores
 
     def seconds(self, cycles: float) -> float:
-        """Cycles as seconds."""
+        """Return cycles as seconds."""
         return cycles / self.clock_hz
 
 
 def model_of(machine: CpuMachine, constants: CpuConstants | None = None) -> CpuModel:
-    """The cost model's view of a machine, by default with the constants of its family."""
+    """Return the cost model's view of a machine, by default with the constants of its family."""
     c = constants or family_of(machine).constants
     clock = machine.clock_hz or c.clock_hz
     many = machine.vector_bits == c.many_registers_bits or "neon" in machine.isa
@@ -74,7 +74,7 @@ def model_of(machine: CpuMachine, constants: CpuConstants | None = None) -> CpuM
 
 
 def weighted(model: CpuModel, weight: float) -> CpuModel:
-    """The model of a machine whose memory is `weight` times slower relative to its cores."""
+    """Return the model of a machine whose memory is `weight` times slower relative to its cores."""
     return replace(
         model,
         l2_rate=model.l2_rate / weight,

@@ -51,7 +51,7 @@ _IN_REGISTERS = ("vectorized", "unrolled")
 
 
 def part_times(nest: ScheduledNest, model: CpuModel) -> tuple[PartTime, ...]:
-    """The predicted time of every Func at root with all that is computed in its loops.
+    """Return the predicted time of every Func at root with all that is computed in its loops.
 
     What an extern stage does, and Funcs whose loops are the user's own, are left out.
     """
@@ -144,7 +144,7 @@ class _Stage:
         return any(loop.mapping == "parallel" for loop in self.loops)
 
     def touched(self, at: int) -> Boxes:
-        """What one iteration of loop `at` loads and stores; all iterations of all for -1."""
+        """Return what one iteration of loop `at` loads and stores; all iterations of all for -1."""
         found = self._touched.get(at)
         if found is None:
             loop = self.loops[max(at, 0)]
@@ -160,7 +160,7 @@ class _Stage:
         return found
 
     def extents(self, at: int) -> dict[str, float]:
-        """Iterations of each loop of the definition within one iteration of loop `at`."""
+        """Return iterations of each loop of the definition within one iteration of loop `at`."""
         around = self.loops[max(at, 0)].context
         fixed = around.fixed if at >= 0 else {}
         stores = self.nest.values(self.stage, around.ranges, fixed).stores
@@ -187,7 +187,7 @@ class _NestCosts:
             self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
 
     def _nested(self) -> dict[str, NestedReduction]:
-        """The Funcs that are stored for one block of their reader at a time."""
+        """Return the Funcs that are stored for one block of their reader at a time."""
         structure = self.structure
         found = {}
         left = [stage for p in structure.root.productions for stage in p.stages]
@@ -203,7 +203,7 @@ class _NestCosts:
         return found
 
     def fresh_pages(self, stage: StageNest) -> float:
-        """Cycles until the pages of a large buffer of a Func at root are there."""
+        """Return cycles until the pages of a large buffer of a Func at root are there."""
         name = stage.func.name
         size = self.costs.buffer_bytes(name)
         output = name in self.nest.analysis.view.algorithm.outputs
@@ -212,7 +212,7 @@ class _NestCosts:
         return self.costs.fault_cycles(size)
 
     def stage(self, nest: StageNest) -> _Cycles:
-        """Cycles of one stage at root with all that is computed in its loops."""
+        """Return cycles of one stage at root with all that is computed in its loops."""
         costs, model = self.costs, self.model
         loops: list[LoopSize] = []
         path: Path = ()
@@ -250,7 +250,7 @@ class _NestCosts:
     def _members(
         self, stage: _Stage, host: StageNest, path: Path, runs: float, level: int | None = None
     ) -> Iterator[_Member]:
-        """All that is computed inside the loops of `host`, which runs `runs` times.
+        """Yield all that is computed inside the loops of `host`, which runs `runs` times.
 
         `level` is the loop of the stage at root that it is in, None for that stage itself.
         """
@@ -299,7 +299,7 @@ class _NestCosts:
         return _volume(box) * value_bytes(self.nest.analysis.view.by_name[name].types)
 
     def _traffic(self, stage: _Stage, members: Sequence[_Member]) -> traffic.Traffic:
-        """Bytes of a stage's whole computation into each cache and from memory."""
+        """Return bytes of a stage's whole computation into each cache and from memory."""
         model = self.model
         trips = model.constants.round_trips
         held = self._held(members)
@@ -314,11 +314,11 @@ class _NestCosts:
         return found.plus(traffic.written(whole, 1, model))
 
     def _held(self, members: Sequence[_Member]) -> float:
-        """Bytes of members that are there at a time."""
+        """Return bytes of members that are there at a time."""
         return sum(self._bytes(m.name, m.box) for m in members if not m.in_registers)
 
     def _sweeps(self, stage: _Stage, members: Sequence[_Member]) -> Iterator[Sweep]:
-        """What runs of the loops touch of other Funcs and inputs, the shortest first."""
+        """Yield what runs of the loops touch of other Funcs and inputs, the shortest first."""
         inside = {stage.name, *(member.name for member in members)}
         tile, held = stage.depth - 1, self._held(members)
         for at in range(self._deepest(stage, members), -2, -1):
@@ -329,7 +329,7 @@ class _NestCosts:
             yield self.costs.sweep(times, outside, np.full(1, kept))
 
     def _deepest(self, stage: _Stage, members: Sequence[_Member]) -> int:
-        """The innermost loop whose iterations count as separate sweeps; -1 for none.
+        """Return the innermost loop whose iterations count as separate sweeps; -1 for none.
 
         That of the tiles, but for reductions, which read much again inside a tile. Where the data
         decide what is read, the bounds are not what a sweep touches.
@@ -344,7 +344,7 @@ class _NestCosts:
         return stage.depth - 1
 
     def _overhead(self, stage: _Stage, members: Sequence[_Member]) -> Array:
-        """Cycles of loops and allocations, over all tiles, on one core."""
+        """Return cycles of loops and allocations, over all tiles, on one core."""
         c = self.model.constants
         region = stage.touched(-1)[stage.name]
         tile = stage.touched(stage.depth - 1)[stage.name]
@@ -370,7 +370,7 @@ class _NestCosts:
 
 
 def tile_depth(stage: StageNest) -> int:
-    """How many of a stage's outermost loops are over tiles, or outside a parallel loop.
+    """Return how many of a stage's outermost loops are over tiles, or outside a parallel loop.
 
     A loop is over tiles if it is the outer part of a split whose inner part is more than vectors
     and copies of the body.
@@ -408,7 +408,7 @@ def tile_depth(stage: StageNest) -> int:
 
 
 def _outside_registers(stage: StageNest) -> int:
-    """How many of a stage's loops are outside its innermost vectors and unrolled loops."""
+    """Return how many of a stage's loops are outside its innermost vectors and unrolled loops."""
     count = len(stage.loops)
     while count and stage.loops[count - 1][1] in _IN_REGISTERS:
         count -= 1
@@ -416,7 +416,7 @@ def _outside_registers(stage: StageNest) -> int:
 
 
 def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> Block:
-    """The block of vectors and rows that a stage's innermost loops make.
+    """Return the block of vectors and rows that a stage's innermost loops make.
 
     `sizes` gives the loops' extents. Loops that are unrolled further out, and those over a second
     dimension of rows, count as any other.
@@ -447,7 +447,7 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
 
 
 def _count(extent: Bound, pure: bool = True) -> float:
-    """Iterations of a loop, at least 1; a guess where nothing bounds it."""
+    """Return iterations of a loop, at least 1; a guess where nothing bounds it."""
     value = float(np.max(extent))
     if math.isfinite(value):
         return max(value, 1.0)
@@ -455,7 +455,7 @@ def _count(extent: Bound, pure: bool = True) -> float:
 
 
 def _finite_box(box: Box, other: Box) -> Box:
-    """The box, with another's bounds where it has none, or a guess."""
+    """Return the box, with another's bounds if it has none, or a guess."""
     return tuple(
         _finite(_finite(part, of), Interval(0.0, SEARCH.unknown_extent - 1.0))
         for part, of in zip(box, other, strict=True)
@@ -468,5 +468,5 @@ def _finite(part: Interval, other: Interval) -> Interval:
 
 
 def _volume(box: Box) -> float:
-    """Elements of a box; an empty one counts as one."""
+    """Return elements of a box; an empty one counts as one."""
     return math.prod(max(float(part.extent), 1.0) for part in box)

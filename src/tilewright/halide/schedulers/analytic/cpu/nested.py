@@ -63,7 +63,7 @@ def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
 
 
 def only_reduces(analysis: Analysis, func: Func) -> bool:
-    """Whether every update of a Func folds values into each of its points."""
+    """Return whether every update of a Func folds values into each of its points."""
     stages = analysis.summaries(func.name)
     return (
         len(stages) > 1
@@ -80,7 +80,7 @@ def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
 
 
 def _not_pointwise(analysis: Analysis, host: str, guest: str) -> set[int] | None:
-    """The dimensions in which the guest is read elsewhere than at the host's own point."""
+    """Return the dimensions in which the guest is read elsewhere than at the host's own point."""
     args = analysis.view.by_name[host].args
     others: set[int] = set()
     for access in analysis.summaries(host)[0].reads(guest):

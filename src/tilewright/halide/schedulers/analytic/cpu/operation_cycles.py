@@ -17,7 +17,7 @@ Innermost = Callable[[str], int]
 
 
 def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
-    """Cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
+    """Return cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
     c = model.constants
     registers = float(math.ceil(lanes * op.type.bytes / model.vector_bytes))
     if op.name.startswith(_LIBRARY):
@@ -46,14 +46,14 @@ def _division(op: OpCount, lanes: int, registers: float, c: CpuConstants) -> flo
 
 
 def _product(op: OpCount, c: CpuConstants) -> float:
-    """Cycles per register of a product."""
+    """Return cycles per register of a product."""
     if op.type.code == "float" or op.type.bits <= c.narrow_bits:
         return c.multiply_cycles
     return c.multiply32_cycles if op.type.bits == c.middle_bits else c.multiply64_cycles
 
 
 def _simple(name: str, c: CpuConstants) -> float:
-    """Cycles per register of everything that is not a product, a quotient or a function."""
+    """Return cycles per register of everything that is not a product, a quotient or a function."""
     if name in _LOGIC:
         return c.logic_cycles
     named = {
@@ -69,7 +69,7 @@ def _simple(name: str, c: CpuConstants) -> float:
 def load_cycles(
     load: Load, vector: str | None, lanes: int, model: CpuModel, innermost: Innermost
 ) -> float:
-    """Cycles of one load for a vector along `vector` (None: one scalar).
+    """Return cycles of one load for a vector along `vector` (None: one scalar).
 
     `innermost` gives the dimension of a Func or input that is contiguous in memory.
     """
@@ -94,6 +94,6 @@ def load_cycles(
 
 
 def across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
-    """Whether a step leaves the row of memory."""
+    """Return whether a step leaves the row of memory."""
     inner = innermost(load.callee)
     return any(step for d, step in enumerate(steps) if d != inner)

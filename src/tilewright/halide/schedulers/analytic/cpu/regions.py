@@ -63,7 +63,7 @@ class GroupCosts:
 
 
 def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
-    """The part of stacked boxes that belongs to one shape of tile."""
+    """Return the part of stacked boxes that belongs to one shape of tile."""
 
     def part(bound: Bound) -> Bound:
         return bound if np.ndim(bound) == 0 else bound[start : start + n]  # type: ignore[index]
@@ -74,7 +74,7 @@ def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
 
 
 def iterations(extent: Bound) -> Bound:
-    """Iterations of a loop; a guess where nothing bounds it."""
+    """Return iterations of a loop; a guess where nothing bounds it."""
     if isinstance(extent, float):
         return extent if math.isfinite(extent) else SEARCH.unknown_iterations
     if np.isfinite(extent).all():
@@ -83,6 +83,6 @@ def iterations(extent: Bound) -> Bound:
 
 
 def finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
-    """The largest value, or the default where nothing bounds it."""
+    """Return the largest value, or the default where nothing bounds it."""
     value = float(np.max(bound))
     return value if math.isfinite(value) else default

@@ -133,7 +133,7 @@ def block_cycles(
     innermost: Innermost,
     nested: bool = False,
 ) -> float:
-    """Cycles of one block of a stage, per iteration of its reduction loops.
+    """Return cycles of one block of a stage, per iteration of its reduction loops.
 
     `loops` names the stage's pure loop of each dimension of the Func that has one. A `nested`
     reduction is stored in the block itself.
@@ -169,7 +169,7 @@ def block_cycles(
 
 
 def _operations(kernel: _Kernel, model: CpuModel) -> float:
-    """Cycles of a block's operations; those outside the reduction loops count in part."""
+    """Return cycles of a block's operations; those outside the reduction loops count in part."""
     c = model.constants
     vector, reductions, inner = kernel.vector, kernel.reductions, kernel.inner
     cycles = 0.0
@@ -189,7 +189,7 @@ def _operations(kernel: _Kernel, model: CpuModel) -> float:
 def _load(
     kernel: _Kernel, load: Load, accumulating: bool, model: CpuModel, innermost: Innermost
 ) -> float:
-    """Cycles of one load of a block; accumulators stay in registers between steps."""
+    """Return cycles of one load of a block; accumulators stay in registers between steps."""
     c = model.constants
     depends = frozenset(load.strides)
     cost = load_cycles(load, kernel.vector, kernel.width, model, innermost)
@@ -215,12 +215,12 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
 
 
 def scans(summary: StageSummary) -> bool:
-    """Whether the stage writes along a reduction variable (a scan), rather than reduces."""
+    """Return whether the stage writes along a reduction variable (a scan), rather than reduces."""
     return summary.scans
 
 
 def accumulates(summary: StageSummary) -> bool:
-    """Whether the stage folds many values into each point of its pure dimensions."""
+    """Return whether the stage folds many values into each point of its pure dimensions."""
     return (
         any(loop.kind != "pure" for loop in summary.loops)
         and not summary.scatter
@@ -229,7 +229,7 @@ def accumulates(summary: StageSummary) -> bool:
 
 
 def _shared(summary: StageSummary, vector: str, row: str) -> bool:
-    """Whether rows have work or data of the vector loop in common."""
+    """Return whether rows have work or data of the vector loop in common."""
     return any(vector in op.loops and row not in op.loops for op in summary.ops) or any(
         vector in load.strides and row not in load.strides for load in summary.loads
     )
@@ -284,7 +284,7 @@ def best_block(
     whole: int | None = None,
     nested: bool = False,
 ) -> Block:
-    """The block of least cost per point; `extents` gives each dimension's extent.
+    """Return the block of least cost per point; `extents` gives each dimension's extent.
 
     A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is unrolled
     whole. With a `rank`, reductions take the next best block in line, as far as it is close to
@@ -324,7 +324,7 @@ def _candidates(
     model: CpuModel,
     innermost: Innermost,
 ) -> Iterator[Block]:
-    """The blocks to choose from."""
+    """Yield the blocks to choose from."""
     lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
@@ -362,7 +362,7 @@ def _with_rows(
     accumulating: bool,
     reducing: bool,
 ) -> Iterator[Block]:
-    """A block of vectors alone, then with rows of each other dimension."""
+    """Yield a block of vectors alone, then with rows of each other dimension."""
     yield block
     d = block.vector
     assert d is not None
@@ -383,7 +383,7 @@ def _with_rows(
 
 
 def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
-    """Elements that a block loads one by one, at the borders of the image at least."""
+    """Return elements that a block loads one by one, at the borders of the image at least."""
     if block.vector is None:
         return 0
     vector = loops.get(block.vector)
@@ -397,7 +397,7 @@ def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Bl
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
-    """The callees of loads whose neighbours along the vector loop lie in different rows."""
+    """Return the callees of loads whose neighbours along the vector loop lie in different rows."""
     if vector is None:
         return ()
     found = []
@@ -411,10 +411,10 @@ def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -
 def companion(
     summary: StageSummary, loops: Mapping[int, str], vector: int, innermost: Innermost
 ) -> int | None:
-    """The dimension along which the rows that vectors cross are contiguous in memory.
+    """Return the dimension along which the rows that vectors cross are contiguous in memory.
 
     Running along it next to the vector loop reads the lines of one vector whole before they
-    are left (a transposition in small tiles). None where nothing is crossed.
+    are left (a transposition in small tiles). None if nothing is crossed.
     """
     crossed = crossings(summary, loops.get(vector), innermost)
     for d, loop in loops.items():
@@ -428,5 +428,5 @@ def companion(
 
 
 def value_bytes(types: tuple[Type, ...]) -> int:
-    """Bytes of one element of a Func."""
+    """Return bytes of one element of a Func."""
     return sum(t.bytes for t in types)

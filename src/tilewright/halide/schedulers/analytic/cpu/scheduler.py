@@ -59,7 +59,7 @@ class InliningSearch:
         self.spent = 0
 
     def costs(self, analysis: Analysis) -> CpuCosts:
-        """The costs of the pipeline with the Funcs inlined that an analysis has inlined."""
+        """Return the costs of the pipeline with the Funcs inlined that an analysis has inlined."""
         return CpuCosts(
             analysis,
             self.model,
@@ -91,7 +91,7 @@ class InliningSearch:
         return found[best]
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
-        """The cost of a whole grouping, with the page faults of all its buffers together.
+        """Return the cost of a whole grouping, with the page faults of all its buffers together.
 
         C libraries keep freed memory for the next run only up to a limit: single large
         buffers, and a heap far larger than its largest buffer, go back to the system and
@@ -167,7 +167,7 @@ class InliningSearch:
         return costs, Grouping(grouping.groups, plans)
 
     def _revisions(self, grouping: Grouping[CpuPlan], inlined: frozenset[str]) -> list[str]:
-        """Funcs whose inlining may be worth revising, the most promising first."""
+        """Return Funcs whose inlining may be worth revising, the most promising first."""
         algorithm = self.algorithm
         wrappers = wrappers_of(algorithm)
         worth: dict[str, float] = {}
@@ -209,7 +209,7 @@ def schedule_with(
     known: KnownBlocks | None = None,
     constants: CpuConstants | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
-    """One search under one policy; `base` is the analysis with nothing inlined, if known."""
+    """Return one search under one policy; `base` is the analysis with nothing inlined, if known."""
     search = InliningSearch(algorithm, machine, boxes, scalars, policy, base, known, constants)
     costs, grouping = search.run(effort)
     return assembled(algorithm, costs, grouping, machine.cores), grouping, costs
@@ -218,7 +218,7 @@ def schedule_with(
 def assembled(
     algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
 ) -> Schedule:
-    """A grouping with its tilings as a schedule for `cores` cores."""
+    """Return a grouping with its tilings as a schedule for `cores` cores."""
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -234,7 +234,7 @@ def assembled(
 
 
 def unplanned(func: Func, plan: CpuPlan) -> bool:
-    """Whether no tiling of a Func could be costed: it is then left at root as it is."""
+    """Return whether no tiling of a Func could be costed: it is then left at root as it is."""
     return len(plan.tiling.sizes) < len(func.args)
 
 
@@ -261,7 +261,7 @@ def schedule_cpu(
     k: int = 1,
     constants: CpuConstants | None = None,
 ) -> list[PlannedSchedule]:
-    """The `k` most promising distinct schedules for a CPU, the expected best first.
+    """Return the `k` most promising distinct schedules for a CPU, the expected best first.
 
     `boxes` gives the region wanted of each output and `scalars` the values of symbols; by
     default both come from the algorithm's estimates. Nothing is compiled or run. The first is
@@ -315,7 +315,7 @@ class _Searches:
     _blocks: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = field(default_factory=dict)
 
     def base(self, algorithm: Algorithm) -> Analysis:
-        """The analysis of the algorithm with its clones and nothing inlined."""
+        """Return the analysis of the algorithm with its clones and nothing inlined."""
         key = clones_of(algorithm)
         if key not in self._bases:
             view = View(algorithm)
@@ -356,7 +356,7 @@ def _offer_tilings(
 def unweighted(
     costs: CpuCosts, grouping: Grouping[CpuPlan], model: CpuModel
 ) -> tuple[CpuCosts, Grouping[CpuPlan]]:
-    """What a search under a weighted model has found, as `model` costs it."""
+    """Return what a search under a weighted model has found, as `model` costs it."""
     plain = CpuCosts(costs.analysis, model, costs.nested, costs.block_rank, costs.transposed)
     plans = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -376,7 +376,7 @@ def unweighted(
 def other_tilings(
     costs: CpuCosts, policy: Policy, grouping: Grouping[CpuPlan], count: int
 ) -> list[Grouping[CpuPlan]]:
-    """The grouping with one of the groups that matter tiled otherwise, `count` times each.
+    """Return the grouping with one of the groups that matter tiled otherwise, `count` times each.
 
     The cheapest come first.
     """
@@ -396,7 +396,7 @@ def other_tilings(
 
 
 def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
-    """An assembled schedule with what the model expects of its groups."""
+    """Return an assembled schedule with what the model expects of its groups."""
     reports = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = costs.analysis.view.by_name[group.output]

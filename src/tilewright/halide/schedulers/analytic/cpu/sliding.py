@@ -20,7 +20,7 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 def windows(
     costs: CpuCosts, group: Group, largest: int = SEARCH.largest_step
 ) -> tuple[Window, ...]:
-    """The longest dimensions of the output along which every member can slide.
+    """Return the longest dimensions of the output along which every member can slide.
 
     Every access inside the group must step forward along one dimension of its callee as the
     reader steps along its own, so that rows computed for one output row serve the next. Where
@@ -121,7 +121,7 @@ def _advance_of(atom: Expr, variable: str) -> tuple[Fraction, int, bool] | None:
 
 
 def _shift_of(expr: Expr, variable: str) -> int | None:
-    """The multiple of the variable that is in a sum of it and constants."""
+    """Return the multiple of the variable that is in a sum of it and constants."""
     if isinstance(expr, Variable):
         return 1 if expr.name == variable else None
     if isinstance(expr, Const):
@@ -173,7 +173,7 @@ def blockwise(costs: CpuCosts, group: Group) -> bool:
 
 
 def inputs_protected(costs: CpuCosts, group: Group) -> bool:
-    """Whether no member can read an input outside fixed bounds, wherever its loops are.
+    """Return whether no member can read an input outside fixed bounds, wherever its loops are.
 
     Halide starts a sliding window some rows early and may then ask for more of an input than
     the pipeline needs; that is harmless only where indices are clamped.

@@ -52,7 +52,7 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
 
 
 def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
-    """Whether the last update takes fewer cycles per point in the block of a wrapper."""
+    """Return whether the last update takes fewer cycles per point in the block of a wrapper."""
 
     def per_point(nested: Mapping[str, NestedReduction]) -> float:
         costs = CpuCosts(base, model, nested)
@@ -63,5 +63,5 @@ def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
 
 
 def wrappers_of(algorithm: Algorithm) -> frozenset[str]:
-    """The names of the wrappers in an algorithm, which are not inlined."""
+    """Return the names of the wrappers in an algorithm, which are not inlined."""
     return frozenset(copy.name for copy in algorithm.copies if copy.wrapper)

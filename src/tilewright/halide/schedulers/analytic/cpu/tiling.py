@@ -92,7 +92,7 @@ class Planner:
         self._known = known
 
     def plan(self, group: Group) -> CpuPlan:
-        """The cheapest tiling of `group`, or `IMPOSSIBLE`.
+        """Return the cheapest tiling of `group`, or `IMPOSSIBLE`.
 
         Plans are shared between views: a group's depends on what is inlined into its members
         and nowhere else.
@@ -110,7 +110,7 @@ class Planner:
         return found
 
     def given(self, group: Group, tiling: Tiling) -> CpuPlan:
-        """The plan of a tiling that somebody else has chosen."""
+        """Return the plan of a tiling that somebody else has chosen."""
         if self.costs.analysis.view.by_name[group.output].extern is not None:
             return CpuPlan(0.0, tiling)
         tiles = np.array([tiling.sizes], dtype=np.float64)
@@ -175,7 +175,7 @@ class Planner:
                     yield from ((regions, order, w, True) for w in slidable if w.step == 1)
 
     def _windows(self, group: Group) -> tuple[Window, ...]:
-        """The windows along which the policy lets the members slide."""
+        """Return the windows along which the policy lets the members slide."""
         stages = self.costs.analysis.view.by_name[group.output].stages
         if not self.policy.slide or len(stages) != 1:
             return ()
@@ -187,7 +187,7 @@ class Planner:
 
 
 def _plan(found: GroupCosts, i: int, tiling: Tiling) -> CpuPlan:
-    """The plan of tiling `i` of those costed."""
+    """Return the plan of tiling `i` of those costed."""
     return CpuPlan(
         float(found.cycles[i]),
         tiling,
@@ -207,7 +207,7 @@ def _extent(interval: Interval) -> int:
 
 
 def _hosts(costs: CpuCosts, group: Group) -> bool:
-    """Whether the group's output can have members in its tiles.
+    """Return whether the group's output can have members in its tiles.
 
     They are computed in the loops of one stage: the only one, or the last where that scatters
     and no other reads them.

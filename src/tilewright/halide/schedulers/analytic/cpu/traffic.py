@@ -37,11 +37,11 @@ class Traffic(NamedTuple):
     memory: Array
 
     def plus(self, other: Traffic) -> Traffic:
-        """The sum, level by level."""
+        """Return the sum, level by level."""
         return Traffic(self.l2 + other.l2, self.l3 + other.l3, self.memory + other.memory)
 
     def times(self, count: Array) -> Traffic:
-        """Every level's bytes `count` times."""
+        """Return every level's bytes `count` times."""
         return Traffic(self.l2 * count, self.l3 * count, self.memory * count)
 
 
@@ -60,7 +60,7 @@ class Sweep:
 
 
 def fetched(sweeps: Sequence[Sweep], model: CpuModel) -> Traffic:
-    """What comes from outside the group into each cache, over all tiles.
+    """Return what comes from outside the group into each cache, over all tiles.
 
     `sweeps` are in order, the shortest first. The longest that fits into a cache counts there;
     the shortest always counts.
@@ -94,19 +94,19 @@ def spilled(held: Array, moved: Array, model: CpuModel) -> Traffic:
 
 
 def written(whole: float, stages: int, model: CpuModel) -> Traffic:
-    """What an output of `whole` bytes moves that each of `stages` stages writes."""
+    """Return what an output of `whole` bytes moves that each of `stages` stages writes."""
     through = np.asarray(whole * stages)
     memory = model.constants.write_factor * whole * stages
     return Traffic(through, through, np.asarray(memory if is_cold(whole, model) else 0.0))
 
 
 def is_cold(whole: float, model: CpuModel) -> bool:
-    """Whether a buffer is too large to be in the last cache when it is read again."""
+    """Return whether a buffer is too large to be in the last cache when it is read again."""
     return whole > model.l3_bytes * model.constants.cold_l3_share
 
 
 def imbalance(tasks: Array, model: CpuModel) -> Array:
-    """The slowest core's share of the work, times the number of cores; at least 1."""
+    """Return the slowest core's share of the work, times the number of cores; at least 1."""
     cores = model.cores
     # Few tasks also wait for the core that is disturbed.
     late = model.constants.disturbance * cores / tasks
@@ -115,25 +115,25 @@ def imbalance(tasks: Array, model: CpuModel) -> Array:
 
 
 def memory_cycles(memory: Array, tasks: Array, model: CpuModel) -> Array:
-    """Cycles for bytes from memory, which all cores share and one alone may not saturate."""
+    """Return cycles for bytes from memory, which all cores share and one alone may not saturate."""
     reach = np.minimum(tasks, model.cores) * model.core_memory_rate
     return memory / np.minimum(model.memory_rate, reach)
 
 
 def parallel_cycles(tasks: Array, model: CpuModel) -> Array:
-    """Cycles to start tasks and wait for them."""
+    """Return cycles to start tasks and wait for them."""
     c = model.constants
     started: Array = np.minimum(tasks, c.task_limit) * c.task_cycles / model.cores
     return started
 
 
 def fault_cycles(size: float, model: CpuModel) -> float:
-    """Cycles until fresh pages of `size` bytes are there, first touched by all cores."""
+    """Return cycles until fresh pages of `size` bytes are there, first touched by all cores."""
     return size * model.constants.fault_cycles_per_byte / model.cores
 
 
 def combined(parts: Sequence[Array], model: CpuModel) -> Array:
-    """Cycles of compute and traffic that overlap: the largest, and a share of the others."""
+    """Return cycles of compute and traffic that overlap: the largest, and a share of the others."""
     total: Array = np.sum(parts, axis=0)
     peak: Array = np.max(parts, axis=0)
     with np.errstate(invalid="ignore"):

@@ -25,7 +25,7 @@ from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 def assemble(
     analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
 ) -> PlannedSchedule:
-    """The schedule that is made of the groups' plans, and a report on every kernel."""
+    """Return the schedule that is made of the groups' plans, and a report on every kernel."""
     view = analysis.view
     algorithm = view.algorithm
     entries: list[FuncSchedule] = []
@@ -56,7 +56,7 @@ def assemble(
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
-    """The size of each member's region: a block's, or a thread's where it is nested."""
+    """Return the size of each member's region: a block's, or a thread's where it is nested."""
     kernel = plan.kernel
     if not kernel.members:
         return {}
@@ -75,7 +75,7 @@ def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
 def _specialized(
     entry: FuncSchedule, kernels: Sequence[KernelPlan], analysis: Analysis
 ) -> FuncSchedule:
-    """Every kernel compiled for the values that it or its members are worth knowing by."""
+    """Return every kernel compiled for the values that it or its members are worth knowing by."""
     stages = []
     for plan, stage in zip(kernels, entry.stages, strict=True):
         computed = [plan.kernel.stage]

@@ -39,7 +39,7 @@ def host_only(
     memoized: frozenset[str] = frozenset(),
     for_externs: frozenset[str] = frozenset(),
 ) -> str | None:
-    """Why a stage must stay on the host, or None where the GPU can run it.
+    """Return why a stage must stay on the host, or None where the GPU can run it.
 
     `memoized` are Funcs that Halide keeps in its cache: it compiles no kernel that reads them.
     `for_externs` are those that `read_by_externs` gives.
@@ -94,7 +94,7 @@ def _type(t: Type, machine: GpuMachine) -> str | None:
 
 
 def can_be_atomic(func: Func, stage: Stage, machine: GpuMachine) -> bool:
-    """Whether a reduction may run in parallel with the device's atomic additions.
+    """Return whether a reduction may run in parallel with the device's atomic additions.
 
     It must add to one value of 32 bits (floats on CUDA only), at coordinates that are the same
     on both sides, and not read the Func otherwise.

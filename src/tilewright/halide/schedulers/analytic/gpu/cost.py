@@ -81,7 +81,7 @@ class Costs:
         return total
 
     def total(self, final: bool) -> Array:
-        """The cost: memory weighed by what hides its latency in the final pass only."""
+        """Return the cost: memory weighed by what hides its latency in the final pass only."""
         if not final:
             return self.arithmetic + self.memory + self.constants.launch_cost
         hiding = np.maximum(self.occupancy * self.active_threads, self.constants.least_hiding)
@@ -119,7 +119,7 @@ class CostModel:
     def tally(
         self, kernel: FusedKernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
     ) -> Tally:
-        """What `costs` sums up."""
+        """Return what `costs` sums up."""
         n = len(tiles)
         regs = np.ones_like(tiles) if registers is None else registers
         env = kernel.block_env(tiles)
@@ -147,7 +147,7 @@ def _product(arrays: list[Array], n: int) -> Array:
 
 
 def _thread_x(kernel: FusedKernel, member: str | None) -> str | None:
-    """The innermost thread loop of a stage, by name."""
+    """Return the innermost thread loop of a stage, by name."""
     if member is None:
         return kernel.thread_loops[0] if kernel.thread_loops else None
     dims = kernel.member_threads[member]
@@ -270,7 +270,7 @@ class Tally:
         self.by_shared = resident.blocks_by_shared(self.shared)
 
     def footprint(self, callee: str, element: int) -> Array:
-        """Bytes of an input that one block touches."""
+        """Return bytes of an input that one block touches."""
         known = self.footprints.get(callee)
         if known is None:
             whole = self.kernel.whole(callee)

@@ -18,7 +18,7 @@ from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan
 
 
 def features(model: CostModel, plans: Sequence[GroupPlan]) -> list[dict[str, Any]]:
-    """The features of every kernel in order, as JSON data.
+    """Return the features of every kernel in order, as JSON data.
 
     ``arithmetic`` and ``memory`` are the model's sums over all blocks (Sioutas 2020, Listing
     1), ``active_threads`` those of an SM and ``active_sms`` the SMs with a block; ``operations``

@@ -15,7 +15,7 @@ _TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "s
 
 
 def why_not_member(analysis: Analysis, name: str) -> str:
-    """Why a Func cannot be a member of a group at all; empty where it can."""
+    """Return why a Func cannot be a member of a group at all; empty if it can."""
     for stage in analysis.view.stages(name):
         if nothing_to_do(stage):
             continue
@@ -27,7 +27,7 @@ def why_not_member(analysis: Analysis, name: str) -> str:
 
 
 def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
-    """Why `member` cannot be computed in blocks that compute `reader`."""
+    """Return why `member` cannot be computed in blocks that compute `reader`."""
     for stage in analysis.view.stages(reader):
         for call in stage.calls:
             if call.name == member and call.kind == "func":
@@ -38,7 +38,7 @@ def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
 
 
 def _predictable(index: Expr) -> bool:
-    """Whether an index moves with the loops in a way that is the same for every tile."""
+    """Return whether an index moves with the loops in a way that is the same for every tile."""
     seen: set[int] = set()
     stack = [index]
     while stack:

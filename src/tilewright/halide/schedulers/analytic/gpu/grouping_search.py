@@ -70,23 +70,23 @@ class GroupingSearch:
         self.tilings_costed = 0
 
     def plan(self, options: Options) -> PlannedSchedule:
-        """The best schedule under the given options."""
+        """Return the best schedule under the given options."""
         return assemble(self.analysis, self.model, self.plans(options), options)
 
     def plan_groups(self, groups: tuple[Group, ...], options: Options) -> PlannedSchedule:
-        """The best schedule with these groups under the given options."""
+        """Return the best schedule with these groups under the given options."""
         self._groupings[options.mode != "none", options.max_threads] = groups
         return self.plan(options)
 
     def plans(self, options: Options) -> list[GroupPlan]:
-        """The kernels of the best schedule, group by group."""
+        """Return the kernels of the best schedule, group by group."""
         groups = self._groups(options)
         if not options.unlike:
             return [self.final_plan(group, options) for group in groups]
         return [self._unlike_plan(group, options) for group in groups]
 
     def _unlike_plan(self, group: Group, options: Options) -> GroupPlan:
-        """A group's final plan, known from before where only others' tiles are to differ."""
+        """Return a group's final plan, known from before where only others' tiles are to differ."""
         mine = tuple(place for place in options.unlike if place[0] == group.output)
         key = (group, replace(options, unlike=mine))
         if key not in self._final:
@@ -123,7 +123,7 @@ class GroupingSearch:
     def group_plan(
         self, group: Group, step: Step, options: Options, *, merging: bool = False
     ) -> GroupPlan:
-        """The best tiling of each stage of a group with its members at the block's level.
+        """Return the best tiling of each stage of a group with its members at the block's level.
 
         When `merging`, a group that must waive more of the model's demands than its members
         alone is not a group.
@@ -152,7 +152,7 @@ class GroupingSearch:
         return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
 
     def _unfusable(self, group: Group) -> str:
-        """Why the members of a group cannot be computed in the blocks of its output."""
+        """Return why the members of a group cannot be computed in the blocks of its output."""
         stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
         if self.machine.api == "opencl" and stages > SEARCH.most_opencl_stages:
             return f"{stages} stages of other Funcs in one kernel"
@@ -176,7 +176,7 @@ class GroupingSearch:
         return ""
 
     def why_host(self, name: str, stage: int) -> str | None:
-        """Why a stage cannot run on the GPU."""
+        """Return why a stage cannot run on the GPU."""
         key = (name, stage)
         if key not in self._why_host:
             definition = self.view.stages(name)[stage]
@@ -195,7 +195,7 @@ class GroupingSearch:
         return len(loops) <= 1 and "" not in loops
 
     def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
-        """What the members of a group waive as groups of their own."""
+        """Return what the members of a group waive as groups of their own."""
         worst = 0
         for name in group.members:
             key = (name, options.max_threads)
@@ -233,7 +233,7 @@ class GroupingSearch:
         return self._best(kernel, tiles, None, {}, step == "two", options)
 
     def _leaves_idle(self, kernel: FusedKernel) -> bool:
-        """Whether a reduction's own parallel loops are too few for the GPU to be busy."""
+        """Return whether a reduction's own parallel loops are too few for the GPU to be busy."""
         threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
         room = self.machine.sms * self.machine.max_threads_per_sm
         return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
@@ -333,15 +333,15 @@ class GroupingSearch:
         raise AssertionError("a legal tiling passes when everything is waived")
 
     def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
-        """Which of the members that can be nested are to be."""
+        """Return which of the members that can be nested are to be."""
         return dict(found)
 
     def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
-        """Whether a kernel with nested members is better than without."""
+        """Return whether a kernel with nested members is better than without."""
         return (tighter.relaxed, tighter.cost) < (loose.relaxed, loose.cost)
 
     def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
-        """Whether the largest of all blocks fits, not only the one in the middle."""
+        """Return whether the largest of all blocks fits, not only the one in the middle."""
         launch = predicted_launch(plan, options.any_size)
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
         return (

@@ -39,7 +39,7 @@ def choose_inlined(
     cache_bytes: float = math.inf,
     constants: GpuConstants | None = None,
 ) -> frozenset[str]:
-    """The Funcs to inline.
+    """Return the Funcs to inline.
 
     `load_weight` makes loads dearer, so that more is inlined; `cache_bytes` is the size of the
     last cache.
@@ -94,7 +94,7 @@ class _Inliner:
             self.analysis = trial
 
     def _narrows(self, name: str, after: Analysis) -> bool:
-        """Whether inlining would serialise parallel work: the reader has far fewer points.
+        """Return whether inlining would serialise parallel work: the reader has far fewer points.
 
         In a pyramid nothing is computed twice, and still the last level would read all of the
         first in a handful of threads.
@@ -110,7 +110,7 @@ class _Inliner:
         return False
 
     def _pointwise(self, name: str) -> bool:
-        """Whether inlining computes no value twice."""
+        """Return whether inlining computes no value twice."""
         uses = 0.0
         for reader in self.analysis.view.consumers[name]:
             for stage, summary in enumerate(self.analysis.summaries(reader)):
@@ -163,7 +163,7 @@ class _Inliner:
         return before
 
     def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
-        """Whether the arithmetic repeated at each access clearly costs more than it saves.
+        """Return whether the arithmetic repeated at each access clearly costs more than it saves.
 
         Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
         """
@@ -195,7 +195,7 @@ class _Inliner:
         return total
 
     def _points(self, analysis: Analysis, name: str, stage: int) -> float:
-        """Iterations of a stage over the whole region; the same however much is inlined."""
+        """Return iterations of a stage over the whole region; the same however much is inlined."""
         if name not in self.regions:
             return 0.0
         definition = self.algorithm.by_name[name].stages[stage]

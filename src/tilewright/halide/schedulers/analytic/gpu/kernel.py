@@ -72,7 +72,7 @@ class FusedKernel:
         self._whole: dict[str, list[float]] = {}
 
     def _used(self, members: tuple[str, ...]) -> tuple[str, ...]:
-        """The members this stage needs, in realisation order."""
+        """Return the members this stage needs, in realisation order."""
         inside = set(members) - {self.output}
         reached = {a.callee for a in self.summary.accesses if a.callee in inside}
         for name in reversed(members):
@@ -133,7 +133,7 @@ class FusedKernel:
     # --- regions ------------------------------------------------------------------------
 
     def block_env(self, tiles: Tiles) -> dict[str, Interval]:
-        """The range of every loop in a block in the middle of the domain."""
+        """Return the range of every loop in a block in the middle of the domain."""
         env = dict(self.serial_env)
         for i, loop in enumerate(self.loops):
             tile = tiles[:, i]
@@ -153,7 +153,7 @@ class FusedKernel:
         return result
 
     def regions(self, env: Mapping[str, Interval]) -> dict[str, Box]:
-        """The box of every member and every input that the loops in `env` need."""
+        """Return the box of every member and every input that the loops in `env` need."""
         return self.analysis.needed(self.reads(env), self.members)
 
     def inside_threads(
@@ -162,7 +162,7 @@ class FusedKernel:
         points: Mapping[str, Box],
         nested: Mapping[str, str],
     ) -> dict[str, Box]:
-        """The box of each nested member that one thread needs.
+        """Return the box of each nested member that one thread needs.
 
         `env` is one thread's range of the output's loops, `points` what one thread computes of
         each member that others are nested in.
@@ -172,14 +172,14 @@ class FusedKernel:
         anchors = {name: box for name, box in points.items() if name not in nested}
 
         def counts(reader: str, callee: str) -> bool:
-            """Whether both are computed in the same threads."""
+            """Return whether both are computed in the same threads."""
             return nested.get(callee) == nested.get(reader, reader)
 
         found = self.analysis.needed({**anchors, **wanted}, self.members, anchors, counts)
         return {name: box for name, box in found.items() if name in nested}
 
     def stage_threads(self, name: str, stage: Stage) -> tuple[int, ...]:
-        """The thread dimensions of a member that one of its stages has loops over."""
+        """Return the thread dimensions of a member that one of its stages has loops over."""
         args = self.analysis.view.by_name[name].args
         pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
         return tuple(d for d in self.member_threads[name] if args[d] in pure)
@@ -234,7 +234,7 @@ class FusedKernel:
         return tuple(sorted(self.members, key=order.__getitem__))
 
     def read_steps(self, reader: str, nested: Mapping[str, str]) -> dict[str, list[int]]:
-        """The members that `reader` reads, and in which of its stages.
+        """Return the members that `reader` reads, and in which of its stages.
 
         What is read by members nested in `reader`'s threads counts as its own reading.
         """
@@ -254,11 +254,11 @@ class FusedKernel:
         return found
 
     def working_stages(self, name: str) -> list[Stage]:
-        """The stages of a member that compute anything; Halide makes no loops for others."""
+        """Return the stages of a member that compute anything; Halide makes no loops for others."""
         return [s for s in self.analysis.view.stages(name) if not nothing_to_do(s)]
 
     def work(self, name: str, stage: int, thread_x: str | None, inside: bool) -> Work:
-        """What one iteration of a stage costs; `inside` a thread or at the block's level."""
+        """Return what one iteration of a stage costs; `inside` a thread or at the block's level."""
         key = (name, stage, thread_x, inside)
         known = self._work.get(key)
         if known is None:
@@ -274,7 +274,7 @@ class FusedKernel:
         return known
 
     def reduction_extents(self, name: str, stage: int) -> dict[str, float]:
-        """Iterations of the reduction loops of a member's stage."""
+        """Return iterations of the reduction loops of a member's stage."""
         memo: dict[int, Interval] = {}
         spans = {}
         for rvar in self.analysis.view.stages(name)[stage].rvars:
@@ -283,7 +283,7 @@ class FusedKernel:
         return spans
 
     def whole(self, callee: str) -> list[float]:
-        """The extents of a Func or image over the whole pipeline."""
+        """Return the extents of a Func or image over the whole pipeline."""
         known = self._whole.get(callee)
         if known is None:
             box = self.analysis.regions.get(callee, ())
@@ -307,7 +307,7 @@ def _count(interval: Interval) -> int:
 
 
 def sizes(box: Box, n: int) -> list[Array]:
-    """The extents of a box as arrays over `n` tilings; what is unbounded counts as huge."""
+    """Return the extents of a box as arrays over `n` tilings; what is unbounded counts as huge."""
     found = []
     for part in box:
         extent = np.fmin(part.extent, SEARCH.huge)
@@ -318,6 +318,6 @@ def sizes(box: Box, n: int) -> list[Array]:
 
 
 def iterations(span: Interval) -> float:
-    """How often a serial loop runs; a guess where nothing bounds it."""
+    """Return how often a serial loop runs; a guess where nothing bounds it."""
     extent = float(np.max(span.extent))
     return extent if np.isfinite(extent) and extent >= 1.0 else SEARCH.unknown_iterations

@@ -26,7 +26,7 @@ class PredictedLaunch:
 
 
 def block_counts(plan: KernelPlan) -> list[int]:
-    """Blocks along each parallel loop."""
+    """Return blocks along each parallel loop."""
     return [
         int(np.ceil(extent / tile))
         for extent, tile in zip(plan.kernel.extents, plan.tile, strict=True)
@@ -34,7 +34,7 @@ def block_counts(plan: KernelPlan) -> list[int]:
 
 
 def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunch:
-    """The launch at the estimated sizes; `any_size` as the schedule was made.
+    """Return the launch at the estimated sizes; `any_size` as the schedule was made.
 
     Regions that depend on where a block lies (at borders, or where a coordinate is divided)
     are the largest over all blocks, as Halide's are.
@@ -63,7 +63,7 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunc
 
 
 def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
-    """The members with a constant number of values allocated per block.
+    """Return the members with a constant number of values allocated per block.
 
     Those read at affine coordinates, where all blocks are whole, and that do not grow with a
     loop that runs whole inside threads: its extent is not known to the compiler.

@@ -17,7 +17,7 @@ class LoadGroup:
     `bytes` is the size of one element. `hoisted` names the loops inside a thread that the
     address does not depend on: a value loaded once serves all their iterations. `step` is the
     distance, in elements of the innermost storage dimension, between the addresses of
-    neighbouring threads: 0 for one address, infinite where they lie apart.
+    neighbouring threads: 0 for one address, infinite if they lie apart.
     """
 
     callee: str
@@ -31,7 +31,7 @@ class LoadGroup:
 def load_groups(
     summary: StageSummary, thread_x: str | None, inside: frozenset[str]
 ) -> tuple[LoadGroup, ...]:
-    """The loads of a stage whose innermost thread loop is `thread_x`.
+    """Return the loads of a stage whose innermost thread loop is `thread_x`.
 
     `inside` are the loops that run within a thread.
     """

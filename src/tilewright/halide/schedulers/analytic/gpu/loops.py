@@ -58,7 +58,7 @@ class _Budget:
 
 
 def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
-    """How a kernel's tiles meet the end of a dimension.
+    """Return how a kernel's tiles meet the end of a dimension.
 
     Shifting inwards needs a dimension to be at least as large as a tile, and is only possible
     in a pure definition.
@@ -69,7 +69,7 @@ def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
 
 
 def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
-    """The nest of the stage that a kernel is made of."""
+    """Return the nest of the stage that a kernel is made of."""
     kernel = plan.kernel
     untiled = _untiled(plan)
     if untiled is not None:
@@ -128,7 +128,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
 
 
 def _untiled(plan: KernelPlan) -> StageSchedule | None:
-    """The nest on the host, of nothing, or of one thread; None of kernels with a grid."""
+    """Return the nest on the host, of nothing, or of one thread; None of kernels with a grid."""
     func, stage = plan.kernel.func, plan.kernel.stage
     if plan.kind == "host":
         return _host_stage(func, stage)
@@ -179,7 +179,7 @@ def member_nest(
     inside: bool,
     unroll: bool = True,
 ) -> StageSchedule:
-    """The nest of one stage of a member.
+    """Return the nest of one stage of a member.
 
     `extents` are the sizes of its region: the largest of any block, or a thread's where it is
     `inside` one. Where Halide cannot see that the region is equally large in all blocks, thread
@@ -235,7 +235,7 @@ def member_schedule(
     *,
     unroll: bool = True,
 ) -> FuncSchedule:
-    """Where a member is computed and how, given the nest of the group's output."""
+    """Return where a member is computed and how, given the nest of the group's output."""
     kernel = plan.kernel
     anchor = plan.nested.get(name)
     order = algorithm.order
@@ -262,7 +262,7 @@ def output_schedule(
     unroll: bool = True,
     any_size: bool = False,
 ) -> tuple[FuncSchedule, list[ScheduledStage]]:
-    """The schedule of a group's output, one plan a stage."""
+    """Return the schedule of a group's output, one plan a stage."""
     nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
     func = algorithm.order[plans[0].kernel.output]
     return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
@@ -293,7 +293,7 @@ def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> l
 
 
 def _host_stage(func: Func, stage: Stage) -> StageSchedule:
-    """A stage on the host: its outermost pure loop in parallel."""
+    """Return a stage on the host: its outermost pure loop in parallel."""
     nest = default_stage(func, stage)
     originals = original_loops(func, stage)
     if originals and originals[-1].kind == "pure":

@@ -49,7 +49,7 @@ Path = tuple[tuple[StageKey, str], ...]
 def part_times(
     nest: ScheduledNest, resident: Residency, c: GpuConstants
 ) -> tuple[PartTime, ...] | None:
-    """The predicted time of every kernel, and of every stage that stays on the host.
+    """Return the predicted time of every kernel, and of every stage that stays on the host.
 
     None where the GPU's rates are not known. What an extern stage does, and Funcs whose loops are
     the user's own, are left out.
@@ -106,14 +106,14 @@ class _NestCosts:
         }
 
     def body(self, body: Body, path: Path, runs: float) -> Iterator[PartTime]:
-        """The parts of what is computed at a point on the host, `runs` times."""
+        """Yield the parts of what is computed at a point on the host, `runs` times."""
         for production in body.productions:
             for stage in production.stages:
                 if stage.entry >= 0 and not nothing_to_do(stage.stage):
                     yield from self.stage(stage, path, runs)
 
     def stage(self, stage: StageNest, path: Path, runs: float) -> Iterator[PartTime]:
-        """The parts of one stage: a kernel, or the host's loops with kernels inside."""
+        """Yield the parts of one stage: a kernel, or the host's loops with kernels inside."""
         summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
         each = (summary.arithmetic, len(summary.loads))
         sizes = self._sizes(stage, path)
@@ -137,7 +137,7 @@ class _NestCosts:
         yield _part(stage, launch + host, {"host": host, "launch": launch})
 
     def _sizes(self, stage: StageNest, path: Path) -> list[LoopSize]:
-        """The loops of a stage at a place, outermost first."""
+        """Return the loops of a stage at a place, outermost first."""
         found = []
         for name, _ in stage.loops:
             found.append(self.loops[path, stage.key, name])
@@ -147,7 +147,7 @@ class _NestCosts:
     # --- kernels --------------------------------------------------------------------------
 
     def _kernel(self, stage: StageNest, sizes: list[LoopSize], runs: float) -> PartTime:
-        """A kernel that is launched `runs` times."""
+        """Return a kernel that is launched `runs` times."""
         c = self.constants
         at = max(i for i, loop in enumerate(sizes) if loop.mapping == "gpu_block")
         block = sizes[at]
@@ -183,7 +183,7 @@ class _NestCosts:
         )
 
     def _occupancy(self, threads: float, shared: float) -> float:
-        """The share of an SM's warps that are resident."""
+        """Return the share of an SM's warps that are resident."""
         count, resident = np.array([threads]), self.resident
         blocks = resident.blocks(count, resident.blocks_by_shared(np.array([shared])))
         warps = blocks * resident.warps(count)
@@ -200,7 +200,7 @@ class _NestCosts:
     ) -> None:
         """What is computed in the loops of `host` from the place `first` on.
 
-        `path` ends with the loop at `first`; `threads` run it, None where a block does.
+        `path` ends with the loop at `first`; `threads` run it, None if a block does.
         """
         for at in range(first, len(host.loops)):
             if at > first:
@@ -250,7 +250,7 @@ class _NestCosts:
     ) -> None:
         """Note a stage that is run `runs` times in a block, over the loops of `sizes`.
 
-        `threads` are those it is run inside of, None where it has threads of its own.
+        `threads` are those it is run inside of, None if it has threads of its own.
         """
         spread = [loop for loop in sizes if loop.mapping == "gpu_thread"]
         along = [_sources(stage, loop.name) for loop in spread]
@@ -278,7 +278,7 @@ class _NestCosts:
     def _memory(
         self, gathered: _Gathered, stage: StageNest, block: LoopSize, blocks: float
     ) -> float:
-        """Bytes that a kernel moves through memory."""
+        """Return bytes that a kernel moves through memory."""
         touched = self.nest.touched_in(block)
         read = {}
         for callee, element in gathered.bytes.items():
@@ -313,13 +313,13 @@ def _part(stage: StageNest, seconds: float, terms: Mapping[str, float]) -> PartT
 
 
 def _parallel(stage: StageNest, atomic: bool) -> frozenset[str]:
-    """The loops of a definition that may be run in parallel."""
+    """Return the loops of a definition that may be run in parallel."""
     loops = stage.stage.loops
     return frozenset(loop.name for loop in loops if atomic or loop.kind != "impure_rvar")
 
 
 def _sources(stage: StageNest, name: str) -> list[str]:
-    """The loops of the definition that a loop is made of."""
+    """Return the loops of the definition that a loop is made of."""
     sources: dict[str, list[str]] = {loop: [loop] for loop in stage.variables}
     for change in stage.splits:
         if isinstance(change, Fuse):
@@ -330,7 +330,7 @@ def _sources(stage: StageNest, name: str) -> list[str]:
 
 
 def _tile(box: Box | None, whole: list[float]) -> list[float]:
-    """The extents of a box, at most the whole."""
+    """Return the extents of a box, at most the whole."""
     if box is None:
         return whole
     return [min(_count(part.extent), most) for part, most in zip(box, whole, strict=True)]
@@ -345,6 +345,6 @@ def _counted(extent: Bound) -> float:
 
 
 def _count(extent: Bound) -> float:
-    """Iterations of a loop, at least 1; a guess where nothing bounds it."""
+    """Return iterations of a loop, at least 1; a guess where nothing bounds it."""
     value = float(np.max(extent))
     return max(value, 1.0) if math.isfinite(value) else SEARCH.unknown_extent

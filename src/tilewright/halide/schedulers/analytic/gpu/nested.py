@@ -22,7 +22,7 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
 def max_order_reuse(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> str | None:
-    """The outermost thread loop of `anchor` whose iterations share values of `member`.
+    """Return the outermost thread loop of `anchor` whose iterations share values of `member`.
 
     None where no two threads read the same value. `nested` holds the members already nested,
     through which `member` may be read.
@@ -39,7 +39,7 @@ def max_order_reuse(
 
 
 def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
-    """The members to nest, each with the Func in whose threads it is computed.
+    """Return the members to nest, each with the Func in whose threads it is computed.
 
     A member goes to its last consumer where no thread loop of that consumer carries reuse. All
     its consumers must be there, for it is computed at one place.
@@ -66,7 +66,7 @@ def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
 
 
 def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
-    """Whether `member` is read or written along a reduction as long as a parameter says.
+    """Return whether `member` is read or written along a reduction as long as a parameter says.
 
     What a thread needs of it is then only known at run time, and cannot be in registers.
     """
@@ -85,7 +85,7 @@ def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
 def _size_is_plain(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
-    """Whether Halide can see how much of `member` a thread needs at most.
+    """Return whether Halide can see how much of `member` a thread needs at most.
 
     It cannot where one coordinate is divided or clamped after another has been: what it knows
     of their difference is lost. Nor where a thread of `anchor` runs over a part of it whose
@@ -111,7 +111,7 @@ def _size_is_plain(
 def _same_size_everywhere(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
-    """Whether every thread, in every block, needs equally many values of `member`."""
+    """Return whether every thread, in every block, needs equally many values of `member`."""
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack(
         [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, SEARCH.neighbours))]
@@ -130,7 +130,7 @@ def _same_size_everywhere(
 
 
 def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tuple[int, ...]:
-    """The loops that must not run inside threads when members are nested.
+    """Return the loops that must not run inside threads when members are nested.
 
     A loop that runs whole inside a thread has an extent that is not known beforehand, and so
     has a member that needs other values in every iteration. By place among the kernel's loops.
@@ -154,7 +154,7 @@ def thread_regions(
     registers: Tiles,
     nested: Mapping[str, str],
 ) -> dict[str, Box]:
-    """The box of each nested member that one thread computes.
+    """Return the box of each nested member that one thread computes.
 
     A thread of the output has its own iterations of the tile and all of the loops that are
     not threads; a thread of a member has one point of the member's thread dimensions.
@@ -209,7 +209,7 @@ def _regions(
     *,
     across: int | None = None,
 ) -> dict[str, Box]:
-    """What threads of `anchor` need of the nested members, one row per thread.
+    """Return what threads of `anchor` need of the nested members, one row per thread.
 
     `steps` has each thread's distance from the first one in every thread dimension; `shift`
     says how many blocks further on in every direction all of them are. A thread of a member
@@ -240,7 +240,7 @@ def _regions(
 
 
 def _intersects(box: Box, a: int, b: int) -> bool:
-    """Whether rows `a` and `b` of a box share a point."""
+    """Return whether rows `a` and `b` of a box share a point."""
     for part in box:
         lo, hi = _row(part.lo, a), _row(part.hi, a)
         if lo > _row(part.hi, b) or _row(part.lo, b) > hi:

@@ -1,7 +1,7 @@
 """Resident blocks and occupancy for whole arrays of tilings, by table look-up.
 
 `tilewright.machines.occupancy` says what one launch does; here its answer for every block size
-is kept in a table, so that only shared memory is left to be worked out per tiling.
+is kept in a table, so that only shared memory is computed per tiling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Residency:
     by_threads: Array
 
     def blocks_by_shared(self, shared: Array) -> Array:
-        """Blocks an SM holds by shared memory alone, for bytes a block."""
+        """Return blocks an SM holds by shared memory alone, for bytes per block."""
         machine = self.machine
         unit = machine.shared_allocation_unit
         allocated = np.ceil((shared + machine.reserved_shared_per_block) / unit) * unit
@@ -32,7 +32,7 @@ class Residency:
         return np.where(shared <= machine.shared_per_block, blocks, 0.0)
 
     def blocks(self, threads: Array, by_shared: Array) -> Array:
-        """Blocks an SM holds; `threads` beyond the hardware's limit give none."""
+        """Return blocks an SM holds; `threads` beyond the hardware's limit give none."""
         inside = np.minimum(threads, len(self.by_threads) - 1).astype(np.int64)
         return np.minimum(self.by_threads[inside], by_shared)
 
@@ -42,7 +42,7 @@ class Residency:
 
 
 def residency(machine: GpuMachine) -> Residency:
-    """Tabulate a machine; registers a thread as Sioutas 2020 estimates them, 64 under CUDA."""
+    """Tabulate a machine; registers per thread as Sioutas 2020 estimates them, 64 under CUDA."""
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     threads = np.arange(machine.max_threads_per_block + 2)
     registers = max_registers(machine, threads, cap)

@@ -69,7 +69,7 @@ class LaunchWork:
 def kernel_terms(
     kernel: LaunchWork, resident: Residency, c: GpuConstants
 ) -> dict[str, float] | None:
-    """What a kernel is limited by, each in seconds; None where the GPU's rates are not known.
+    """Return what a kernel is limited by, each in seconds; None if the GPU's rates are not known.
 
     It takes the longest of them and the time of a launch: `kernel_seconds`.
     """
@@ -99,12 +99,12 @@ def kernel_terms(
 
 
 def kernel_seconds(terms: Mapping[str, float], c: GpuConstants) -> float:
-    """Seconds of a kernel: the longest of its terms, and a launch."""
+    """Return seconds of a kernel: the longest of its terms, and a launch."""
     return c.launch_seconds + max(terms.values())
 
 
 def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
-    """Seconds of one planned kernel; None where the GPU's rates are not known."""
+    """Return seconds of one planned kernel; None if the GPU's rates are not known."""
     machine, c = model.machine, model.constants
     if machine.clock_hz is None or machine.memory_bandwidth is None:
         return None
@@ -125,7 +125,7 @@ def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
 
 
 def _planned(model: CostModel, plan: KernelPlan) -> LaunchWork:
-    """The work of a planned kernel."""
+    """Return the work of a planned kernel."""
     kernel, c = plan.kernel, model.constants
     tiles = np.array([plan.tile], dtype=np.float64)
     registers = np.array([plan.registers], dtype=np.float64)
@@ -153,7 +153,7 @@ def loads_of(
     warp: int,
     c: GpuConstants,
 ) -> tuple[float, float]:
-    """Bytes from the first cache and cycles of waiting of one iteration's loads.
+    """Return bytes from the first cache and cycles of waiting of one iteration's loads.
 
     `extents` gives the iterations of the stage's loops, `places` where Funcs are that are not
     simply in memory.
@@ -177,7 +177,7 @@ def loads_of(
 
 
 def access_bytes(load: LoadGroup, warp: int, c: GpuConstants) -> float:
-    """Bytes per thread that one access takes from the cache, with what lies between."""
+    """Return bytes per thread that one access takes from the cache, with what lies between."""
     width = c.access_bytes * warp if load.step == SCATTERED else load.bytes * load.step
     # An address that all threads share is read once for a warp.
     return max(width, c.access_bytes if load.step else c.access_bytes / warp)
@@ -189,20 +189,20 @@ def _atomics(plan: KernelPlan) -> float:
 
 
 def host_seconds(points: float, arithmetic: float, loads: int, c: GpuConstants) -> float:
-    """Seconds of `points` iterations of a stage on the host."""
+    """Return seconds of `points` iterations of a stage on the host."""
     return points * (arithmetic + loads) / c.host_rate
 
 
 def alone_seconds(
     points: float, arithmetic: float, loads: int, clock: float, c: GpuConstants
 ) -> float:
-    """Seconds of `points` iterations of a stage by a single thread."""
+    """Return seconds of `points` iterations of a stage by a single thread."""
     each = arithmetic * c.arithmetic_latency
     return points * (each + loads * c.memory_latency / c.loads_in_flight) / clock
 
 
 def _memory(tally: Tally, blocks: float) -> float:
-    """Bytes through memory of a planned kernel."""
+    """Return bytes through memory of a planned kernel."""
     kernel = tally.kernel
     elements: dict[str, float] = {}
     for step in tally.steps:
@@ -231,7 +231,7 @@ def memory_bytes(
     update: bool,
     c: GpuConstants,
 ) -> float:
-    """Bytes through memory: what all blocks read and write, once where the caches keep it.
+    """Return bytes through memory: what all blocks read and write, once where the caches keep it.
 
     `read` gives the bytes that one block touches of each Func and input, and those of all of it.
     """

@@ -76,7 +76,7 @@ class RandomSearch(GroupingSearch):
         return replace(plan, cost=plan.cost * float(np.exp(self._spread * factor.normal())))
 
     def pick(self, costs: Costs, legal: object, final: bool) -> tuple[int, int]:
-        """A tiling by chance in the final pass, the cheapest while grouping."""
+        """Return a tiling by chance in the final pass, the cheapest while grouping."""
         level, best = super().pick(costs, legal, final)
         if not final:
             return level, best

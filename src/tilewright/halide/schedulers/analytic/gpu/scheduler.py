@@ -44,7 +44,7 @@ def schedule_gpu(
     `any_size` no schedule needs an output to be at least as large as a tile, at some cost
     before each launch. `constants` are the model's, by default `GpuConstants()`.
 
-    Raises `TilewrightError` where an output's extent is not known.
+    Raises `TilewrightError` if an output's extent is not known.
     """
     if boxes is None:
         boxes = _boxes(algorithm)

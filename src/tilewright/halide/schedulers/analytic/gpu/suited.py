@@ -24,7 +24,7 @@ def suited_gpu(
 ) -> list[PlannedSchedule]:
     """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
 
-    Members may be in the blocks or in the threads of their group. Empty where the plan's groups
+    Members may be in the blocks or in the threads of their group. Empty if the plan's groups
     are not known, as in a schedule that somebody else wrote.
     """
     entries = planned.schedule.funcs

@@ -25,7 +25,7 @@ Step = Literal["powers", "two"]
 
 
 def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions to tile: all of extent 64 or more, else the largest alone.
+    """Return the dimensions to tile: all of extent 64 or more, else the largest alone.
 
     >>> tiled_dims([1536, 2560, 3])
     (0, 1)
@@ -41,7 +41,7 @@ def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
 def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, int]:
     """T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
 
-    `halve` halves T_max, for OpenCL devices with 512 threads a group. Unlike in the paper a
+    `halve` halves T_max, for OpenCL devices with 512 threads per group. Unlike in the paper a
     single tiled dimension can always have whole warps.
 
     >>> tile_bounds(2560, 2)
@@ -65,7 +65,7 @@ def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, i
 
 
 def tile_sizes(extent: int, tiled: int, step: Step, *, halve: bool = False) -> list[int]:
-    """The sizes to try, none larger than the extent itself.
+    """Return the sizes to try, none larger than the extent itself.
 
     >>> tile_sizes(1536, 2, "powers")
     [8, 16, 32]
@@ -123,7 +123,7 @@ def loop_roles(extents: Sequence[int]) -> LoopRoles:
 def candidates(
     extents: Sequence[int], roles: LoopRoles, step: Step, *, halve: bool = False
 ) -> Tiles:
-    """Every tiling to try, as an array of tilings by loops.
+    """Return every tiling to try, as an array of tilings by loops.
 
     A loop that is not a thread has its whole extent or 1.
     """
@@ -161,7 +161,7 @@ def _thinned(choices: list[list[int]]) -> list[list[int]]:
 
 
 def grid_dimensions(counts: Sequence[int]) -> list[list[int]]:
-    """Which block loops make up each dimension of the grid, by their places in `counts`.
+    """Return which block loops make up each dimension of the grid, by their places in `counts`.
 
     `counts` has the blocks along each loop, innermost first. A grid has three dimensions, the
     first of them without a practical limit; what does not fit is fused with the loop before it.
