@@ -1,9 +1,11 @@
+import os
 import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
 
-from tilewright.measure import RunLimits, Timing, command, measure_all, measure_one
+from tilewright.measure import RunLimits, Timing, command, measure_all, measure_one, run_to_end
 
 LIMITS = RunLimits(build_seconds=300, run_seconds=100, memory_bytes=200 << 20, output_bytes=1000)
 HASTY = replace(LIMITS, run_seconds=1.0)  # for what never ends
@@ -59,6 +61,25 @@ def test_what_a_command_printed_before_it_was_killed_is_kept_within_bounds():
     assert result.details["stdout"].startswith("begin\ny\ny\n")
     assert "bytes dropped" in result.details["stdout"]
     assert len(result.details["stdout"]) < 1100
+
+
+def test_a_command_is_run_to_its_end_with_its_output_within_bounds():
+    done = run_to_end(
+        ["sh", "-c", "echo begin; head -c 9999999 /dev/zero; echo bad >&2; exit 3"], 900
+    )
+    assert (done.exit_code, done.stderr) == (3, "bad\n")
+    assert done.stdout.startswith("begin\n")
+    assert len(done.stdout) < 20_000
+
+
+def test_a_command_that_takes_too_long_is_ended(tmp_path):
+    alive = tmp_path / "alive"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_to_end(["sh", "-c", f"echo $$ > {alive}; exec sleep 1000"], 0.5)
+    # Killed and waited for, if it had come so far.
+    if alive.exists() and alive.read_text().strip():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(alive.read_text()), 0)
 
 
 def test_a_missing_directory_is_a_build_failure(tmp_path):

@@ -67,3 +67,18 @@ def test_a_command_that_fails_says_so():
     failing = from_command(["false"], {"n": (1, 2)}, "n")
     with pytest.raises(PredictionError, match="exit code 1"):
         failing.variant("command").prepare({"n": 1})()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no device; exit 3", "exit code 3: it printed 'no device'$"),
+        ("echo a; echo b; echo warning >&2; echo bad >&2; exit 3", "3: bad; it printed 'a b'$"),
+        ("exit 3", "exit code 3: it printed nothing$"),
+        ("echo working; kill -SEGV $$", r"by signal 11 \(.*\): it printed 'working'$"),
+    ],
+)
+def test_a_command_that_fails_is_shown_with_what_it_said(script, said):
+    failing = from_command(["sh", "-c", script], {"n": (1, 2)}, "n")
+    with pytest.raises(PredictionError, match=said):
+        failing.variant("command").prepare({"n": 1})()

@@ -51,6 +51,25 @@ def test_values_take_their_places_and_text_in_double_braces_stays(tmp_path):
     assert "{n}" in outcome(tmp_path, REGEX, "{{n}}")["message"]
 
 
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_a_failing_command_is_shown_with_what_it_printed(tmp_path, repeat):
+    path = tmp_path / "problem.toml"
+    script = "echo size {n}; echo no memory; exit 3"
+    text = PROBLEM.format(how=f"repeat = {repeat}", printed="1")
+    path.write_text(text.replace('["echo", 1]', json.dumps(["sh", "-c", script])))
+    message = load_problem(path)({"n": 2})["message"]
+    assert "exit code 3" in message
+    assert message.endswith("it printed 'size 2 no memory'")
+
+
+def test_a_failing_command_is_shown_with_its_error_first(tmp_path):
+    path = tmp_path / "problem.toml"
+    script = "echo size {n}; echo warning >&2; echo bad >&2; exit 3"
+    text = PROBLEM.format(how="", printed="1")
+    path.write_text(text.replace('["echo", 1]', json.dumps(["sh", "-c", script])))
+    assert load_problem(path)({"n": 2})["message"].endswith(": bad; it printed 'size 2'")
+
+
 def test_the_last_match_counts():
     assert last_match("a(.)", "a1 a2 \u00e4") == "2"
     assert last_match("b(.)", "a1") is None

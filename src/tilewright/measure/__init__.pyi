@@ -14,7 +14,13 @@ from .client import (
     Workers as Workers,
     WorkersError as WorkersError,
 )
-from .command import command as command
+from .command import (
+    EndedCommand as EndedCommand,
+    command as command,
+    last_words as last_words,
+    printed as printed,
+    run_to_end as run_to_end,
+)
 from .templates import (
     filled as filled,
     names_in as names_in,

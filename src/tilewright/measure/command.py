@@ -3,12 +3,95 @@
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .candidate import Candidate
+from .capture import OutputCapture
 from .worker import COMMAND_BUILDER
+
+_SHOWN = 200  # characters of a command's output in a message
+_KEPT = 16 << 10  # bytes of each of a command's streams, as of a candidate's
+_CHUNK = 64 << 10  # bytes read at a time
+
+
+@dataclass(frozen=True)
+class EndedCommand:
+    """How a command ended, and the beginning and the end of what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def run_to_end(argv: Sequence[str], seconds: float) -> EndedCommand:
+    """Run a command, a list of words, without a shell, and wait for the end of its output.
+
+    Raises:
+        subprocess.TimeoutExpired: it was killed after `seconds`.
+        OSError: it cannot be started.
+    """
+    deadline = time.monotonic() + seconds
+    with (
+        subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process,
+        selectors.DefaultSelector() as open_streams,
+    ):
+        captures = []
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            captures.append(OutputCapture(_KEPT))
+            open_streams.register(stream, selectors.EVENT_READ, captures[-1])
+        try:
+            while open_streams.get_map():
+                left = deadline - time.monotonic()
+                ready = open_streams.select(left) if left > 0 else []
+                if not ready:
+                    raise subprocess.TimeoutExpired(list(argv), seconds)
+                for key, _ in ready:
+                    data = os.read(key.fd, _CHUNK)
+                    if data:
+                        key.data.add(data)
+                    else:
+                        open_streams.unregister(key.fileobj)
+            code = process.wait(max(0.0, deadline - time.monotonic()))
+        except BaseException:
+            process.kill()
+            raise
+    out, err = (capture.text() for capture in captures)
+    return EndedCommand(code, out, err)
+
+
+def printed(output: str) -> str:
+    r"""Return what a command printed, its end if that is long, on one line for a message.
+
+    >>> printed("size 4\n")
+    "it printed 'size 4'"
+    """
+    text = " ".join(output.split())
+    if not text:
+        return "it printed nothing"
+    said = "printed" if len(text) <= _SHOWN else "ended with"
+    return f"it {said} {text[-_SHOWN:]!r}"
+
+
+def last_words(stdout: str, stderr: str) -> str:
+    r"""Return why a command failed in its own words: its last error line and what it printed.
+
+    >>> last_words("size 4\n", "a warning\nno memory\n")
+    "no memory; it printed 'size 4'"
+    >>> last_words("size 4\n", "")
+    "it printed 'size 4'"
+    """
+    errors = stderr.strip().splitlines()
+    if not errors:
+        return printed(stdout)
+    return errors[-1][:_SHOWN] + (f"; {printed(stdout)}" if stdout.strip() else "")
 
 
 def command(

@@ -114,9 +114,10 @@ def run_worker(
         _obey(candidate, orders, reports)
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: whatever a candidate raises is its outcome.
-        traceback.print_exc()
         status = "out_of_memory" if is_out_of_memory(error) else phase
         details = getattr(error, "details", None)
+        if not isinstance(details, dict):  # else the error is a report, not a surprise
+            traceback.print_exc()
         reports.send(
             "failed",
             status=status,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.measure import filled, names_in
+from tilewright.measure import filled, last_words, names_in, run_to_end
 from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
@@ -183,24 +184,19 @@ def from_command(
 def _run_command(command: list[str], seconds: float) -> None:
     """Run a command to its end; PredictionError if it fails or takes longer than `seconds`."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=seconds,
-            check=False,
-        )
+        done = run_to_end(command, seconds)
     except subprocess.TimeoutExpired:
         raise PredictionError(f"{' '.join(command)!r} took over {seconds:g} s") from None
     except OSError as error:
         raise PredictionError(f"{command[0]}: {error.strerror or error}") from None
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise PredictionError(
-            f"{' '.join(command)!r} ended with exit code {done.returncode}"
-            + (f": {said[-1]}" if said else "")
-        )
+    if done.exit_code != 0:
+        code = done.exit_code
+        if code > 0:
+            how = f"with exit code {code}"
+        else:
+            how = f"by signal {-code} ({signal.strsignal(-code)})"
+        said = last_words(done.stdout, done.stderr)
+        raise PredictionError(f"{' '.join(command)!r} ended {how}: {said}")
 
 
 def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.measure import Measurement, RunLimits, Timing, command, filled, measure_one
+from tilewright.measure import (
+    Measurement,
+    RunLimits,
+    Timing,
+    command,
+    filled,
+    last_words,
+    measure_one,
+    printed,
+)
 from tilewright.tuning.command_line.checks import (
     OBJECTIVE,
     SEARCH,
@@ -27,7 +36,6 @@ from tilewright.tuning.errors import ConfigurationError, SpaceError
 from tilewright.tuning.space.json import space_from_dict
 from tilewright.tuning.space.space import Configuration, Space
 
-_SHOWN = 200  # characters of a command's output in a message
 _CUTOFF = 5.0
 _CONFIRM = 2
 
@@ -179,12 +187,12 @@ class CommandProblem:
             try:
                 found = last_match(self.objective["regex"], output)
                 if found is None:
-                    return _unusable(f"its output does not match the regex{_printed(output)}")
+                    return _unusable(f"its output does not match the regex; {printed(output)}")
                 return {"value": sign * float(found)}
             except SlowRegexError as error:
                 return _unusable(str(error))
             except ValueError:
-                return _unusable(f"{found!r} is not a number{_printed(output)}")
+                return _unusable(f"{found!r} is not a number; {printed(output)}")
         keys = self.objective.get("json", "time")
         for line in reversed(output.strip().splitlines()):
             try:
@@ -193,11 +201,11 @@ class CommandProblem:
             except ValueError:
                 continue
         else:
-            return _unusable(f"there is no line of JSON in its output{_printed(output)}")
+            return _unusable(f"there is no line of JSON in its output; {printed(output)}")
         try:
             values = [sign * _under(data, k) for k in (keys if isinstance(keys, list) else [keys])]
         except (KeyError, TypeError, ValueError) as error:
-            return _unusable(f"its JSON has no number under {error}{_printed(output)}")
+            return _unusable(f"its JSON has no number under {error}; {printed(output)}")
         return {"value": values if len(values) > 1 else values[0]}
 
 
@@ -275,15 +283,6 @@ def _unusable(why: str) -> dict[str, Any]:
     return {"status": "run_failed", "message": why}
 
 
-def _printed(output: str) -> str:
-    """Return what a command printed, its end where that is long, for a message."""
-    text = " ".join(output.split())
-    if not text:
-        return "; it printed nothing"
-    said = "printed" if len(text) <= _SHOWN else "ended with"
-    return f"; it {said} {text[-_SHOWN:]!r}"
-
-
 def _under(data: Any, key: str) -> float:
     for part in str(key).split("."):
         data = data[part]
@@ -293,7 +292,11 @@ def _under(data: Any, key: str) -> float:
 
 
 def _why(measurement: Measurement) -> str:
-    """Return the last line of what a failed command said."""
-    said = str(measurement.details.get("stderr") or measurement.details.get("stdout") or "")
-    lines = said.strip().splitlines()
-    return f"{measurement.message}: {lines[-1][:200]}" if lines else measurement.message
+    """Return what happened and what the failed command said."""
+    details = measurement.details
+    # A command that is timed several times prints both streams to one.
+    stdout = str(details.get("stdout") or measurement.output)
+    stderr = str(details.get("stderr") or "")
+    if not stdout.strip() and not stderr.strip():
+        return measurement.message
+    return f"{measurement.message}: {last_words(stdout, stderr)}"
