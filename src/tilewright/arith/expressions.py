@@ -92,7 +92,7 @@ class Grammar:
         return next((m for node in operands(tree) if (m := self.mistake_at(node))), None)
 
     def mistake_at(self, node: ast.expr) -> Mistake | None:
-        """Return what is wrong with a node, whatever its operands are like."""
+        """Return the mistake in a node, regardless of its operands; None if there is none."""
         if isinstance(node, ast.Constant):
             return self._mistake_in_constant(node)
         if isinstance(node, ast.Name):
@@ -112,7 +112,7 @@ class Grammar:
         )
 
     def unknown_name(self, name: str) -> Mistake | None:
-        """Return what to say of a name that is not one of `names`; None if it is."""
+        """Return the error message for a name that is not one of `names`; None if it is one."""
         if name in self.names:
             return None
         near = get_close_matches(name, list(self.names), 1)
@@ -144,7 +144,7 @@ class Grammar:
 
 
 def operands(tree: ast.expr) -> Iterator[ast.expr]:
-    """An expression and all its operands; of a call its arguments, not its function's name."""
+    """Yield an expression and its operands; of a call its arguments, not the function's name."""
     yield tree
     children: list[ast.expr] = []
     if isinstance(tree, ast.Call):

@@ -403,7 +403,7 @@ def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
 
 
 def _common(x: Poly, d: Poly) -> Poly:
-    """The greatest monomial of sizes, with its coefficient, that divides all terms of both."""
+    """Return the greatest monomial of sizes, with coefficient, that divides all terms."""
     terms = [*x.terms, *d.terms]
     factor = gcd(*(int(c) for _, c in terms))
     shared: dict[Atom, int] = {a: q for a, q in terms[0][0] if isinstance(a, Size)}

@@ -156,7 +156,7 @@ def schedule(
 
 
 def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
-    """Return what to do with a schedule that the pipeline came with.
+    """Return how a schedule that the pipeline came with is treated.
 
     Raises `TilewrightError` if the mode makes no sense, or not with what else is given.
     """
@@ -225,7 +225,7 @@ def _measured(
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
-    """The result with the time measured of each of its groups, where there is time for it."""
+    """Return the result with the measured time of each group, if there is time to measure."""
     groups = result.planned.groups
     if result.seconds is None or not groups:
         return result

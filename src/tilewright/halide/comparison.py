@@ -238,7 +238,7 @@ def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task
 
 
 def interface(algorithm: Algorithm) -> str:
-    """The inputs, scalars and outputs of a pipeline, in words: what callers of it must know."""
+    """Describe the inputs, scalars and outputs of a pipeline in words."""
     inputs = sorted(f"{p.name} ({p.type}, {p.dimensions}D)" for p in algorithm.parameters)
     outputs = [algorithm.by_name[name] for name in algorithm.outputs]
     made = [f"{', '.join(map(str, f.types))} of {len(f.args)} dimensions" for f in outputs]

@@ -15,7 +15,7 @@ _LARGEST = 256 << 20
 
 
 def measure_bandwidth(machine: CpuMachine, seconds: float = 0.3) -> float:
-    """Bytes a second of large copies on all of the machine's cores, reads and writes counted.
+    """Measure bytes per second of large copies on all cores, reads and writes counted.
 
     Each of two arrays is twice the last-level cache (32 MiB to 256 MiB), split among the cores;
     the best of the copies done within about `seconds` counts. Memory for both is needed.

@@ -56,7 +56,7 @@ class Calibration:
 
 
 def processor_of(machine: CpuMachine) -> dict[str, Any]:
-    """Return what tells a processor, and the part of it that this process may use, from others."""
+    """Return the facts that identify a processor and the part of it that this process may use."""
     return {
         "name": machine.name,
         "architecture": machine.architecture,

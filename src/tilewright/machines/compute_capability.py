@@ -62,7 +62,7 @@ def _limits(
     sub_partitions: int = 4,
     ampere: bool = False,
 ) -> CapabilityLimits:
-    """`registers_kib` is (per SM, per block); Ampere brought finer units and a reserve."""
+    """Return the limits of a compute capability; `registers_kib` is (per SM, per block)."""
     return CapabilityLimits(
         warps_per_sm=warps,
         blocks_per_sm=blocks,

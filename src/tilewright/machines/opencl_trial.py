@@ -105,7 +105,7 @@ def platforms(library: OpenClFunctions) -> list[c_void_p]:
 
 
 def describe(library: OpenClFunctions, device: c_void_p) -> dict[str, Any]:
-    """Return what is to know of a device, as JSON data."""
+    """Return the properties of a device, as JSON data."""
     kind = library.number(device, _DEVICE_TYPE, c_uint64)
     return {
         "name": library.text("clGetDeviceInfo", device, _DEVICE_NAME),
@@ -159,7 +159,7 @@ def run_kernel(library: OpenClFunctions, device: c_void_p) -> None:
 
 
 def answer(loader: str, platform: int | None) -> dict[str, Any]:
-    """Return what the trial finds, as JSON data."""
+    """Return the findings of the trial, as JSON data."""
     try:
         library = OpenClFunctions(loader)
     except OSError:

@@ -127,7 +127,7 @@ class _Relaxation:
         return t * len(self.devices) + d
 
     def time_tasks(self, rows: _Rows) -> None:
-        """A task starts after its head, and its tail ends before the makespan."""
+        """Require that a task starts after its head, and its tail ends before the makespan."""
         for t in range(self.problem.count):
             start = self.starts + t
             after = [
@@ -139,7 +139,7 @@ class _Relaxation:
             rows.add(0.0, [(start, -1.0), *before])
 
     def order_tasks(self, rows: _Rows) -> None:
-        """A task starts after those it needs, half of the shares' difference being moved."""
+        """Require that a task starts after those it needs, with half the shares' difference moved."""
         first = self.starts + self.problem.count
         for i, (p, t, moves) in enumerate(self.edges):
             run = [(self.share(p, d), self.cost[p][d]) for d in self.devices]
@@ -155,7 +155,7 @@ class _Relaxation:
                 rows.add(0.0, [(theirs, 1.0), (mine, -1.0), (y, -1.0)])
 
     def fill_devices(self, rows: _Rows) -> None:
-        """A device's work fits between the heads and the tails of the tasks given to it."""
+        """Require that a device's work fits between the heads and the tails of its tasks."""
         for d in self.devices:
             heads, tails = [row[d] for row in self.heads], [row[d] for row in self.tails]
             for head, tail in product(_levels(heads), _levels(tails)):

@@ -129,7 +129,7 @@ class _Run:
         return Execution(tuple(steps), self.kept)
 
     def _take_ready(self) -> list[tuple[PlanStep, list[Any]]]:
-        """The first steps of the devices' queues whose operands are there; under the lock."""
+        """Return the first steps of device queues whose operands are there; holds the lock."""
         ready = []
         if self.error is None:
             for queue in self.queues.values():

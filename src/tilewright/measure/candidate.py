@@ -179,7 +179,7 @@ def relative_spread(samples: tuple[float, ...] | list[float]) -> float:
 
 @cache
 def machine_id() -> str:
-    """A short name for the machine this process runs on: host, processor, CPUs it may use."""
+    """Return a short name for this machine: host, processor, usable CPUs."""
     import os
 
     model = platform.processor() or platform.machine()

@@ -30,7 +30,7 @@ class OutputCapture:
         return bytes(self._tail or self._head)
 
     def text(self) -> str:
-        """Return what was kept, as text, with a line where bytes are missing."""
+        """Return the kept output as text, with a line where bytes are missing."""
         dropped = self.total - len(self._head) - len(self._tail)
         middle = f"\n[... {dropped} bytes dropped ...]\n".encode() if dropped else b""
         return (bytes(self._head) + middle + bytes(self._tail)).decode(errors="replace")

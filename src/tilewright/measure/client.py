@@ -256,7 +256,7 @@ _open: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A forked copy must not keep the line open, or the server would outlive this process."""
+    """Close the line in a forked copy; otherwise the server would outlive this process."""
     for workers in list(_open):
         workers.abandon()
 

@@ -192,7 +192,7 @@ def _plays(runner: _Finalist, turn: int, brief: Collection[str]) -> bool:
 
 
 def _cut_short(runner: _Finalist, verified: bool) -> Measurement:
-    """Return what a finalist is worth that the deadline found at work."""
+    """Return the measurement of a finalist that was running at the deadline."""
     if runner.times:
         return Measurement("ok", verified=verified, machine=machine_id())
     return Measurement("timeout", message="the time for everything was up", machine=machine_id())

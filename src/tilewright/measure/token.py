@@ -53,7 +53,7 @@ class Patience:
         self.end()
 
     def end(self) -> None:
-        """The wait is over."""
+        """End the wait."""
         self._since: float | None = None
         self._said = False
 

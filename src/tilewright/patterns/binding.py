@@ -91,7 +91,7 @@ def _unknown(length: Poly, known: Mapping[str, int]) -> set[str]:
 
 
 def _solved(length: Poly, actual: int, known: dict[str, int]) -> bool:
-    """Whether all sizes of a length are known, after solving for one that it is linear in."""
+    """Return whether all sizes of a length are known, after solving for a linear one."""
     names = _unknown(length, known)
     if len(names) != 1:
         return not names

@@ -199,7 +199,7 @@ def slide2(size: Length, step: Length) -> Pattern:
 
 
 def pad(left: Length, right: Length, boundary: str | Number) -> Pattern:
-    """Elements added at both ends, by a boundary (`clamp`, `wrap`, `mirror`) or of one value.
+    """Return a pattern that pads both ends, by `clamp`, `wrap` or `mirror`, or with one value.
 
     Raises:
         PatternError: the boundary is not known.
@@ -347,7 +347,7 @@ class TracedParameter(Operand):
 def fun(
     function: Callable[..., Operand | float], name: str | None = None, *, associative: bool = False
 ) -> Pattern:
-    """Return a user function from a Python function of numbers; use it as a decorator, too.
+    """Make a user function from a Python function of numbers; it is a decorator, too.
 
     The function is run once, with parameters that record what is done with them. A parameter
     may be an array of fixed size, which is indexed: ``fun(lambda w: w[0, 1] + w[2, 1])``. With
@@ -392,7 +392,7 @@ def _direct(
     declared: list[ScalarType | None],
     associative: bool,
 ) -> Pattern:
-    """A function of scalars that uses its parameters in another order, or not all of them."""
+    """Return a function of scalars with its parameters reordered or some left out."""
     from tilewright.patterns.scalar import replaced
 
     order = tuple(Arg(routes.index(route)) for route in reads)

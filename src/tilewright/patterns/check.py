@@ -100,7 +100,7 @@ def type_of(p: n.Pattern, given: DataType = UNIT) -> DataType:
 
 
 def requirements(p: n.Pattern, given: DataType = UNIT) -> tuple[SizeRequirement, ...]:
-    """Return what a pattern asks of the sizes, in a fixed order; raises as `type_of`."""
+    """Return a pattern's requirements on the sizes, in a fixed order; raises like `type_of`."""
     found = _checked(p, given)[1]
     return tuple(sorted(found, key=lambda r: (r.kind, str(r.value), str(r.pattern))))
 

@@ -241,7 +241,7 @@ def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> flo
 def _rounds(
     kernel: GridKernel, loop: ForLoop, groups: tuple[int, int, int], known: Mapping[str, int]
 ) -> list[int]:
-    """The rounds of a loop that are looked at: how often a thread has gone through it before."""
+    """Return the sampled iterations of a loop, as numbers of earlier iterations of a thread."""
     extent, d = int(evaluate(loop.variable.extent, known)), loop.level.dim
     if loop.level.kind in ("wrg", "glb"):
         return [0]

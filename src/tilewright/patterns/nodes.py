@@ -346,5 +346,5 @@ def user_functions(p: Pattern) -> tuple[UserFun, ...]:
 
 @lru_cache(100_000)
 def computes(p: Pattern) -> bool:
-    """Whether a pattern computes anything, other than laying its input out in another way."""
+    """Return whether a pattern computes anything, rather than only changing the layout."""
     return isinstance(p, UserFun | Reduce | To) or any(map(computes, children(p)))

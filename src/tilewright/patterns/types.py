@@ -61,7 +61,7 @@ class ScalarType(DataType):
 
 @singledispatch
 def converted(x: object, type: ScalarType) -> Any:
-    """A value as one of this type; `nodes` registers numbers, `scalar` what functions compute.
+    """Convert a value to this type; `nodes` registers numbers, `scalar` results of functions.
 
     Raises:
         PatternTypeError: values of this class have no type.

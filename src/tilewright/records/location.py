@@ -17,7 +17,7 @@ def cache_directory() -> Path:
 
 
 def default_path() -> Path:
-    """The file named by ``TILEWRIGHT_RECORDS``, else ``records.sqlite`` in the cache directory."""
+    """Return the file named by ``TILEWRIGHT_RECORDS``, else the one in the cache directory."""
     named = os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else cache_directory() / "records.sqlite"
 

@@ -325,7 +325,7 @@ class Records:
             )
 
     def last_page(self, subject: str, kind: str) -> Path | None:
-        """The last page of a kind about a subject; None if there is none that still exists."""
+        """Return the last page of a kind about a subject; None if none still exists."""
         with self._mutex, self._explained():
             self._db.execute(_PAGES)
             row = self._db.execute(

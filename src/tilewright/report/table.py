@@ -43,7 +43,7 @@ def table(columns: Iterable[Column], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def group_table(report: ScheduleReport) -> Table:
-    """A row a group: its Funcs, tile, mapping, memory, occupancy, predicted and measured time."""
+    """Return a table of groups: Funcs, tile, mapping, memory, occupancy and times."""
     right: Align = "right"
     columns = (
         Column("group"),

@@ -50,7 +50,7 @@ def check_cost_model(
 
 
 def _cost(name: str, model: CostModel, out: Any, machine: Machine, times: int) -> float | None:
-    """Return what the model says of our schedule for the pipeline at so many times its extents."""
+    """Return the model's cost of our schedule at `times` times the pipeline's extents."""
     extents = [(0, WIDTH * times), (0, HEIGHT * times)]
     estimates = {out.name(): extents}
     algorithm = load(out, estimates=estimates)

@@ -72,7 +72,7 @@ def _predictions(model: Estimator, table: Array) -> Array:
 
 
 def _check_rows(model: Estimator, table: Array, predicted: Array) -> None:
-    """A row's prediction does not depend on the rows that are asked for with it."""
+    """Check that a row's prediction does not depend on the other rows of the call."""
     order = np.arange(len(table))[::-1]
     backwards = _predictions(model, table[order])
     alone = np.concatenate([_predictions(model, row[None]) for row in table[:5]])
@@ -85,7 +85,7 @@ def _check_rows(model: Estimator, table: Array, predicted: Array) -> None:
 
 
 def _check_stored(model: Estimator, table: Array, predicted: Array) -> None:
-    """The model can be written as JSON and read again."""
+    """Check that the model can be written as JSON and read again."""
     try:
         text = json.dumps(model.to_dict())
         read = type(model).from_dict(json.loads(text))

@@ -36,6 +36,6 @@ def whole(name: str, value: object, least: int) -> int:
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """A suggestion for an error about an unknown name, or nothing: `` (did you mean 'tile'?)``."""
+    """Return a suggestion for an unknown name, or nothing: `` (did you mean 'tile'?)``."""
     found = get_close_matches(str(name), map(str, known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""

@@ -47,7 +47,7 @@ class Isolated:
         self.exclusive = exclusive
 
     def __call__(self, configuration: Configuration, *limit: float) -> dict[str, Any]:
-        """Return what came of the call, as keyword arguments of `Tuner.tell`."""
+        """Call the function; return the outcome as keyword arguments of `Tuner.tell`."""
         payload = {
             "objective": self.name,
             "configuration": plain(configuration),
@@ -80,7 +80,7 @@ class IsolatedCall:
             self._outcome = evaluate(objective, configuration, *self._payload["limit"])
 
     def details(self) -> dict[str, Any]:
-        """Return what came of it."""
+        """Return the outcome of the call."""
         return {"outcome": self._outcome}
 
 

@@ -20,7 +20,7 @@ from tilewright.tuning.tune import Journal
 
 
 def problem_key(name: str, space: Space, objective: Any = None) -> str:
-    """Return what records of a tuning problem are filed under: its name, space and objective.
+    """Return the key of a tuning problem in the records: its name, space and objective.
 
     A constraint given as a callable counts by its name, as its code has no plain form.
     """

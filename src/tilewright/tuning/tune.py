@@ -256,7 +256,7 @@ class _Run:
                     self._tell(again, outcome)
 
     def _complete(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        """The outcome, failed where it has another number of values than there are objectives."""
+        """Return the outcome; failed if its number of values is not that of the objectives."""
         value, wanted = outcome.get("value"), self.tuner.objectives
         count = len(value) if isinstance(value, list) else int(value is not None)
         if outcome.get("status", "ok") != "ok" or count == wanted:
@@ -311,7 +311,7 @@ def evaluate(
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    """Return what an objective returned as keyword arguments of `Tuner.tell`.
+    """Convert the result of an objective to keyword arguments of `Tuner.tell`.
 
     Raises:
         FailedError: it is not a number, numbers, a `Measurement` or such arguments.

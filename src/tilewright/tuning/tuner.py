@@ -284,7 +284,7 @@ class Tuner:
         return sorted((good[i] for i in kept), key=lambda t: t.values)
 
     def leaders(self, count: int) -> list[Trial]:
-        """The best ``count`` configurations, each once with its median values, best first."""
+        """Return the best ``count`` distinct configurations with their medians, best first."""
         scored: list[tuple[float, int, Trial]] = []
         for trials in self._told.values():
             good = [t for t in trials if t.ok and not t.lower_bound]

@@ -294,7 +294,7 @@ def _single(a: Bound) -> Bound:
 
 
 def _rounded_to_whole(name: str, a: Interval) -> Interval:
-    """Return what floor, ceil, round or trunc makes of it; round and trunc go either way."""
+    """Return the interval after floor, ceil, round or trunc; round and trunc go either way."""
     if name.startswith(("round", "trunc")):
         return Interval(np.floor(a.lo), np.ceil(a.hi))
     step = np.ceil if name.startswith("ceil") else np.floor
@@ -476,7 +476,7 @@ def touched(access: Access, env: Env, bounder: Bounder, memo: dict[int, Interval
 
 
 def stage_env(func: Func, stage: Stage, box: Box, bounder: Bounder) -> dict[str, Interval]:
-    """The range of each loop of `stage` when `box` is the region of `func` it must produce."""
+    """Return the range of each loop of `stage` that produces the region `box` of `func`."""
     env = dict(zip(func.args, box, strict=True)) if stage.index == 0 else {}
     memo: dict[int, Interval] = {}
     if stage.index > 0:

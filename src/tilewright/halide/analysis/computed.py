@@ -63,7 +63,7 @@ class Computed:
         return tuple(extents)
 
     def wanted(self, func: int) -> tuple[Bound, ...]:
-        """The extents of what one iteration of the loop that a Func is computed at wants of it.
+        """Return the extents of a Func required by one iteration of the loop it is computed at.
 
         What was kept from the iteration before counts. NaN if they are not known.
         """
@@ -83,7 +83,7 @@ class Computed:
         return self._known[func]
 
     def _places(self, func: int, level: Level, iterations: int) -> Box | None:
-        """The box of a Func in one iteration (or two) of a loop, the smallest of all stages."""
+        """Return a Func's box in one (or two) iterations of a loop, the smallest of all stages."""
         name = self._algorithm.funcs[func].name
         found: Box | None = None
         host = self._entries[level.func]
@@ -102,7 +102,7 @@ class Computed:
     def _wanted(
         self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str, iterations: int
     ) -> dict[str, Box]:
-        """Return what one iteration of a loop wants of all that is computed within."""
+        """Return the boxes that one iteration of a loop requires of all Funcs computed in it."""
         box = self._box(host.func)
         func = self._algorithm.funcs[host.func]
         if box is None:

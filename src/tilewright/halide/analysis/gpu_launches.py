@@ -218,7 +218,7 @@ def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
 
 
 def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
-    """The allocations whose size is the same in every block and for every size of the output.
+    """Return the allocations whose size is equal in all blocks and for all output sizes.
 
     Halide sees that, and treats such allocations apart when it packs them.
     """
@@ -327,7 +327,7 @@ class _Lives:
 
 
 def _inside(stage: StageNest, at: int) -> frozenset[int]:
-    """The Funcs that a stage touches within its loop `at`, all that is computed there included."""
+    """Return the Funcs that a stage touches in its loop `at`, with those computed there."""
     found = set(stage.reads) | {stage.key[0]}
     for place, body in stage.bodies.items():
         if place >= at:

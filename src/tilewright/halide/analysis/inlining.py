@@ -187,7 +187,7 @@ class View:
         return other
 
     def reached(self, name: str) -> frozenset[str]:
-        """The Funcs, inlined ones among them, into which inlining `name` puts its definition."""
+        """Return the Funcs, inlined ones included, that get the definition of an inlined `name`."""
         found: set[str] = set()
         pending = list(self.algorithm.consumers[name])
         while pending:

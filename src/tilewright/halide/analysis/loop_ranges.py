@@ -205,7 +205,7 @@ def values(
 
 
 def _whole(change: SizedSplit, now: Ranges, old: Interval) -> Interval:
-    """Return what a split loop over `old` runs over where nothing guards it."""
+    """Return the range of a split loop over `old` without guards."""
     outer, inner = now[change.split.outer], now[change.split.inner]
     first, last = outer.lo * change.factor + old.lo, outer.hi * change.factor + old.lo
     if "shift" in change.split.tail:

@@ -105,7 +105,7 @@ class LoweringBounder(Bounder):
         return names is None or not names <= self.still
 
     def _names(self, e: Expr) -> frozenset[str] | None:
-        """The loop variables in an expression; None if values of Funcs or images are read."""
+        """Return the loop variables of an expression; None if it reads Funcs or images."""
         known = self._variables.get(id(e))
         if known is None:
             known = self._variables[id(e)] = (e, self._found(e))
@@ -136,7 +136,7 @@ def _single(value: Bound, e: Expr) -> Bound:
 
 
 def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
-    """Return what the branches give that the least and the greatest value of the condition take."""
+    """Return the union of the branches taken at the least and greatest value of the condition."""
     taken = [
         Interval(where(c != 0.0, yes.lo, no.lo), where(c != 0.0, yes.hi, no.hi)) for c in condition
     ]

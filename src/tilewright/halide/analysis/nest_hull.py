@@ -137,7 +137,7 @@ def values_of(
     standing: Mapping[str, Ends],
     constant: Container[str],
 ) -> tuple[dict[str, Ends], dict[str, Ends]]:
-    """Return what the definition's variables range over where the stage stores, and where it loads.
+    """Return the ranges of the definition's variables where the stage stores, and where it loads.
 
     `constant` names the loops whose extents Halide knows.
     """
@@ -222,7 +222,7 @@ class Hull:
             self._stage(stage, ends_after(self.nest.changes(stage), own), {}, boxes, -1)
 
     def _grown(self, stage: StageNest, boxes: Twin) -> Twin:
-        """The boxes where a later stage of a Func that slides computes all that is stored of it.
+        """Return the boxes of a sliding Func whose later stage computes all that is stored.
 
         What an earlier stage has rounded up is kept for the next iteration, and so has to be
         complete (``SlidingWindow.cpp``).

@@ -162,7 +162,7 @@ class NestStructure:
         return tuple(found)
 
     def _kept(self, i: int, func: Func, stage: Stage) -> StageNest:
-        """A stage whose loops are the user's own and unknown here: nothing is computed at them."""
+        """Return a stage with unknown loops of the user's, at which nothing is computed."""
         names = {f"r{r}": rvar.name for r, rvar in enumerate(stage.rvars)}
         for d, arg in enumerate(stage.args):
             if isinstance(arg, Variable) and arg.name in func.args:
@@ -174,7 +174,7 @@ class NestStructure:
     # --- places ---------------------------------------------------------------------------
 
     def _place(self) -> dict[tuple[StageKey, int] | None, list[int]]:
-        """The Funcs computed directly in each loop (by stage and place), or at root (None)."""
+        """Return the Funcs computed directly in each loop (by stage and place), or root (None)."""
         sites: dict[tuple[StageKey, int] | None, list[int]] = {}
         # What is read inside each loop of a stage, from its innermost point outwards.
         inside: dict[StageKey, list[set[int]]] = {
@@ -272,7 +272,7 @@ class NestStructure:
     def _defines(
         self, inner: frozenset[int], producing: StageKey | None, around: frozenset[int]
     ) -> tuple[tuple[StageKey, tuple[StageKey, ...]], ...]:
-        """The stages whose boxes a body works out, consumers first, with the readers that count.
+        """Return the stages whose boxes a body computes, consumers first, with their readers.
 
         These are what is produced inside; the readers are what is produced there too, and the
         stage whose loop it is (``BoundsInference.cpp``).
@@ -288,7 +288,7 @@ class NestStructure:
 
 
 def _known(func: Func, stage: Stage) -> dict[str, float]:
-    """The extents that Halide knows for certain: bounds of dimensions and constant reductions."""
+    """Return the extents that Halide knows: bounds of dimensions, constant reductions."""
     found = {
         f"v{d}": float(func.bounds[arg].extent)
         for d, arg in enumerate(func.args)
@@ -301,7 +301,7 @@ def _known(func: Func, stage: Stage) -> dict[str, float]:
 
 
 def _promised(entry: FuncSchedule) -> dict[str, float]:
-    """Return what the schedule says of dimensions' extents, or what they are multiples of."""
+    """Return the extents, or their divisors, that the schedule promises for dimensions."""
     return {
         f"v{bound.dimension}": float(bound.modulus if bound.modulus > 1 else bound.extent)
         for bound in entry.bounds
@@ -326,7 +326,7 @@ def _stored_in(level: Level, path: list[tuple[StageNest, int, Body]], root: Body
 
 
 def pure_everywhere(func: Func) -> tuple[bool, ...]:
-    """Whether each dimension is indexed by its own variable in every update (see `_defines`)."""
+    """Return per dimension whether every update indexes it by its own variable."""
     return tuple(
         all(
             isinstance(stage.args[d], Variable) and stage.args[d].name == arg  # type: ignore[union-attr]

@@ -27,7 +27,7 @@ class Walk:
         self.start = Context(nest.define(nest.structure.root, {}, None), nest.structure.root)
 
     def body(self, here: Context, path: tuple[tuple[StageKey, str], ...]) -> None:
-        """What is stored and produced at a point."""
+        """Visit the Funcs stored and produced in a body."""
         assert here.body is not None
         if here.body.stored:
             seen = Touched(self.nest, here)
@@ -75,7 +75,7 @@ class Walk:
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
     ) -> None:
-        """The loops of every stage, and what is inside them."""
+        """Visit the loops of every stage and their bodies."""
         for stage in production.stages:
             ranges = self.nest.ranges(stage, boxes[stage.key])
             steps = self.nest.steps(stage, ranges)
@@ -146,7 +146,7 @@ class Touched:
         boxes: Boxes,
         depth: int,
     ) -> None:
-        """A stage's own loads and stores, and what is inside its loops within `depth`."""
+        """Visit a stage's own loads and stores, and the bodies of its loops within `depth`."""
         self._note(stage.func.name, self.nest.produced(stage, ranges, fixed).box)
         loaded = self.nest.loaded(stage, ranges, fixed)
         for name, box in loaded.items():
@@ -168,7 +168,7 @@ class Touched:
         boxes: Boxes,
         depth: int,
     ) -> None:
-        """What is inside the loops of a stage within `depth`, at both their ends."""
+        """Visit the bodies of the loops of a stage within `depth`, at both their ends."""
         deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
         if not deeper:
             return
@@ -187,7 +187,7 @@ class Touched:
                         self._production(production, inside)
 
     def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
-        """Whether a loop's extent differs from one corner to another, or is the divisor of another.
+        """Return whether a loop's extent differs between corners, or is the divisor of another.
 
         Halide's interval arithmetic then treats both ends of the loop as if they were independent,
         and may not even see that the inner extent of two fused loops is positive.

@@ -220,7 +220,7 @@ class ScheduledNest:
         return tuple(found)
 
     def required_by(self, key: StageKey, required: Required) -> dict[str, Box]:
-        """Return what computing `required` of a stage reads of other Funcs, inputs and itself."""
+        """Return the boxes of Funcs and inputs that a stage reads to compute `required`."""
         nest = self.structure.stages[key]
         if nest.func.extern is not None:
             return self._extern_reads(nest, required.box)
@@ -230,7 +230,7 @@ class ScheduledNest:
     def reads(
         self, key: StageKey, env: Mapping[str, Interval], still: frozenset[str] = frozenset()
     ) -> dict[str, Box]:
-        """Return what a stage loads while the variables of its definition range over `env`.
+        """Return the boxes that a stage loads while its definition's variables range over `env`.
 
         Those in `still` stand still (see `LoweringBounder`).
         """
@@ -242,7 +242,7 @@ class ScheduledNest:
         return {access.callee: box_of(access, env, bounder, memo) for access in summary.accesses}
 
     def _extern_reads(self, nest: StageNest, box: Box) -> dict[str, Box]:
-        """A C function's reads are its own affair; most read where they write."""
+        """Return the reads of a C function, assumed to be where it writes: they are unknown."""
         assert nest.func.extern is not None
         found: dict[str, Box] = {}
         everything = Interval(-math.inf, math.inf)
@@ -310,7 +310,7 @@ class ScheduledNest:
         fixed: Mapping[str, Bound],
         corners: frozenset[str] = frozenset(),
     ) -> Required:
-        """Return what a stage computes while the loops in `fixed` stand still."""
+        """Return the box that a stage computes while the loops in `fixed` stand still."""
         now = self.values(nest, ranges, fixed, corners)
         return self.stored(nest, ranges, now.stores, now.still)
 
@@ -321,7 +321,7 @@ class ScheduledNest:
         now: Ranges,
         still: frozenset[str] = frozenset(),
     ) -> Required:
-        """Return what a stage stores while the variables of its definition range over `now`.
+        """Return the box that a stage stores while its definition's variables range over `now`.
 
         The loops in `still` stand still.
         """
@@ -340,7 +340,7 @@ class ScheduledNest:
         return Required(box, rvars)
 
     def loaded(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> dict[str, Box]:
-        """Return what a stage loads of Funcs and inputs while the loops in `fixed` stand still."""
+        """Return the boxes of Funcs and inputs that a stage loads while `fixed` loops stand still."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))

@@ -159,7 +159,7 @@ class _Slopes(Linearizer):
 
 
 def _dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
-    """For each node: the loop variables it depends on, and whether it depends on a load."""
+    """Return the loop variables that each node depends on, and whether it depends on a load."""
     result: dict[int, tuple[frozenset[str], bool]] = {}
     for node in walk(*roots):
         if isinstance(node, Variable):
@@ -414,7 +414,7 @@ class Analysis:
         return {loop.name: env[loop.name].extent for loop in stage.loops}  # type: ignore[misc]
 
     def value_range(self, name: str, value: int = 0) -> Interval:
-        """Return what a value of a Func can be, from its type and its pure definition."""
+        """Return the range of a Func's values, from its type and its pure definition."""
         func = self.view.algorithm.by_name.get(name)
         if func is None:
             return EVERYTHING

@@ -180,7 +180,7 @@ def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
 
 
 def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
-    """Return what the times of the kernels come to, each with the samples it rests on."""
+    """Return the quantities computed from the kernels' times, each with its samples."""
 
     def figure(unit: str, names: tuple[str, ...], value: Callable[..., float]) -> dict[str, Any]:
         used = [series[name] for name in names]

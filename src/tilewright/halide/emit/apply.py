@@ -127,7 +127,7 @@ def _imported(pipeline: Any) -> Algorithm:
 
 
 def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
-    """The live Funcs with their clones, which are made here, in the extended algorithm's order."""
+    """Make the clones; return all live Funcs in the extended algorithm's order."""
     extended = with_clones(algorithm, schedule.clones)
     given = iter(funcs)
     copies = {copy.name for copy in extended.copies}

@@ -257,7 +257,7 @@ def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Dire
 
 
 def storage_directives(entry: FuncSchedule) -> list[Directive]:
-    """Return what is said of single dimensions, and when the Func is computed."""
+    """Return the directives for single dimensions of the storage and for asynchronous Funcs."""
     result: list[Directive] = []
 
     def emit(method: str, dimension: int, *args: Argument) -> None:

@@ -42,7 +42,7 @@ RESERVED = {
 
 
 def name_key(name: str) -> tuple[str, int]:
-    """Return what a Func's name is apart from automatic numbering, and the number.
+    """Split a Func's name into the given name and Halide's automatic number.
 
     ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
     """

@@ -148,7 +148,7 @@ class _Printer:
         self._choose_identifiers()
 
     def _choose_identifiers(self) -> None:
-        """Identifiers for Funcs, for introduced loops, and for the loops of definitions."""
+        """Choose identifiers for Funcs, for introduced loops, and for the loops of definitions."""
         taken = set(RESERVED)
 
         def choose(wish: str) -> str:

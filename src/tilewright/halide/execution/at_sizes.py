@@ -56,7 +56,7 @@ def payload(
     target: str,
     sizes: Sequence[Mapping[str, Sequence[int]]],
 ) -> dict[str, Any]:
-    """Return what `AtSizes` is made of in a worker; `schedule` is JSON text."""
+    """Return the payload from which a worker makes `AtSizes`; `schedule` is JSON text."""
     return {
         "serialized": algorithm.serialized,
         "schedule": schedule,
@@ -106,7 +106,7 @@ class AtSizes:
         return VerifyResult(True)
 
     def details(self) -> dict[str, Any]:
-        """Return what came of every size, as JSON data."""
+        """Return the outcome of every size, as JSON data."""
         return {"sizes": [asdict(outcome) for outcome in self.outcomes]}
 
     def at(self, inputs: Inputs) -> SizeOutcome:

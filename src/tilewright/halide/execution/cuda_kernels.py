@@ -140,7 +140,7 @@ def find_ptxas() -> str | None:
 def assembled(
     ptx: str, ptxas: str, architecture: str, max_registers: int, seconds: float = _PTXAS_SECONDS
 ) -> list[KernelResources]:
-    """Return what ``ptxas -v`` says of every kernel.
+    """Return the resources of every kernel that ``ptxas -v`` reports.
 
     Nothing where it does not take the code, or takes longer than `seconds`.
     """

@@ -105,7 +105,7 @@ class Traced(Runner):
 
 
 def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
-    """The launches of a variant on the device, and why there are none where it did not run."""
+    """Return a variant's launches on the device, or why there are none."""
     made = session.prepare().candidate(variant)
     builder = _BUILDER
     candidate = Candidate(builder, made.payload, f"launches of {variant.name}", made.env)

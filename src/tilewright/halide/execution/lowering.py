@@ -12,7 +12,7 @@ from tilewright.halide.ir.schedule import Schedule
 
 
 def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
-    """Return what Halide says against a schedule for its target; empty if it lowers.
+    """Return why Halide refuses to lower a schedule for its target; empty if it lowers.
 
     A pipeline whose parameters cannot be rebuilt here (see `describe_inputs`) counts as lowered:
     nothing can be said against it.

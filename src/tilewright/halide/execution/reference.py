@@ -121,7 +121,7 @@ def _measure(
 
 
 def _printed(measurement: Measurement) -> str:
-    """Return what the worker printed besides its traceback, such as the JIT's complaints."""
+    """Return the worker's output without its traceback, such as messages of the JIT compiler."""
     lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
     text = " ".join(line.strip() for line in lines if line.strip())
     return f" ({text[-300:]})" if text else ""

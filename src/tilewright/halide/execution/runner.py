@@ -143,7 +143,7 @@ class Runner:
         return VerifyResult(True, self._verdict.message, self._verdict.max_error)
 
     def details(self) -> dict[str, Any]:
-        """Return what is of use besides the times, as JSON data.
+        """Return facts other than the times, as JSON data.
 
         Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
         inputs (``compile_seconds``), and the box of each input that the pipeline asked for
@@ -215,7 +215,7 @@ def schedule_plainly(algorithm: Algorithm, pipeline: Any) -> None:
 
 
 def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
-    """Whether inlining a Func leaves the work as it is: one reader, one call, no new loops."""
+    """Return whether inlining a Func adds no work: one reader, one call, no new loops."""
     readers = algorithm.consumers[name]
     if len(readers) != 1:
         return False

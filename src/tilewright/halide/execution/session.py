@@ -161,7 +161,7 @@ def make_inputs(
 
 
 def preload(targets: Iterable[str]) -> tuple[str, ...]:
-    """Return what the workers' server does beforehand for candidates on these targets."""
+    """Return the modules and calls that the workers' server loads for these targets."""
     warm = tuple(
         f"tilewright.halide.execution.runner:warm:{target}" for target in dict.fromkeys(targets)
     )
@@ -169,7 +169,7 @@ def preload(targets: Iterable[str]) -> tuple[str, ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return what measurements of Halide pipelines depend on, for the records."""
+    """Return the versions that measurements of Halide pipelines depend on, for the records."""
     return {"halide": importlib.metadata.version("halide")}
 
 
@@ -266,7 +266,7 @@ class Session:
         return self.problem
 
     def measure(self, variants: Iterable[Variant]) -> Iterator[Measured]:
-        """Every variant's measurement, as it comes; what the records know is not run again."""
+        """Yield every variant's measurement as it arrives; recorded ones are not run again."""
         trials = (
             CandidateTrial(variant.configuration, partial(self._candidate, variant), variant)
             for variant in variants

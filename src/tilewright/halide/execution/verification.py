@@ -53,7 +53,7 @@ class Discrepancy:
 
 
 def tolerance(algorithm: Algorithm) -> Tolerance:
-    """Return what to forgive an algorithm: nothing if it computes with integers alone."""
+    """Return the tolerance for an algorithm; none if it computes with integers only."""
     floats: set[str] = set()
     thresholds = False
     for node in _expressions(algorithm):

@@ -126,7 +126,7 @@ class _Digest:
         return f"other {name}"
 
     def schedule(self, func: Func, record: Record) -> None:
-        """The user's own schedule, new names numbered as they are met."""
+        """Hash the user's own schedule; new names are numbered in order of appearance."""
         names = {name: f"v{i}" for i, name in enumerate(func.args)}
         names.update((f.name, f"func {i}") for i, f in enumerate(self.algorithm.funcs))
         stack: list[Any] = [(record.func_schedule, "schedule")]

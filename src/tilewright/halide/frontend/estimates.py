@@ -122,7 +122,7 @@ def output_spans(func: Func) -> tuple[Span | None, ...]:
 
 
 def missing_estimates(algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
-    """Return what still has no estimate: outputs and inputs with their dimensions, and scalars."""
+    """Return the missing estimates: outputs and inputs with their dimensions, and scalars."""
     missing: dict[str, tuple[str, ...]] = {}
     for name in algorithm.outputs:
         func = algorithm.by_name[name]

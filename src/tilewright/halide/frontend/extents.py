@@ -64,7 +64,7 @@ def _span(interval: Interval | None) -> Span | None:
 
 
 def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
-    """The largest range of an output in that dimension, if the input adapts to its own size."""
+    """Return an output's largest range in a dimension, if the input adapts to its own size."""
     if f"{name}.extent.{d}" not in metadata_used(algorithm):
         return None
     spans = []
@@ -98,7 +98,7 @@ def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algor
 
 
 def refitted(before: Algorithm, after: Algorithm, kept: frozenset[str] = frozenset()) -> Algorithm:
-    """An algorithm whose outputs were given other extents, with inputs to fit; see `resized`.
+    """Return an algorithm with other output extents, and inputs to fit; see `resized`.
 
     The inputs named in `kept` are as they are in `after`.
     """
@@ -113,7 +113,7 @@ def refitted(before: Algorithm, after: Algorithm, kept: frozenset[str] = frozens
 def _resized(
     parameter: Parameter, before: Algorithm, after: Algorithm, used: frozenset[str]
 ) -> Parameter:
-    """The input with new ranges where its own bounds count, and none to be derived elsewhere."""
+    """Return the input with new ranges where its own bounds matter, and without others."""
     if not parameter.is_buffer:
         return parameter
     output = before.outputs[0]
@@ -168,7 +168,7 @@ def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
 
 
 def metadata_used(algorithm: Algorithm) -> frozenset[str]:
-    """The names of inputs' extents and the like (``im.extent.0``) that the computation uses."""
+    """Return the names of input bounds (``im.extent.0``) that the computation uses."""
     return parameters_used(algorithm) - {p.name for p in algorithm.parameters}
 
 

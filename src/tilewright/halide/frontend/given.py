@@ -229,7 +229,7 @@ class _Reader:
         )
 
     def _bounds(self, record: Record) -> tuple[DimensionBounds, ...]:
-        """Return what widens or promises regions; ranges given whole are part of the algorithm."""
+        """Return the directives that widen or promise regions; full ranges are the algorithm's."""
         found: dict[int, DimensionBounds] = {}
         for bound in record.func_schedule.bounds:
             dimension = list(record.args).index(bound.var)
@@ -246,7 +246,7 @@ class _Reader:
 
 
 def _remainder(bound: Record, name: str) -> int | None:
-    """The remainder of ``align_bounds``, None for ``align_extent``; Halide writes ``r % m``."""
+    """Return the remainder of ``align_bounds`` (written ``r % m``), None for ``align_extent``."""
     remainder = bound.remainder
     if not defined(remainder):
         return None

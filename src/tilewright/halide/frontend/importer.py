@@ -130,7 +130,7 @@ def _func(
 
 
 def _hosts_kept(funcs: dict[str, Func], root: Record) -> dict[str, Func]:
-    """Funcs in whose loops the user placed another are the user's too, or the loops would go."""
+    """Mark Funcs as the user's if the user computes or stores others in their loops."""
     named = {name for record in root.funcs for name in hosts(record)}
     return {
         name: replace(func, scheduled=func.scheduled or (name in named and not func.fixed))

@@ -143,13 +143,13 @@ def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
 
 
 def originals(algorithm: Algorithm) -> dict[int, int]:
-    """For each Func that is not a copy: from its place in the given algorithm to the extended."""
+    """Map each original Func's place in the given algorithm to that in the extended one."""
     base = algorithm.original or algorithm
     return {i: algorithm.order[func.name] for i, func in enumerate(base.funcs)}
 
 
 def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str]:
-    """The copies' names by those that Halide gives them, as its profiler and its code show."""
+    """Return the copies' names by Halide's names, which its profiler and code show."""
     extended = with_clones(algorithm, clones)
     named: dict[int, str] = {}
     result = {}
@@ -199,7 +199,7 @@ def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tu
 def _unread(
     base: Algorithm, clones: Sequence[Clone], sources: Sequence[int], taken: set[tuple[int, int]]
 ) -> Iterator[tuple[str, str]]:
-    """Funcs that nothing would read but their clones; `taken` has pairs of Func and reader."""
+    """Yield Funcs that only their clones would read; `taken` has pairs of Func and reader."""
     wrapped = {clone.func for clone in clones if clone.wrapper}
     for i in sorted({clone.func for clone in clones} - wrapped):
         name = base.funcs[i].name

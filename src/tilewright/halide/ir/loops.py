@@ -42,7 +42,7 @@ def part_of(loop: str, role: str, stage: int = 0) -> str:
 
 
 def stage_suffix(stage: int) -> str:
-    """Return what loops that a stage introduces end in: nothing in the pure definition."""
+    """Return the suffix of loops that a stage introduces: empty for the pure definition."""
     return "" if stage == 0 else f"_{stage}"
 
 

@@ -115,7 +115,7 @@ def _share_names(schedule: Schedule, introduced: dict[tuple[int, str], str]) -> 
 
 
 def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> list[tuple[str, str]]:
-    """The loops that a split or fusion introduces, each with a name after where it comes from."""
+    """Return the loops that a split or fusion introduces, named after their origin."""
     if isinstance(change, Split):
         old = readable(names(func, stage, change.old))
         return [(change.outer, _derive(old, "o")), (change.inner, _derive(old, "i"))]
@@ -134,7 +134,7 @@ def readable(name: str) -> str:
 
 
 def titled(name: str) -> str:
-    """A Func's name for people, `readable`; that of a copy says for whom: ``blur (for out)``."""
+    """Return a Func's `readable` name; that of a copy names its readers: ``blur (for out)``."""
     head, copy, readers = name.partition(" (for ")
     return f"{readable(head)}{copy}{readers}"
 

@@ -122,7 +122,7 @@ _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 
 
 def _single_points(nest: StageSchedule) -> StageSchedule:
-    """The nest with one point per GPU thread where it had several of a tile that is not guarded.
+    """Return the nest with one point per GPU thread instead of several of an unguarded tile.
 
     What a thread computes for its points is kept in registers. Of points that are each guarded
     Halide cannot infer how many there are::
@@ -188,7 +188,7 @@ def all_guarded(schedule: Schedule) -> Schedule:
 
 
 def exact_size(schedule: Schedule) -> Schedule:
-    """The schedule with every nest as it is written, whatever the sizes of the outputs are."""
+    """Return the schedule without the conditions on output sizes."""
     funcs = tuple(
         replace(entry, stages=tuple(replace(nest, sizes=()) for nest in entry.stages))
         for entry in schedule.funcs

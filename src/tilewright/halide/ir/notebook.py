@@ -14,7 +14,7 @@ _COLUMNS = [Column("Func", "right"), Column("computed"), Column("stored"), Colum
 
 
 def schedule_html(schedule: Schedule) -> str:
-    """A row per Func, by its place in the pipeline: where it is, and its last stage's loops."""
+    """Return a table with a row per Func: where it is computed, and its last stage's loops."""
     rows = [
         (str(entry.func), _level(entry.compute), _level(entry.store), _loops(entry))
         for entry in schedule.funcs

@@ -51,14 +51,14 @@ def variant_schedule(schedule: Schedule, variant: SizeVariant) -> Schedule:
 
 
 def variant_schedules(schedule: Schedule) -> Iterator[tuple[Conditions, Schedule]]:
-    """Each variant's conditions and its nests as a schedule, and at last those of other calls."""
+    """Yield each variant's conditions and schedule, and last the schedule of other calls."""
     for variant in schedule.variants:
         yield variant.sizes, variant_schedule(schedule, variant)
     yield (), fallback(schedule)
 
 
 def running_at(schedule: Schedule, algorithm: Algorithm) -> Schedule:
-    """The nests that calls of the algorithm's estimated sizes run, as a schedule by themselves."""
+    """Return the nests that run at the algorithm's estimated sizes, as a schedule."""
     return chosen_at(schedule, algorithm)[1]
 
 
@@ -73,7 +73,7 @@ def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Sch
 
 
 def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
-    """Whether a condition holds at the estimates of an algorithm that has the schedule's clones.
+    """Return whether a condition holds at the estimates of an algorithm with its clones.
 
     What has no estimate counts as not meeting a condition.
     """
@@ -162,7 +162,7 @@ def _family(schedule: Schedule, place: int) -> list[int]:
 
 
 def aligned(schedule: Schedule, like: Schedule) -> Schedule | None:
-    """The schedule with its loops named so that all is computed and stored where it is in another.
+    """Return the schedule with loops renamed so that its levels are equal to those of another.
 
     None where something is computed or stored elsewhere, or laid out in another way.
     """
@@ -230,7 +230,7 @@ def _rename(names: dict[str, str], one: Level, other: Level) -> bool:
 
 
 def _renamed(nest: StageSchedule, names: Mapping[str, str]) -> StageSchedule:
-    """The nest with loops renamed; a loop whose name is taken gets the one that becomes free."""
+    """Return the nest with loops renamed; a loop in the way takes the freed name."""
     if all(old == new for old, new in names.items()):
         return nest
     before = {new: old for old, new in names.items()}

@@ -115,7 +115,7 @@ def _unlike(
 def _outer(
     func: int, index: int, nest: StageSchedule, depth: int, algorithm: Algorithm
 ) -> list[object]:
-    """The outermost loops as Halide compares them: their origins' names, kinds and mappings."""
+    """Return the outermost loops as Halide compares them: names, kinds and mappings."""
     definition = algorithm.funcs[func]
     stage = definition.stages[index]
     names = algorithm_names(algorithm)[func]

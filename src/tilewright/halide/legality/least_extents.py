@@ -32,7 +32,7 @@ _LARGER = 4.0
 
 @functools.lru_cache(maxsize=8)
 def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int, int], float]:
-    """The least extents that inner Funcs, those that are not outputs, are computed with at a time.
+    """Return the least extents with which Funcs other than outputs are computed at a time.
 
     It holds for outputs of any size and for any parameters, as far as trying other values of
     those that the computation uses shows. Dimensions of which nothing can be said are left out.

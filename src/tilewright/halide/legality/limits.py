@@ -83,7 +83,7 @@ def _written(entry: FuncSchedule) -> Iterator[Limit]:
 
 
 def _computed(schedule: Schedule, algorithm: Algorithm) -> Computed:
-    """Return what is computed at a time at the sizes looked at."""
+    """Return the extents computed at a time, at the sizes tried."""
     boxes: dict[str, Box] = {}
     scales = np.array(_SCALES)
     for name in algorithm.outputs:

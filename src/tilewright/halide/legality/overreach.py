@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
-    """The dimensions along which computing more of a Func reads inputs or outputs further out.
+    """Return the dimensions along which computing more of a Func reads further out.
 
     Each is a Func's place and a dimension. An output counts only where it reads another output
     or an input; what its own buffer holds is another matter.
@@ -54,7 +54,7 @@ def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
 def _reached(
     algorithm: Algorithm, analysis: Analysis, rows: list[tuple[int, int]]
 ) -> dict[str, Box]:
-    """The boxes, an entry per row, of inputs, outputs, and Funcs computed by extern stages."""
+    """Return the boxes of inputs, outputs and Funcs of extern stages, one entry per row."""
     count = len(rows)
     wanted: dict[str, Box] = {}
     for n, (i, d) in enumerate(rows):

@@ -129,7 +129,7 @@ class Need:
 
 
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
-    """Every size at which the schedule is not right by itself; none means right at all sizes."""
+    """Return the schedule's requirements on sizes; none if it is correct at all sizes."""
     found = []
     for conditions, plain in variant_schedules(schedule):
         found += _requirements(under(plain, conditions), algorithm)
@@ -243,7 +243,7 @@ def needs(
 
 
 def reads_anything(stage: Stage) -> bool:
-    """Whether a stage reads Funcs, images or what a C function returns; constants alone do not."""
+    """Return whether a stage reads Funcs, images or results of C functions."""
     return any(call.kind != "intrinsic" for call in stage.calls)
 
 
@@ -274,7 +274,7 @@ def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: b
 
 
 def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -> Need:
-    """Return what one dimension needs in all stages."""
+    """Return the requirement of one dimension over all stages."""
     found = [_needed(nest, f"v{dimension}", tails) for nest in nests]
     multiple = math.lcm(1, *(need.multiple for need in found))
     largest = max(found, key=lambda need: need.minimum, default=Need())

@@ -116,7 +116,7 @@ def _finite(value: float) -> float | None:
 
 
 def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
-    """The group of every Func; an inlined one belongs to the first of its readers' groups."""
+    """Return the group of every Func; for an inlined one, the first of its readers' groups."""
     algorithm = with_clones(algorithm, planned.schedule.clones)
     groups = {name: i for i, group in enumerate(planned.groups) for name in group.funcs}
     for func in reversed(algorithm.funcs):

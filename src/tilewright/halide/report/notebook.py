@@ -17,7 +17,7 @@ _OTHERS = [Column("schedule"), Column("time", "right"), Column("outcome")]
 
 
 def report_html(report: ScheduleReport) -> str:
-    """A schedule's name and time, with a row per group of Funcs, or per schedule compared."""
+    """Return HTML with name, time, and a row per group of Funcs or per compared schedule."""
     state = {None: "not run", True: "verified", False: "wrong or failed"}[report.verified]
     title = f"{report.pipeline} for {report.target}: {state}"
     if report.seconds is not None:

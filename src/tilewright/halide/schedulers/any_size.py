@@ -161,7 +161,7 @@ class _Sizes:
         return found
 
     def known(self, least: Mapping[Place, int]) -> tuple[KnownValue, ...]:
-        """Return what parameters must be besides, where outputs have their least extents.
+        """Return the conditions on parameters when outputs have their least extents.
 
         A boundary condition, for one, makes regions depend on the extents of an input.
         """
@@ -211,7 +211,7 @@ class _Sizes:
     def _scalar(
         self, i: int, parameter: Parameter, extents: Mapping[Place, Bound]
     ) -> Iterator[KnownValue]:
-        """The condition on a scalar; where there can be none, what depends on it is given up."""
+        """Yield the condition on a scalar; if there is none, give up what depends on it."""
         value = self._symbols.get(parameter.name)
         if value is None:
             return
@@ -224,7 +224,7 @@ class _Sizes:
             self._give_up(extents, **{name: other})
 
     def _analysis(self, symbols: Mapping[str, float]) -> Analysis:
-        """The analysis with these values of symbols besides; what is alike is computed once."""
+        """Return the analysis with further values of symbols; equal analyses are shared."""
         values = {**self._symbols, **symbols}
         key = tuple(sorted(values.items()))
         if key not in self._analyses:

@@ -52,7 +52,7 @@ class Chosen:
 
 
 def chosen_of(algorithm: Algorithm, plans: Iterable[PlannedSchedule]) -> Chosen:
-    """Return what is chosen when `plans` are offered one after the other."""
+    """Return the plans chosen when `plans` are offered one after the other."""
     chosen = Chosen(algorithm)
     for planned in plans:
         chosen.offer(planned)
@@ -76,7 +76,7 @@ def differ(one: PlannedSchedule, other: PlannedSchedule, algorithm: Algorithm) -
 def far_from(
     tiles: npt.NDArray[np.float64], others: Sequence[Sequence[int]]
 ) -> npt.NDArray[np.bool_]:
-    """Which of N tilings, shape (N, dimensions), are half or twice the size of others somewhere.
+    """Return which of N tilings, shape (N, dimensions), differ from all others by a factor of two.
 
     >>> far_from(np.array([[8.0, 8.0], [12.0, 8.0], [12.0, 4.0]]), [(8, 8)])
     array([False, False,  True])
@@ -88,7 +88,7 @@ def far_from(
 
 
 def choices(entry: FuncSchedule) -> Hashable:
-    """Return what matters of one Func's schedule."""
+    """Return the parts of a Func's schedule that distinguish schedules."""
     stages = []
     for nest in entry.stages:
         changes: list[Hashable] = []
@@ -103,7 +103,7 @@ def choices(entry: FuncSchedule) -> Hashable:
 
 
 def _share(planned: PlannedSchedule, funcs: set[int], order: dict[str, int]) -> float:
-    """The part of the predicted time that the groups with some Funcs take; 1 where unknown."""
+    """Return the share of the predicted time of groups with some Funcs; 1 if unknown."""
     costs = [group.cost for group in planned.groups]
     total = sum(costs)
     touched = [

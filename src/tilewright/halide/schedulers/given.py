@@ -102,7 +102,7 @@ def _group(
 
 
 def _tile(nest: ScheduledNest, stage: StageNest, loops: list[LoopSize]) -> tuple[int, ...]:
-    """Return what one iteration of the tile loops runs over, by loop of the definition."""
+    """Return the range of one iteration of the tile loops, by loop of the definition."""
     blocks = [at for at, loop in enumerate(loops) if loop.mapping == "gpu_block"]
     depth = max(blocks) + 1 if blocks else tile_depth(stage)
     if not depth:

@@ -19,7 +19,7 @@ from tilewright.machines import GpuMachine
 
 
 def predicted(task: Task, schedule: Schedule) -> Prediction | None:
-    """Return what `schedule` is expected to take on the task's machine, in seconds.
+    """Predict the seconds of `schedule` on the task's machine.
 
     The schedule may come from anywhere: the search, a tuner, a person, another autoscheduler. Its
     sizes are the pipeline's estimates. The search chooses by costs that may be weighted otherwise;
@@ -60,7 +60,7 @@ def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
 
 
 def _key(group: GroupReport | PartTime, kernels: bool) -> tuple[str, int]:
-    """Return what tells groups apart: on a GPU each stage is one, else all of a Func are."""
+    """Return the key of a group: on a GPU every stage is a group, otherwise every Func."""
     return group.output, group.stage if kernels else 0
 
 
@@ -75,7 +75,7 @@ def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> G
 
 
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
-    """The loop nest; None if expressions are too large, or an extern stage hides its reads."""
+    """Return the loop nest; None if expressions are too large or reads are unknown."""
     try:
         return _sized(task, schedule)
     except (TooLarge, KeyError):

@@ -176,7 +176,7 @@ def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[Planned
 
 
 def device_limits(task: Task) -> Limits:
-    """Return what the task's device can run."""
+    """Return the limits of the task's device."""
     if isinstance(task.machine, GpuMachine):
         return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
     return Limits()
@@ -189,7 +189,7 @@ def _measured(task: Task) -> tuple[str, ...]:
 
 
 def model_facts(task: Task) -> dict[str, str]:
-    """Return what a report says of the cost model: where its numbers of a CPU are from."""
+    """Return the report's note on the source of the cost model's figures for a CPU."""
     if isinstance(task.machine, GpuMachine):
         return {}
     from tilewright.halide.schedulers.analytic.cpu.families import description

@@ -83,7 +83,7 @@ def _costs(plans: Iterator[PlannedSchedule | None]) -> list[float]:
 
 
 def _rank(row: Row, best: Sequence[float]) -> tuple[int, float]:
-    """How many sizes a structure is not for, and how far it is from the best at the others."""
+    """Return the number of sizes that a structure lacks, and its distance from the best."""
     ratios = [
         each.cost / least
         for each, least in zip(row, best, strict=True)
@@ -100,7 +100,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def combined(task: Task, row: Row) -> PlannedSchedule:
-    """One schedule of the plans for the task's sizes, which compute the same in the same places."""
+    """Combine plans for the task's sizes, which have one structure, into one schedule."""
     there = [(a, each) for a, each in zip(task.sizes, row, strict=True) if each is not None]
     algorithms, plans = [a for a, _ in there], [each for _, each in there]
     here = replace(task, algorithm=algorithms[-1], smaller=())
@@ -154,7 +154,7 @@ def _serves(
 def _variant(
     task: Task, algorithm: Algorithm, schedule: Schedule, border: Conditions
 ) -> SizeVariant:
-    """The nests for one size, and when they run: beyond the border, and where they are right."""
+    """Return the nests for one size, with the conditions under which they run."""
     whole = replace(task, algorithm=algorithm, smaller=(), exact_sizes=False)
     safe = sized(schedule, whole).schedule
     right = {nest.sizes for entry in safe.funcs for nest in entry.stages if nest.sizes}

@@ -131,7 +131,7 @@ def make_task(
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:
-    """Return what was measured of a processor before, None if nothing was.
+    """Return the stored calibration of a processor, None if there is none.
 
     Raises `TilewrightError` if the file cannot be read or is of another processor.
     """
@@ -173,7 +173,7 @@ def _detect(api: str) -> list[GpuMachine]:
 
 
 def _why(api: str) -> str:
-    """Return what is known of why there is no device, to end a sentence with."""
+    """Return why there is no device, as the end of a sentence."""
     failure = opencl_failure() if api == "opencl" else None
     return f"; {failure}" if failure else ""
 
@@ -189,7 +189,7 @@ def _api(target: str) -> str:
 
 
 def name_of(pipeline: Any) -> str:
-    """Return what a pipeline is called by its file or class; empty if there is neither."""
+    """Return the name of a pipeline's file or class; empty if there is neither."""
     if isinstance(pipeline, str | os.PathLike):
         text = os.fspath(pipeline)
         return text.rpartition(":")[2] if ".py:" in text else Path(text).stem

@@ -109,7 +109,7 @@ def _moves(
 def _by_cost(
     planned: PlannedSchedule, algorithm: Algorithm, entries: tuple[FuncSchedule, ...]
 ) -> Callable[[int], tuple[float, int, int]]:
-    """A sort key of entries by place: those of costly groups first, outputs before members."""
+    """Return a sort key of entries: those of costly groups first, outputs before members."""
     costs: dict[str, tuple[float, int]] = {}
     for group in planned.groups:
         cost = group.cost if math.isfinite(group.cost) else 0.0
@@ -259,7 +259,7 @@ def _cpu_stage(
     inside: dict[int | None, tuple[int, Mapping]] | dict[int | None, tuple[int, str]],
     parallel: bool,
 ) -> StageSchedule:
-    """A stage with parts of some dimensions innermost, the outermost dimension in parallel."""
+    """Return a stage with parts of some dimensions innermost and a parallel outermost loop."""
     tail: Tail = "shift_inwards" if stage.index == 0 else "guard_with_if"
     splits: list[Split | Fuse] = []
     inner: list[ScheduledLoop] = []

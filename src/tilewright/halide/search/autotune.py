@@ -294,7 +294,7 @@ def _search(
 
 
 def _next(structures: list[_Structure], turn: int) -> _Structure | None:
-    """The leader, and every third time the runner-up while it is near; None when all is done."""
+    """Return the leader, or every third time a close runner-up; None when all are done."""
     open_ones = sorted((s for s in structures if not s.tuner.exhausted()), key=lambda s: s.best)
     if not open_ones:
         return None

@@ -120,7 +120,7 @@ def find_knobs(
 def replanned(
     planned: PlannedSchedule, schedule: Schedule, algorithm: Algorithm
 ) -> PlannedSchedule:
-    """The plan with a schedule that was tuned from it, with the new tiles and launches of groups.
+    """Return the plan with a schedule tuned from it, with updated tiles and launches.
 
     The search's cost and the predicted time do not hold any more and are left out.
     """
@@ -196,7 +196,7 @@ def _kind(nest: StageSchedule, change: Split) -> tuple[str, int]:
 
 
 def _values(kind: str, used: set[int], bound: int | None, lanes: int = 1) -> tuple[int, ...]:
-    """Values around the used ones: powers of two times them, and what is usual of the kind."""
+    """Return values near the used ones: times powers of two, and those usual for the kind."""
     reach = {"tile": 3, "thread": 2, "vector": 1, "unroll": 1, "block": 1}[kind]
     values = set(used)
     for value in used:
@@ -264,7 +264,7 @@ def _factor(schedule: Schedule, entry: int, stage: int, split: int) -> int:
 
 
 def _costs(planned: PlannedSchedule, algorithm: Algorithm) -> dict[int, float]:
-    """Return what the model expects of the group of each of the schedule's entries."""
+    """Return the predicted cost of the group of each entry of the schedule."""
     entries = {entry.func: i for i, entry in enumerate(planned.schedule.funcs)}
     return {
         entries[algorithm.order[name]]: group.cost

@@ -91,7 +91,7 @@ def final_rounds(
 def _recorded(
     session: Session, configurations: Sequence[dict[str, Any]]
 ) -> list[MeasurementRecord]:
-    """The records of these configurations where all are of one and the same run, else none."""
+    """Return the records of these configurations if all are of one run, else none."""
     if session.records is None:
         return []
     found: list[MeasurementRecord] = []
@@ -125,7 +125,7 @@ def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: 
 
 
 def _in_common(finals: Finals, brief: Collection[str]) -> Finals:
-    """Return what the deadline ended, cut to the rounds that all have had.
+    """Return the finals that the deadline ended, cut to the rounds that all have completed.
 
     Raises `OutOfTimeError` if that is less than `LEAST_ROUNDS`.
     """

@@ -284,7 +284,7 @@ def decide(
 
 
 def _baseline(naive: Measured | None, final: Final | None) -> Measurement | None:
-    """The naive schedule's one time: of the final rounds, else what it was measured at alone."""
+    """Return the naive schedule's time in the final rounds, else its time alone."""
     decided = final.measurement(NAIVE) if final is not None else None
     if decided is not None and decided.ok:
         return decided
@@ -311,12 +311,12 @@ def early_end() -> Iterator[Why]:
 
 
 def key_of(tried: Tried) -> str:
-    """Return what the variant of a tried schedule is called."""
+    """Return the name of the variant of a tried schedule."""
     return name_of(tried.planned, tried.rank)
 
 
 def name_of(planned: PlannedSchedule, rank: int) -> str:
-    """Return what a planned schedule is called, `rank` counting from 0."""
+    """Return the name of a planned schedule, `rank` counting from 0."""
     return planned.name or f"schedule {rank + 1}"
 
 
@@ -379,7 +379,7 @@ def with_final(tried: Tried, final: Final | None) -> Tried:
 
 
 def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:
-    """Return what may be read of each input: its estimate and what the pipeline needs anyway."""
+    """Return the box of each input that may be read: its estimate and its required region."""
     needed = input_boxes(algorithm, algorithm.symbols)
     allowed = {}
     for buffer in session.inputs.buffers:
@@ -410,7 +410,7 @@ def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]])
 
 
 def limits(seconds: float = 120.0, memory_bytes: int = 8 << 30) -> RunLimits:
-    """Return what a candidate may use: `seconds` to build, half as many for a run."""
+    """Return the limits of a candidate: `seconds` for a build, half of that for a run."""
     return RunLimits(
         build_seconds=seconds, run_seconds=max(10.0, seconds / 2), memory_bytes=memory_bytes
     )

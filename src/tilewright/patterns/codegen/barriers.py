@@ -77,7 +77,7 @@ class _Inserter:
 
 
 def _grouped(loop: ForLoop) -> bool:
-    """Whether all threads of a group run the loop together: it has a loop over threads inside."""
+    """Return whether all threads of a group run the loop together: it has a thread loop inside."""
     return any(isinstance(s, ForLoop) and s.level.kind == "lcl" for s in statements(loop.body))
 
 

@@ -286,7 +286,7 @@ class _Generator:
         return Memory(kind, store, Poly.constant(0))
 
     def _assign(self, names: list[Name], values: list[Value]) -> None:
-        """All accumulators at once: values are computed before the first changes."""
+        """Assign all accumulators at once: all values are computed before the first changes."""
         if len(names) > 1:
             kept = [Name(self.fresh("new"), name.type) for name in names]
             for name, value in zip(kept, values, strict=True):

@@ -89,7 +89,7 @@ class GridKernel:
 
 
 def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
-    """Return what becomes of a loop over groups or threads, by what is known of their number.
+    """Return the form of a loop over groups or threads, depending on what is known of their number.
 
     Returns ``plain`` (each runs one iteration), ``if`` (each runs at most one) or ``for``.
     """

@@ -127,7 +127,7 @@ def guarded(view: ArrayView, index: Poly, length: Poly, value: bool | int | floa
 
 
 def read_layout(p: n.Pattern, view: ArrayView) -> ArrayView | None:
-    """Return what a layout pattern makes of a view to read; None for any other pattern."""
+    """Return the view of an array after a layout pattern; None for any other pattern."""
     made = infer(p, view.type)[0]
     if isinstance(p, n.SplitPattern):
         k = p.length
@@ -228,7 +228,7 @@ def written_layout(p: n.Pattern, out: ArrayView, given: DataType) -> ArrayView |
 
 
 def dropped(out: ArrayView, i: Poly, length: Poly) -> ArrayView:
-    """A place to write to, if the index is less than the length; else what is written is lost."""
+    """Return a view for writing below a length; writes beyond it are dropped."""
     if below(i, length):
         return out
     if isinstance(out, Memory):

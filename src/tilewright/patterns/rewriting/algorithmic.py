@@ -104,7 +104,7 @@ interchange = Rule(
 
 
 def commutative(f: n.UserFun) -> bool:
-    """Whether a user function is a sum, product, minimum or maximum of its two parameters."""
+    """Return whether a user function is the sum, product, min or max of its two parameters."""
     body = f.body
     return (
         isinstance(body, ScalarOp)

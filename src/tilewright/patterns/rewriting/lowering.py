@@ -40,7 +40,7 @@ def _unfit(site: Site) -> str:
 
 
 def lower(level: n.MapLevel) -> Rule:
-    """An undecided map is run by a level, if its surroundings allow it."""
+    """Return a rule that runs an undecided map by a level, if its surroundings allow it."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -96,7 +96,7 @@ def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
 
 
 def lower_reduce(level: n.MapLevel) -> Rule:
-    """Return an undecided reduction runs in a loop (`SEQ`) or without one (`UNROLL`)."""
+    """Return a rule that runs an undecided reduction in a loop (`SEQ`) or unrolled (`UNROLL`)."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -123,7 +123,7 @@ def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern |
 
 
 def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
-    """Return what a work-group reads is copied to local memory first, by all its threads.
+    """Copy the data that a work-group reads to local memory first, by all its threads.
 
     Args:
         components: which of several zipped tiles are copied; 0 for a single one.
@@ -165,7 +165,7 @@ def _loads(
 
 
 def store(space: str) -> Rule:
-    """Return the result of a map that others read is stored in memory."""
+    """Return a rule that stores the result of a map that others read in memory."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]

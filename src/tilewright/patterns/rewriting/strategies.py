@@ -32,7 +32,7 @@ class Derivation:
         return self.steps[-1][1] if self.steps else self.start
 
     def then(self, rule: Rule, program: n.Pattern) -> Derivation:
-        """Return one step longer."""
+        """Return the derivation with one more step."""
         return Derivation(self.start, (*self.steps, (rule, program)))
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ def _strategy(part: Rule | Strategy) -> Strategy:
 
 
 def sequence(*parts: Rule | Strategy) -> Strategy:
-    """Return one after the other; all must apply."""
+    """Return a strategy that applies all of them, one after the other."""
 
     def run(d: Derivation) -> Derivation:
         for part in parts:
@@ -105,7 +105,7 @@ def sequence(*parts: Rule | Strategy) -> Strategy:
 
 
 def one(*parts: Rule | Strategy) -> Strategy:
-    """Return the first that applies."""
+    """Return a strategy that applies the first that fits."""
 
     def run(d: Derivation) -> Derivation:
         reasons = []

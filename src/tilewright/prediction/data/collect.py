@@ -313,7 +313,7 @@ class _Collection:
         )
 
     def runs(self, count: int) -> Runs:
-        """Return what there is, as a table."""
+        """Return the measured runs as a table."""
         features = self.kernel.features_of(self.variant)
         rows, times, retimes, dropped = [], [], [], []
         last = max((repeat for _, repeat in self.found), default=0)

@@ -116,7 +116,7 @@ class CsvSheet:
         return used
 
     def complete(self, columns: Sequence[int]) -> tuple[list[int], list[str]]:
-        """The rows with a value in each of these columns, and why the others are left out."""
+        """Return the rows with a value in each of these columns, and why others are left out."""
         kept, dropped = [], []
         for position, (line, row) in enumerate(self.rows):
             empty = [self.name(i) for i in columns if absent(row[i])]
@@ -198,7 +198,7 @@ def _heading(text: str) -> tuple[str, str]:
 
 
 def _seconds(source: Path, heading: str) -> float:
-    """Return what a time's unit is in seconds."""
+    """Return a unit of time in seconds."""
     name, unit = _heading(heading)
     if unit:
         if unit not in _SECONDS:

@@ -79,7 +79,7 @@ def density(rng: np.random.Generator, entries: int, first: int = 0) -> float:
 
 
 def matrix(rng: np.random.Generator, rows: int, columns: int, share: float) -> Array:
-    """A dense array with round(share * entries) non-zeros, at least one, each from 0.5 to 1.5.
+    """Return an array with round(share * entries) non-zeros, at least one, from 0.5 to 1.5.
 
     The places of the non-zeros are uniform without repetition.
     """

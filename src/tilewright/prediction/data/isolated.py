@@ -38,7 +38,7 @@ _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolate
 
 
 def origin(kernel: Kernel, variant: KernelVariant) -> dict[str, Any] | None:
-    """Return what another process makes the same variant from; None if there is no way.
+    """Return data from which another process can make the same variant; None if there is no way.
 
     Kernels of the library are found by name, users' own ones are made again from functions that can
     be imported.
@@ -74,7 +74,7 @@ def measure_isolated(
     timing: Timing,
     limits: RunLimits = LIMITS,
 ) -> list[Measurement]:
-    """The measurements of some instances, the first ones of those asked for, by a worker process.
+    """Measure instances in a worker process; returns the first ones of those asked for.
 
     A process of a few milliseconds has neither warm memory nor its threads where they stay, so
     one worker measures several instances, as many as `TOGETHER` seconds allow. One that breaks

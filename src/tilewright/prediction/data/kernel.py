@@ -123,11 +123,11 @@ class Kernel:
         return self.variants[name]
 
     def features_of(self, variant: KernelVariant) -> dict[str, str]:
-        """Names and units of what predicts the variant's time: the kernel's and its settings."""
+        """Return the names and units of the variant's features: the kernel's and the settings."""
         return {**self.features, **dict.fromkeys(variant.settings, "1")}
 
     def complexity_of(self, variant: KernelVariant) -> str:
-        """The number of operations of the variant, which is the kernel's unless it has its own."""
+        """Return the variant's number of operations, by default the kernel's."""
         return self.complexity if variant.complexity is None else variant.complexity()
 
     def with_variant(self, variant: KernelVariant) -> Kernel:

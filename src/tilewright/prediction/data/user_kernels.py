@@ -219,7 +219,7 @@ def _caller(
 
 
 def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Return what identifies a user's kernel in the records besides its name: its code and ranges.
+    """Return the data that identify a user's kernel in the records with its name: code, ranges.
 
     What a function calls, or has from its surroundings, is not looked at.
     """

@@ -91,7 +91,7 @@ class VariantWork:
 
 
 def dirty(measurement: Measurement) -> bool:
-    """Whether the wall time is so far above the CPU time that another process had the CPU."""
+    """Return whether wall time exceeds CPU time so far that another process had the CPU."""
     return measurement.median > DIRTY * measurement.cpu_median
 
 
@@ -139,7 +139,7 @@ def other_seconds() -> float:
 
 
 def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, str]:
-    """An answer's largest error, relative to the largest value, and what is wrong with it."""
+    """Return an answer's largest error, relative to the largest value, and what is wrong."""
     assert kernel.reference is not None
     try:
         right = np.asarray(kernel.reference(operands))
@@ -166,7 +166,7 @@ def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, st
 
 
 def quiet_blas() -> Any:
-    """One thread for what is not timed: idle BLAS threads spin, and take the CPU meanwhile."""
+    """Limit BLAS to one thread outside of timing: idle BLAS threads spin and take the CPU."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, user_api="blas")

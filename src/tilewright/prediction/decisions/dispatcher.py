@@ -172,13 +172,13 @@ class Dispatcher:
             return self._cache.setdefault(key, entry)
 
     def _take(self, entry: _Entry, estimates: Sequence[float]) -> None:
-        """The fastest route by `estimates`; the default where none is a number."""
+        """Take the fastest route by `estimates`; the default if none is a number."""
         best = min(range(len(estimates)), key=estimates.__getitem__)
         if math.isfinite(estimates[best]):
             entry.route, entry.run = best, self._runs[best]
 
     def _estimates(self, entry: _Entry) -> list[float]:
-        """Seconds of each route: seen where there is enough, else predicted and corrected."""
+        """Return seconds per route: measured if there are enough calls, else predicted."""
         found = []
         for i, seconds in enumerate(entry.forecast.seconds):
             seen = entry.seen.get(i, ())
@@ -313,7 +313,7 @@ def single(
 def merged_ranges(
     models: Sequence[Any], settings: Sequence[str] = ()
 ) -> list[tuple[str, float, float]]:
-    """Each feature's range that lies in all models' training ranges; not that of settings."""
+    """Return each feature's range in all models' training data; settings are left out."""
     ranges: dict[str, tuple[float, float]] = {}
     for model in models:
         for name, low, high in zip(model.feature_names_in_, *model.ranges_.tolist(), strict=True):

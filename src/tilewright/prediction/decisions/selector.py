@@ -130,11 +130,11 @@ class Selector:
         self.conversions = dict(conversions or {})
 
     def predict(self, queries: Any) -> dict[str, Array]:
-        """Seconds of each variant at its best settings, for rows or columns of queries by name."""
+        """Return seconds of each variant at its best settings, for rows or columns of queries."""
         return {name: self._best_settings(m, queries)[0] for name, m in self.models.items()}
 
     def choose(self, queries: Any) -> list[str]:
-        """The variant for each query: the fastest, or the default outside the training range."""
+        """Return the variant per query: the fastest, or the default outside the training range."""
         names = list(self.models)
         predicted = self.predict(queries)
         fastest = np.argmin([predicted[n] for n in names], axis=0)
@@ -366,7 +366,7 @@ def train_selector(
 
 
 def _chosen(kernel: Kernel, names: list[str] | None) -> list[str]:
-    """The variants of these names, by default all that can be used; PredictionError if none."""
+    """Return the named variants, by default all usable ones; PredictionError if none."""
     available = (name for name, variant in kernel.variants.items() if variant.available()[0])
     chosen = list(available) if names is None else names
     if not chosen:

@@ -68,7 +68,7 @@ def is_sparse(thing: Any) -> bool:
 
 
 def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
-    """Return what calls that share a decision have in common.
+    """Return the signature of a call; calls with equal signatures share a decision.
 
     Shapes and dtypes of arrays, of sparse ones also the storage format and about how many
     non-zeros there are; with `samples` the same of dense ones, estimated. Numbers and texts by

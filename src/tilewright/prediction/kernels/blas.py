@@ -29,7 +29,7 @@ def _libraries() -> tuple[Any, ...]:
 
 
 def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> KernelVariant:
-    """The variant ``numpy`` of a kernel that NumPy gives to BLAS, with the setting ``threads``.
+    """Return the variant ``numpy`` of a kernel that uses BLAS, with the setting ``threads``.
 
     The number of threads is set for the length of a call: it belongs to the whole process, and
     the last of calls that overlap restores what was there before the first.

@@ -69,7 +69,7 @@ def _numpy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
-    """Every non-zero goes to the r x r results that it has a part in."""
+    """Add every non-zero to the r x r results that it contributes to."""
     a, w = csr(operands["a"]).tocoo(), dense(operands["w"])
     r = w.shape[0]
     shape = a.shape[0] - r + 1, a.shape[1] - r + 1

@@ -102,7 +102,7 @@ def _bound(handle: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def variants(kernel: str) -> dict[str, KernelVariant]:
-    """A kernel's variants by both libraries: ``eigen_dense``, ``eigen_sparse``, ``ublas_…``."""
+    """Return a kernel's Eigen and uBLAS variants, dense and sparse."""
     made = {}
     for library in (EIGEN, UBLAS):
         for storage, builders in (("dense", _DENSE), ("sparse", _SPARSE)):

@@ -27,7 +27,7 @@ COMPILE_SECONDS = 300
 
 
 def compiler() -> str | None:
-    """The C++ compiler: that of the environment variable CXX, else the first that is found."""
+    """Return the C++ compiler: the environment variable CXX, else the first found."""
     named = os.environ.get("CXX")
     names = [named] if named else ["g++", "clang++", "c++"]
     return next((found for name in names if (found := shutil.which(name))), None)
@@ -112,7 +112,7 @@ def version(found: str) -> str:
 
 @cache
 def _processor() -> str:
-    """Return what ``-march=native`` means here: the processor's model and extensions."""
+    """Return the meaning of ``-march=native`` here: the processor's model and extensions."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").split("\n\n", 1)[0].splitlines()
     except OSError:

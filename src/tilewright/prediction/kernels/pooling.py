@@ -70,7 +70,7 @@ def _numpy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 
 def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
-    """Every non-zero is compared with the maximum of its block so far."""
+    """Compare every non-zero with the maximum of its block so far."""
     a, s = csr(operands["a"]).tocoo(), int(operands["s"])
     shape = -(-a.shape[0] // s), -(-a.shape[1] // s)
     at_row, at_column = a.row.astype(np.intp), a.col.astype(np.intp)

@@ -89,7 +89,7 @@ def complexity(kernel: str) -> str:
 
 
 def _work(schedule: Schedule, extents: tuple[str, str]) -> tuple[str, str]:
-    """Whether the extents suffice for the output's tiles, 1 or 0, and the vectors of a thread."""
+    """Return 1 if the extents suffice for the output's tiles, else 0, and a thread's vectors."""
     stage = schedule.funcs[-1].stages[0]
     fused = {s.fused: (s.inner, s.outer) for s in stage.splits if isinstance(s, Fuse)}
     splits = {s.old: s for s in stage.splits if isinstance(s, Split)}
@@ -153,7 +153,7 @@ def _scheduled(kernel: str, level: int) -> Schedule:
 
 @cache
 def _planned(kernel: str, level: int) -> tuple[Any, list[Any], Result]:
-    """A kernel's pipeline, its parameters, and what it was scheduled to for sizes of a level."""
+    """Return a kernel's pipeline, its parameters, and its schedule for sizes of a level."""
     import halide as hl
 
     from tilewright.halide import schedule

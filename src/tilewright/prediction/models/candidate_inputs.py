@@ -69,7 +69,7 @@ def _is_size(column: Array) -> bool:
 
 
 def is_density(column: Array) -> bool:
-    """Whether a feature is a share of non-zeros: above 0, at most 1, of more than two values."""
+    """Return whether a feature looks like a density: in (0, 1], with more than two values."""
     return bool(column.min() > 0 and column.max() <= 1 and len(np.unique(column)) > 2)
 
 
@@ -91,7 +91,7 @@ class Folds:
 
 
 def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Array:
-    """Return what share of the held-out error each candidate would leave, by one step with it.
+    """Return the share of the held-out error that one step with each candidate would leave.
 
     Args:
         shape: of the models. folds: see there.

@@ -77,7 +77,7 @@ class Complexity:
         return tuple(name for name in self.features if name in used)
 
     def __call__(self, table: Array) -> Array:
-        """Values of shape (n,) for a table of shape (n, features); infinite or NaN if undefined."""
+        """Return values (n,) for a table (n, features); infinite or NaN if undefined."""
         with np.errstate(all="ignore"):
             value = _evaluate(self._tree(), dict(zip(self.features, table.T, strict=True)))
         return np.broadcast_to(np.asarray(value, dtype=float), (len(table),))

@@ -221,11 +221,11 @@ class Estimator:
         raise AssertionError(f"{type(self).__name__} has no JSON form")
 
     def _restore(self, state: dict[str, Any]) -> None:
-        """The inverse of `_state`."""
+        """Restore the model from the data of `_state`."""
         raise AssertionError(f"{type(self).__name__} has no JSON form")
 
     def to_dict(self) -> dict[str, Any]:
-        """The fitted model as JSON data: schema version, features, units, ranges, numbers."""
+        """Return the fitted model as JSON data: schema, features, units, ranges, numbers."""
         self._table(np.zeros((0, getattr(self, "n_features_in_", 0))))
         units = self.units or {}
         return {

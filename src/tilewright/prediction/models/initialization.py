@@ -54,7 +54,7 @@ def monomials(
 
 
 def _products(choices: list[tuple[int, ...]]) -> Array:
-    """All combinations of exponents, or those of few inputs at a time if there are too many."""
+    """Return all combinations of exponents; of few inputs at a time if they are too many."""
     total = float(np.prod([float(len(choice)) for choice in choices]))
     if total <= _MOST:
         every = list(product(*choices))

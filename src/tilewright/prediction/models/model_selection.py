@@ -252,7 +252,7 @@ def train(
     seed: int,
     probes: Array,
 ) -> tuple[Array, float]:
-    """The parameters (count,) fitted to all instances, and the share of probes far from the folds.
+    """Return parameters (count,) fitted to all instances, and the share of probes off the folds'.
 
     They are the best of some restarts.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def model_html(model: Estimator) -> str:
-    """The features with their ranges once fitted; the settings that differ from their defaults."""
+    """Return the features, with ranges once fitted, and settings that are not the defaults."""
     name = type(model).__name__
     changed = [
         f"{field.name} = {getattr(model, field.name)!r}"

@@ -169,7 +169,7 @@ def _size(node: GraphNode) -> tuple[float, float]:
 
 
 def _inner(nodes: Sequence[GraphNode], edges: Sequence[_Edge], upward: set[_Edge]) -> Layout:
-    """A group's members with their ports: places at the top and at the bottom where edges from
+    """Return a group's members with their ports: places at the top and bottom where edges from
     and to other boxes pass its frame, one per member and side at most."""
     own = {node.name for node in nodes}
     sizes: dict[Any, tuple[float, float]] = {node.name: _size(node) for node in nodes}
@@ -203,7 +203,7 @@ def _moved(
 
 
 def _title(group: int, nodes: Sequence[GraphNode], names: Sequence[str]) -> str:
-    """Return what a group's box is called; a lone Func needs no other name."""
+    """Return the title of a group's box: its number, and its name unless it is a single Func."""
     name = names[group] if group < len(names) else ""
     return f"{group + 1}" if len(nodes) == 1 else f"{group + 1}  {shorten(name, _NAME)}"
 

@@ -27,7 +27,7 @@ def heat_map(
     log: bool = False,
     width: float = WIDTH,
 ) -> Html:
-    """One cell per value: pale for the least, deep for the most; None and not-a-number are empty.
+    """Draw one cell per value: pale for the least, deep for the most; None and NaN are empty.
 
     `text` writes a value into its cell where there is room; hovering always shows it. A narrow
     map has its columns in parts, one below the other.

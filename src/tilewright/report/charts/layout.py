@@ -107,7 +107,7 @@ def layered(
 
 
 def layer_numbers(nodes: Sequence[Name], edges: Sequence[Edge]) -> dict[Name, int]:
-    """The layer in which `layered` puts each node, 0 for the top one; sizes do not matter."""
+    """Return the layer of each node in `layered`, 0 for the top; sizes do not matter."""
     down, _ = _acyclic(nodes, list(dict.fromkeys((a, b) for a, b in edges if a != b)))
     return _layers(nodes, down)
 

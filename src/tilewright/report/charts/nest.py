@@ -10,7 +10,7 @@ from tilewright.report.pages.html import Html, join, tag
 
 
 def nest_html(lines: Sequence[NestLine]) -> Html:
-    """The nest, a line a loop, allocation, or computation, with the group's colour at its left."""
+    """Draw the nest: one line per loop, allocation or computation, in the group's colour."""
     rows = []
     for line in lines:
         style = f"margin-left: {2 * line.depth}ch"

@@ -36,7 +36,7 @@ def picture(width: float, height: float, label: str, *children: Any) -> Html:
 
 
 def reflowing(draw: Callable[[float], Html]) -> Html:
-    """A picture drawn twice, for wide and for narrow screens, so that its letters stay as large.
+    """Draw a picture twice, for wide and narrow screens, so that its letters keep their size.
 
     The style sheet shows the one that suits; `draw` takes a width in pixels.
     """

@@ -123,7 +123,7 @@ def _against_the_best_other(report: ScheduleReport) -> list[Figure]:
 
 
 def _tie(ours: Bar, other: Bar) -> bool:
-    """Whether the interval of the quotient holds 1; without one, whether the times' overlap."""
+    """Return whether the quotient's interval contains 1, or without one, the times' overlap."""
     if other.slower is not None:
         _, low, high = other.slower
         return low <= 1 <= high
@@ -165,7 +165,7 @@ def _structure(report: ScheduleReport) -> Section:
 
 
 def _with_all_funcs(table: Table, groups: tuple[GroupRow, ...]) -> Table:
-    """A page has room for every name."""
+    """Return the table with all Funcs named: a page has room for them."""
     at = next((i for i, c in enumerate(table.columns) if c.heading == "Funcs"), None)
     if at is None:
         return table

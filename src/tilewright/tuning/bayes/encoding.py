@@ -207,7 +207,7 @@ def _permutation_points(places: Array, metric: Metric) -> Array:
 
 
 def _naive_points(places: Array) -> Array:
-    """A corner of a simplex for each permutation: all different ones are equally far apart."""
+    """Return a corner of a simplex per permutation, so that all are equally far apart."""
     n = places.shape[1]
     if n > 7:
         raise ValueError("the naive metric needs permutations of at most seven items")

@@ -30,7 +30,7 @@ class GrownTrees:
     depth: int
 
     def each(self, points: Array) -> Array:
-        """Return what each tree says at ``points``, shape (trees, count)."""
+        """Return the prediction of each tree at ``points``, shape (trees, count)."""
         trees, nodes = self.feature.shape
         width = points.shape[1]
         # flat indices and take: several times faster than indexing with pairs of arrays

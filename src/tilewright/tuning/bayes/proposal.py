@@ -150,7 +150,7 @@ def _completed(
     bounded: Array,
     pending: Array,
 ) -> Surrogate:
-    """A posterior with runs that were cut short and those under way taken as it expects them."""
+    """Return the posterior with its expectation for censored and pending runs."""
     if not isinstance(surrogate, Posterior):
         return surrogate
     if bounded.any():

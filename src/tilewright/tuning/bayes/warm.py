@@ -140,7 +140,7 @@ class Shift:
         return np.asarray(_basis(self.source, points, self.unit) @ self.factors)
 
     def residual(self, points: Array, outputs: Array) -> Array:
-        """Return what the model here has to learn of outputs, shape (n,)."""
+        """Return the residual outputs for this problem's model, shape (n,)."""
         return np.asarray((outputs - self.mean(points)) / self.scale)
 
 

@@ -167,7 +167,7 @@ def _check_number(
 
 
 def line_of(text: str, message: str) -> int | None:
-    """The line, from 1, of a problem file's text that an error's message is about, if found."""
+    """Return the line of a problem file's text, from 1, that a message is about, if found."""
     lines = text.splitlines()
     found = re.search(r"constraint '(.+?)'(?: |:)|constraint \"(.+?)\"(?: |:)", message)
     if found:

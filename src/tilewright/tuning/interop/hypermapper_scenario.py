@@ -218,7 +218,7 @@ def _check_keys(data: Mapping[str, Any]) -> None:
 
 
 def _identifiers(entries: Mapping[str, Any]) -> dict[str, str]:
-    """A name for each parameter that expressions can use: the file's own where it will do."""
+    """Return a name per parameter for expressions: the file's own if it is an identifier."""
     names: dict[str, str] = {shown: shown for shown in entries if shown.isidentifier()}
     result = {}
     for shown in entries:

@@ -60,7 +60,7 @@ class TilewrightStrategy(OptAlg):  # type: ignore[misc]
         return tuple(best.configuration[name] for name in names), best.value
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> Any:
-        """Return what `tune_kernel` calls of a strategy that is given as an object."""
+        """Run the search; `tune_kernel` calls this method of a strategy object."""
         return OptAlgWrapper(self).tune(searchspace, runner, tuning_options)
 
     def _space(self, searchspace: Any, names: list[str]) -> Space:

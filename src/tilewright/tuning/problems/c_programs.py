@@ -136,7 +136,7 @@ def cc_flags(compiler: str = "cc") -> CProgram:
 
 
 def c_loop_nest(compiler: str = "cc") -> CProgram:
-    """A matrix product: three tile sizes, the order of its loops, unrolling, OpenMP schedule."""
+    """Return a matrix product with tile sizes, loop order, unrolling and OpenMP schedule."""
     space = Space(
         [
             *(Ordinal(f"tile_{v}", _TILES, scale="log", default=60) for v in "ijk"),

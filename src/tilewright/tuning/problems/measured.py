@@ -64,7 +64,7 @@ class MeasuredProblem:
 
 
 def compared(found: Any, expected: Any, tolerance: float) -> tuple[bool, str, float]:
-    """Whether an answer is right within a relative tolerance of the expected one's largest value.
+    """Check an answer within a tolerance relative to the largest expected value.
 
     Returns:
         whether it is, the reason where it is not, and the largest error, relative.

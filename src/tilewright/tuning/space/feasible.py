@@ -228,7 +228,7 @@ def _columns(
 
 
 def _order(sizes: Mapping[int, int], scopes: Sequence[tuple[int, ...]]) -> list[int]:
-    """An order that keeps few variables live: the cheapest of greedy orders from each start."""
+    """Return the order with the fewest live variables among greedy ones from each start."""
     best: tuple[float, list[int]] | None = None
     starts = sorted(sizes, key=lambda i: (sizes[i], i))[:12]
     for start in starts:
@@ -372,7 +372,7 @@ def _last_levels(
 def _merge(
     columns: Sequence[tuple[Array, int]], masks: Sequence[Array], rows: int
 ) -> tuple[Array, Array, int]:
-    """Number the distinct rows: each row's number, a row of each number, how many there are."""
+    """Number distinct rows; return each row's number, a row of each number, and their count."""
     if rows == 0:
         return np.zeros(0, np.int32), np.zeros(0, np.int64), 0
     span = math.prod(size for _, size in columns)

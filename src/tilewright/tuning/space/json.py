@@ -74,7 +74,7 @@ def parameter_from_dict(entry: Any) -> Parameter:
 
 
 def _checked_kind(entry: Mapping[str, Any]) -> str:
-    """The type that a parameter's entry gives, once its keys and values are of the right kinds."""
+    """Return the type of a parameter's entry, after checking its keys and values."""
     name, kind = entry["name"], entry.get("type")
     if not isinstance(kind, str) or kind not in _KEYS:
         what = "needs a 'type'" if kind is None else f"type {kind!r} is unknown"

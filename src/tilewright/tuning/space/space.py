@@ -317,7 +317,7 @@ class Space:
         return result
 
     def key(self, code: Array) -> bytes:
-        """Return what two codes share just when they are the same configuration."""
+        """Return a key that is equal for codes of the same configuration only."""
         if not self.reals:
             return code.astype(np.int64).tobytes()
         code = code.copy()
@@ -366,7 +366,7 @@ class Space:
     # -- the feasible set ----------------------------------------------------------------
 
     def is_feasible(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a configuration is one of the space and satisfies every known constraint."""
+        """Return whether a configuration is in the space and satisfies all known constraints."""
         try:
             code = self.encode(configuration)
         except ConfigurationError:

@@ -20,7 +20,7 @@ Known = KnownValue | OutputExtent
 def conditions(
     condition: Record, algorithm: Algorithm, places: Mapping[str, int]
 ) -> tuple[Known, ...] | None:
-    """Return what `condition` says of parameters and of outputs' extents; None if it says more.
+    """Parse a condition on parameters and outputs' extents; None for other conditions.
 
     `places` gives the place of a Func by its name.
     """

@@ -21,7 +21,7 @@ class Copies:
 
 
 def find_copies(funcs: Sequence[Record], root: Record, algorithm: Algorithm) -> Copies:
-    """The copies in `root`, whose Funcs are `funcs`; `algorithm` is the pipeline without them.
+    """Return the copies in `root`, with Funcs `funcs`; `algorithm` is without copies.
 
     Raises `UnreadableScheduleError` for a clone of a wrapper.
     """

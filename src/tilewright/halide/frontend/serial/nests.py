@@ -146,7 +146,7 @@ class FuncLoops:
         return StageSchedule(tuple(changes), loops, single_thread=single), left
 
     def _name(self, full: str, wish: str, final: set[str]) -> str:
-        """A canonical name, after the loops it comes of; of a loop that is left, one per name."""
+        """Return a canonical name after the loops of origin; final loops have one per name."""
         short = full.split(".")[-1]
         # A name may be given again to a loop that comes of the one that had it.
         key = short if full in final else full + "."
@@ -168,7 +168,7 @@ class FuncLoops:
         return mapping
 
     def _single_thread(self, schedule: Record, ones: list[str]) -> bool:
-        """Whether the loops of one iteration around the nest make a GPU run it as one thread."""
+        """Return whether the loops of one iteration around the nest make it one GPU thread."""
         kinds = {dim.var: dim.for_type for dim in schedule.dims}
         for name, kind in kinds.items():
             if name.split(".")[-1] == OUTERMOST and kind:

@@ -38,7 +38,7 @@ def validate(root: Record) -> None:
 
 
 def _check_funcs(root: Record, names: list[str]) -> None:
-    """Funcs have names of their own, and the outputs are among them."""
+    """Check that Funcs have distinct names, and that the outputs are Funcs."""
     if list(root.func_names_in_order) != names:
         raise MalformedError("the list of Funcs does not fit the Funcs")
     _distinct("Func", names)
@@ -51,7 +51,7 @@ def _check_funcs(root: Record, names: list[str]) -> None:
 
 
 def _check_parameters(root: Record, parameters: list[Record]) -> None:
-    """Parameters have names of their own; buffers among them say what holds of each dimension."""
+    """Check that parameters have distinct names and that buffers describe all their dimensions."""
     _distinct("parameter", [p.name for p in parameters])
     for parameter in parameters:
         if not 0 <= parameter.dimensions <= _MAX_DIMENSIONS:
@@ -64,7 +64,7 @@ def _check_parameters(root: Record, parameters: list[Record]) -> None:
 def _check_references(
     record: Record, parameters: set[str | None], buffers: set[str | None]
 ) -> None:
-    """The parameters and buffers that a table names are in the pipeline."""
+    """Check that the parameters and buffers that a table names are in the pipeline."""
     fields = record.__dict__
     for field in ("param_name", "image_param_name"):
         if fields.get(field) not in parameters:
@@ -75,7 +75,7 @@ def _check_references(
 
 
 def _check_table(record: Record, names: list[str]) -> None:
-    """What holds of types, of calls (by place among the Funcs' `names`) and of fused loops."""
+    """Check types, calls (by position among the Funcs' `names`) and fused loops."""
     if record.table == "Type":
         _check_type(record)
     elif record.table == "Call" and not -1 <= record.func_index < len(names):
@@ -129,7 +129,7 @@ _BITS = {
 
 
 def _check_buffer(buffer: Record) -> None:
-    """A buffer's contents must have the size that its shape says."""
+    """Check that a buffer's contents have the size of its shape."""
     if not buffer.defined or len(buffer.dims) != buffer.dimensions:
         raise MalformedError(f"the buffer {buffer.name} lacks its dimensions")
     _check_type(buffer.type)

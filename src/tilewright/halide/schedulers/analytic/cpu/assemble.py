@@ -164,7 +164,7 @@ class _Loops:
         return part_of(pure_loop(d), role, self.index)
 
     def _blocks(self, d: int, loop: str, kind: str, size: int) -> str:
-        """The loop inside the blocks of dimension `d`; a tile of one block needs no other."""
+        """Return the loop inside the blocks of dimension `d`; a single block needs no other."""
         if self.sizes[d] == size and d in self.tile_loops:
             return loop
         self.inner[d], within = self._part(d, "b"), self._part(d, kind)
@@ -260,7 +260,7 @@ def _transposing(
     splits: list[Split | Fuse],
     tail: Tail,
 ) -> list[ScheduledLoop]:
-    """The loops within a tile, with the one of dimension `adjacent` moved next to the vectors.
+    """Return the loops within a tile, with that of dimension `adjacent` next to the vectors.
 
     A long one is cut, so that the lines that its part of each row touches stay in cache.
     """
@@ -387,7 +387,7 @@ class _Levels:
             self._slide(box, tiling.sliding)
 
     def _slide(self, box: Sequence[Interval], window: Window) -> None:
-        """The members' rows for one step of the window, and which of them serve the next."""
+        """Choose the members' rows per step of the window, and those that the next step reuses."""
         along, step = window
         first = box[along].lo
         row = list(box)

@@ -336,7 +336,7 @@ class CpuCosts:
         )
 
     def _strips(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
-        """The shapes of sweeps of blocks inside tiles, the shortest first, and their numbers."""
+        """Return the shapes of sweeps of blocks inside tiles, shortest first, and their counts."""
         guest = self._hosts.get(output)
         # Where the data decide what is read, the bounds are not what a sweep touches.
         if guest is None or any(
@@ -465,7 +465,7 @@ class CpuCosts:
         return traffic.fetched(sweeps, self.model)
 
     def sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
-        """Return what a sweep touches of each buffer, at most the whole of it."""
+        """Return the bytes of each buffer that a sweep touches, at most its size."""
         touched, cold = np.zeros(len(times)), np.zeros(len(times))
         for name, part in outside.items():
             whole = self.buffer_bytes(name)

@@ -144,7 +144,7 @@ class _Stage:
         return any(loop.mapping == "parallel" for loop in self.loops)
 
     def touched(self, at: int) -> Boxes:
-        """Return what one iteration of loop `at` loads and stores; all iterations of all for -1."""
+        """Return the loads and stores of one iteration of loop `at`; of all iterations for -1."""
         found = self._touched.get(at)
         if found is None:
             loop = self.loops[max(at, 0)]

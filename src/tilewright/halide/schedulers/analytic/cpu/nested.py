@@ -52,7 +52,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
 
 
 def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
-    """Whether `func` only reduces, over loops of its own, and `host` has one stage to take it."""
+    """Return whether `func` is only a reduction, and `host` has one stage to take it."""
     return (
         only_reduces(analysis, func)
         and len(host.stages) == 1

@@ -33,7 +33,7 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
 
 
 def gathers(costs: CpuCosts) -> bool:
-    """Whether some vectors are gathered across rows, so that another storage may be better."""
+    """Return whether vectors are gathered across rows, so that other storage may be better."""
     view = costs.analysis.view
     for func in view.funcs:
         if func.name not in costs.analysis.regions:

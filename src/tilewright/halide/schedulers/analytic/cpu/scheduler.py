@@ -356,7 +356,7 @@ def _offer_tilings(
 def unweighted(
     costs: CpuCosts, grouping: Grouping[CpuPlan], model: CpuModel
 ) -> tuple[CpuCosts, Grouping[CpuPlan]]:
-    """Return what a search under a weighted model has found, as `model` costs it."""
+    """Return the result of a search under a weighted model, costed by `model`."""
     plain = CpuCosts(costs.analysis, model, costs.nested, costs.block_rank, costs.transposed)
     plans = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):

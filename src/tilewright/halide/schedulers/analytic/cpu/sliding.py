@@ -80,7 +80,7 @@ class Advance(NamedTuple):
 def advance(
     dimensions: tuple[tuple[tuple[Linear, float, float], ...], ...], variable: str
 ) -> Advance | None:
-    """How an access, its indices as linear forms by dimension, advances with a loop variable.
+    """Return how an access, given as linear forms by dimension, advances with a loop variable.
 
     None where it does not, goes backwards, or depends on the variable in another way than a
     multiple, a quotient or a remainder.
@@ -140,7 +140,7 @@ def _shift_of(expr: Expr, variable: str) -> int | None:
 
 
 def blockwise(costs: CpuCosts, group: Group) -> bool:
-    """Whether a block of the output's vectors needs as wide a block of every member, no more.
+    """Return whether an output's block of vectors needs a block of equal width of every member.
 
     Members can then be computed block by block along a row without redundant work. Not where
     they read through clamped indices: a single block has no clean middle part without clamps,

@@ -60,7 +60,7 @@ class Sweep:
 
 
 def fetched(sweeps: Sequence[Sweep], model: CpuModel) -> Traffic:
-    """Return what comes from outside the group into each cache, over all tiles.
+    """Return the bytes that enter each cache from outside the group, over all tiles.
 
     `sweeps` are in order, the shortest first. The longest that fits into a cache counts there;
     the shortest always counts.
@@ -94,7 +94,7 @@ def spilled(held: Array, moved: Array, model: CpuModel) -> Traffic:
 
 
 def written(whole: float, stages: int, model: CpuModel) -> Traffic:
-    """Return what an output of `whole` bytes moves that each of `stages` stages writes."""
+    """Return the bytes moved for an output of `whole` bytes that `stages` stages write."""
     through = np.asarray(whole * stages)
     memory = model.constants.write_factor * whole * stages
     return Traffic(through, through, np.asarray(memory if is_cold(whole, model) else 0.0))

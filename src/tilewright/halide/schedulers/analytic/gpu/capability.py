@@ -27,7 +27,7 @@ HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", 
 
 
 def read_by_externs(algorithm: Algorithm) -> frozenset[str]:
-    """The Funcs and inputs that extern stages read: Halide does not copy them from a device."""
+    """Return the Funcs and inputs of extern stages: Halide does not copy them from a device."""
     stages = (func.extern for func in algorithm.funcs if func.extern is not None)
     return frozenset(name for stage in stages for name in stage.reads)
 

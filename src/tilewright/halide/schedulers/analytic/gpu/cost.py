@@ -89,7 +89,7 @@ class Costs:
 
 
 def ramp(footprint: Array | float, most: float, size: float) -> Array:
-    """The weight of a load: from 1 up to `most` as the footprint (bytes) approaches `size`."""
+    """Return a load's weight: from 1 to `most` as the footprint approaches `size` (bytes)."""
     weight: Array = np.minimum(1.0 + np.asarray(footprint) * (most / size), most)
     return weight
 
@@ -119,7 +119,7 @@ class CostModel:
     def tally(
         self, kernel: FusedKernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
     ) -> Tally:
-        """Return what `costs` sums up."""
+        """Return the terms that `costs` sums up."""
         n = len(tiles)
         regs = np.ones_like(tiles) if registers is None else registers
         env = kernel.block_env(tiles)
@@ -320,7 +320,7 @@ class Tally:
             self._store(points, extents, row)
 
     def _store(self, points: Array, extents: Mapping[str, Array], row: Array) -> None:
-        """The output's values on their way to memory, once for all iterations that add to one."""
+        """Add the cost of storing the output, once for all iterations that add to one value."""
         count = points
         for loop, extent in extents.items():
             if loop not in self.kernel.stored_over:

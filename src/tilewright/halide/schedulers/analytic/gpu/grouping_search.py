@@ -195,7 +195,7 @@ class GroupingSearch:
         return len(loops) <= 1 and "" not in loops
 
     def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
-        """Return what the members of a group waive as groups of their own."""
+        """Return the rules that the members of a group waive as separate groups."""
         worst = 0
         for name in group.members:
             key = (name, options.max_threads)
@@ -314,11 +314,11 @@ class GroupingSearch:
     # What `tilewright.halide.schedulers.analytic.gpu.sample` decides otherwise.
 
     def total(self, costs: Costs, final: bool) -> Array:
-        """The cost of every tiling; where SMs have no block the others take as much longer."""
+        """Return the cost of every tiling, scaled up if some SMs have no block."""
         return costs.total(final) * (self.machine.sms / costs.active_sms)
 
     def pick(self, costs: Costs, legal: object, final: bool) -> tuple[int, int]:
-        """How many demands must be waived, one by one, and the cheapest tiling that is left."""
+        """Relax rules one by one until a tiling passes; return their number and the cheapest."""
         total = self.total(costs, final)
         wanted = [costs.all_sms, costs.occupied]
         if final:

@@ -258,7 +258,7 @@ class FusedKernel:
         return [s for s in self.analysis.view.stages(name) if not nothing_to_do(s)]
 
     def work(self, name: str, stage: int, thread_x: str | None, inside: bool) -> Work:
-        """Return what one iteration of a stage costs; `inside` a thread or at the block's level."""
+        """Return the cost of one iteration of a stage, `inside` a thread or at block level."""
         key = (name, stage, thread_x, inside)
         known = self._work.get(key)
         if known is None:

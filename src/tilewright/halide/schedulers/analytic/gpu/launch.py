@@ -85,7 +85,7 @@ def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
 
 
 def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
-    """For each member a box with its largest extents over all blocks."""
+    """Return for each member a box with its largest extents over all blocks."""
     kernel = plan.kernel
     if not kernel.members:
         return {}

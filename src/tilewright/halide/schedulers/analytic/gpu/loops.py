@@ -147,7 +147,7 @@ def _fused(
     serial: list[str],
     whole: set[str],
 ) -> list[str]:
-    """The block loops that are left where some do not fit into the grid alone, innermost first.
+    """Return the block loops after fusing those that the grid cannot hold, innermost first.
 
     `whole` are loops that no split has cut, where something is kept in registers: Halide 21 finds
     no constant size for that inside a fusion of two such loops.

@@ -223,7 +223,7 @@ class _NestCosts:
         runs: float,
         threads: float | None,
     ) -> None:
-        """One stage of a Func that is computed inside a block, or inside each thread."""
+        """Add the cost of a stage of a Func computed inside a block, or inside each thread."""
         sizes = self._sizes(stage, path)
         gathered.places[stage.func.name] = "shared" if threads is None else "registers"
         extents: Mapping[str, Bound] = {}

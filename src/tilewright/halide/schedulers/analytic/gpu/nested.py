@@ -185,7 +185,7 @@ def _small_tile(kernel: FusedKernel) -> Array:
 
 
 def _has_all_threads(kernel: FusedKernel, anchor: str) -> bool:
-    """Whether every stage of `anchor` has all of its thread loops, so that one level fits."""
+    """Return whether every stage of `anchor` has all thread loops, so that one level fits."""
     if anchor == kernel.output:
         return bool(kernel.roles.threads)
     dims = kernel.member_threads[anchor]
@@ -209,7 +209,7 @@ def _regions(
     *,
     across: int | None = None,
 ) -> dict[str, Box]:
-    """Return what threads of `anchor` need of the nested members, one row per thread.
+    """Return the boxes of the nested members that threads of `anchor` need, one row per thread.
 
     `steps` has each thread's distance from the first one in every thread dimension; `shift`
     says how many blocks further on in every direction all of them are. A thread of a member

@@ -25,7 +25,7 @@ def allocations(
     n: int,
     constant: frozenset[str],
 ) -> list[SharedAllocation]:
-    """Return what the members at the block's level allocate, with their lives in barrier steps."""
+    """Return the allocations of members at the block's level, with lifetimes in barrier steps."""
     view = kernel.analysis.view
     order = [name for name in kernel.in_halide_order if name in boxes and name not in nested]
     begins: dict[str, int] = {}

@@ -69,7 +69,7 @@ class LaunchWork:
 def kernel_terms(
     kernel: LaunchWork, resident: Residency, c: GpuConstants
 ) -> dict[str, float] | None:
-    """Return what a kernel is limited by, each in seconds; None if the GPU's rates are not known.
+    """Return the limits of a kernel's time, in seconds; None if the GPU's rates are not known.
 
     It takes the longest of them and the time of a launch: `kernel_seconds`.
     """

@@ -97,7 +97,7 @@ def _schedules(
 def other_tilings(
     search: GroupingSearch, first: Options, planned: PlannedSchedule, count: int
 ) -> list[PlannedSchedule]:
-    """The plan with one of the kernels that matter tiled otherwise, `count` times a kernel."""
+    """Return plans with one important kernel tiled differently, `count` per kernel."""
     found: list[PlannedSchedule] = []
     total = sum(group.cost for group in planned.groups)
     for group in sorted(planned.groups, key=lambda group: -group.cost):

@@ -143,7 +143,7 @@ def candidates(
 
 
 def _thinned(choices: list[list[int]]) -> list[list[int]]:
-    """Every other size of the dimension with most sizes, until there are few enough tilings."""
+    """Drop every other size of the dimension with most sizes until few enough are left."""
     while True:
         total = 1
         for sizes in choices:
