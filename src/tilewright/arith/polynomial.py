@@ -368,7 +368,7 @@ def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Quotient and rest where the terms do not part cleanly: common factors, nested atoms."""
+    """Divide when terms do not separate cleanly: by common factors and nested atoms."""
     k = d.value
     if isinstance(k, int):
         found = _common_factor(x, k)

@@ -206,7 +206,7 @@ def _measured(
     groups: Groups,
     watch: Watch,
 ) -> tuple[Outcome, dict[str, str]]:
-    """What measuring the schedules gave, and tuning them in mode ``tune``; facts of the tuning."""
+    """Measure the schedules, and tune them in mode ``tune``; return facts of the tuning, too."""
     baseline = Variant(naive(task), target=task.target)
     if mode != "tune":
         return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}

@@ -111,7 +111,7 @@ class Comparison:
         return explain(self.report())
 
     def report(self) -> ScheduleReport:
-        """Everything that a reader is shown, as data."""
+        """Return everything that a reader is shown, as data."""
         return self._with_bars().report()
 
     def write_page(self, path: str | os.PathLike[str]) -> None:
@@ -267,7 +267,7 @@ def source_of(hand: Callable[..., Any]) -> Source:
 def peer_schedules(
     session: Session, task: Task, watch: Watch, cpu_seconds: float, memory_bytes: int
 ) -> dict[str, PeerSchedule]:
-    """What each of Halide's autoschedulers for the target makes of the pipeline, by its name."""
+    """Run Halide's autoschedulers for the target; return their schedules by name."""
     chosen = peers(task.target, task.machine)
     watch.enter("running Halide's autoschedulers", len(chosen))
     found: dict[str, PeerSchedule] = {}

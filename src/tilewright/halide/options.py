@@ -204,7 +204,7 @@ def _with(group: G, given: Mapping[str, Any]) -> G:
 
 
 def _earlier(given: dict[str, Any]) -> Existing | None:
-    """What ``keep_schedule``, ``discard_schedule`` and ``improve`` say, taken out of `given`."""
+    """Remove ``keep_schedule``, ``discard_schedule`` and ``improve`` from `given`; return both."""
     keep, discard, improve = (
         given.pop(name, False) for name in ("keep_schedule", "discard_schedule", "improve")
     )

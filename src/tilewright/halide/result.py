@@ -167,7 +167,7 @@ class Result:
         write_text(path, schedule_page(self.report()))
 
     def report(self) -> ScheduleReport:
-        """Everything that a reader is shown, as data."""
+        """Return everything that a reader is shown, as data."""
         from tilewright.halide.report.explain import schedule_report
 
         report = schedule_report(

@@ -105,7 +105,7 @@ LIMITS: dict[tuple[int, int], CapabilityLimits] = {
 
 
 def limits(compute_capability: tuple[int, int]) -> CapabilityLimits:
-    """Limits of a compute capability, e.g. ``(7, 5)``.
+    """Return the limits of a compute capability, e.g. ``(7, 5)``.
 
     Raises `TilewrightError` for a capability that is not in the table.
 

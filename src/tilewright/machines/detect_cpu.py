@@ -123,7 +123,7 @@ def _memory_bytes(root: Path) -> int | None:
 
 
 def _caches(cpus: Path) -> tuple[Cache, ...]:
-    """Data and unified caches of the first CPU that the system describes, by level."""
+    """Return the data and unified caches of the first CPU that the system describes, by level."""
     found: dict[int, Cache] = {}
     for index in sorted(cpus.glob("cpu[0-9]*/cache/index*")):
         level, kind, size = (_read(index / leaf) for leaf in ("level", "type", "size"))
@@ -143,7 +143,7 @@ def _caches(cpus: Path) -> tuple[Cache, ...]:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """CPU numbers of the kernel's list format.
+    """Return CPU numbers of the kernel's list format.
 
     >>> parse_cpu_list("0-2,8")
     [0, 1, 2, 8]
@@ -158,7 +158,7 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 def _cores(root: Path) -> int:
-    """Hardware threads by affinity, cut to what the container's quota pays for."""
+    """Return the hardware threads by affinity, cut to what the container's quota pays for."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -168,7 +168,7 @@ def _cores(root: Path) -> int:
 
 
 def cgroup_cpus(root: Path = Path("/")) -> float | None:
-    """CPUs that the control groups of this process allow it, None if they set no limit.
+    """Return the number of CPUs that the control groups allow, None if they set no limit.
 
     Reads version 2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us``); the tightest limit on
     the way from the process's group to the root holds.

@@ -117,7 +117,7 @@ def occupancy(
     *,
     shared_limit: int | None = None,
 ) -> Occupancy:
-    """Occupancy of launches on a GPU; arguments as for `block_limits`.
+    """Return the occupancy of launches on a GPU; arguments as for `block_limits`.
 
     The example of Sioutas 2020, Section 3 (compute capability 7.5, blocks of 512 threads, 64
     registers per thread, 2048 bytes of shared memory):
@@ -133,7 +133,7 @@ def occupancy(
 
 
 def max_registers(machine: GpuMachine, threads: npt.ArrayLike, cap: int | None = None) -> Any:
-    """Most registers per thread that a block of the given number of threads can have.
+    """Return the most registers per thread that a block of the given number of threads can have.
 
     The bound of Sioutas 2020: the register file shared among the block's threads, the limit per
     thread, and `cap` where a compiler has one. Zero where the block is larger than allowed.

@@ -165,7 +165,7 @@ def find_platform(candidates: Iterable[OpenClLoader], wanted: str = "") -> Openc
 
 
 def trial(driver: OpenClLoader, platform: int | None) -> dict[str, Any]:
-    """What the trial process answers; a ``failure`` where it crashes, hangs or says nothing."""
+    """Run the trial process; return its answer, or a ``failure`` if it crashes or hangs."""
     # A kernel from PoCL's cache would say nothing of its compiler.
     environment = {**os.environ, "POCL_KERNEL_CACHE": "0", **driver.environment}
     asked = json.dumps({"loader": driver.loader, "platform": platform})

@@ -139,7 +139,7 @@ class _Relaxation:
             rows.add(0.0, [(start, -1.0), *before])
 
     def order_tasks(self, rows: _Rows) -> None:
-        """Require that a task starts after those it needs, with half the shares' difference moved."""
+        """Require that a task starts after those it needs; half the shares' difference is moved."""
         first = self.starts + self.problem.count
         for i, (p, t, moves) in enumerate(self.edges):
             run = [(self.share(p, d), self.cost[p][d]) for d in self.devices]

@@ -73,7 +73,7 @@ def execute(
 
 
 def task_seconds(plan: MappingPlan, execution: Execution) -> dict[str, float]:
-    """What each task took: from when its device was free and its operands were there to its end.
+    """Return each task's seconds, from when its device was free and its operands were there.
 
     Handing a task on is part of it, and so is moving operands between devices. Models for
     `predictor` are best trained on these: cores share caches, memory and power, so that a

@@ -192,7 +192,7 @@ def _check(value: float, what: str) -> None:
 
 
 def _topological(names: list[str], edges: Iterable[Edge]) -> tuple[str, ...]:
-    """Kahn's order, first come first served; raises MappingError for a cycle."""
+    """Return Kahn's order, first come first served; raises MappingError for a cycle."""
     after: dict[str, list[str]] = {name: [] for name in names}
     waiting = dict.fromkeys(names, 0)
     for edge in edges:

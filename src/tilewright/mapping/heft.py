@@ -23,7 +23,7 @@ def upward_ranks(problem: Instance) -> list[float]:
 
 
 def optimistic_costs(problem: Instance) -> list[list[float]]:
-    """Least time from each task's end to the whole's end, by its device (PEFT, equation 4)."""
+    """Return the least time from each task's end to the end, by its device (PEFT, equation 4)."""
     count, devices = problem.count, range(len(problem.devices))
     table = [[0.0] * len(devices) for _ in range(count)]
     for t in reversed(range(count)):
@@ -39,12 +39,12 @@ def optimistic_costs(problem: Instance) -> list[list[float]]:
 
 
 def heft(problem: Instance) -> TaskSchedule:
-    """HEFT: tasks by falling upward rank, each where it ends first, also in a gap."""
+    """Schedule by HEFT: tasks by falling upward rank, each where it ends first, also in a gap."""
     return _by_priority(problem, upward_ranks(problem), None)
 
 
 def peft(problem: Instance) -> TaskSchedule:
-    """PEFT: like HEFT, but each where its end plus the optimistic rest is least."""
+    """Schedule by PEFT: like HEFT, but each where its end plus the optimistic rest is least."""
     table = optimistic_costs(problem)
     ranks = []
     for t in range(problem.count):

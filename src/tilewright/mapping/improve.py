@@ -70,7 +70,7 @@ class _Annealing:
         self.path = self._critical()
 
     def _critical(self) -> list[int]:
-        """Tasks, each starting when the one after it in the list ends or its data come."""
+        """Return tasks, each starting when the one after it in the list ends or its data come."""
         end, device, cost = self.end, self.device, self.problem.cost
         t = max(range(len(end)), key=end.__getitem__)
         path = [t]

@@ -34,7 +34,7 @@ class Finals:
     def ratio_interval(
         self, a: int | str, b: int | str, *, confidence: float = 0.95
     ) -> ConfidenceInterval:
-        """Interval of time(a) / time(b), candidates given by index or key.
+        """Return the interval of time(a) / time(b), candidates given by index or key.
 
         Above 1, b is the faster. Raises ValueError when one of them has no samples.
         """
@@ -47,7 +47,7 @@ class Finals:
         return ratio_interval(first.times[:rounds], second.times[:rounds], confidence=confidence)
 
     def interval(self, which: int | str, *, confidence: float = 0.95) -> ConfidenceInterval:
-        """Interval of a candidate's median time in seconds."""
+        """Return the interval of a candidate's median time in seconds."""
         return bootstrap_interval(self.measurement(which).times, confidence=confidence)
 
     def measurement(self, which: int | str) -> Measurement:

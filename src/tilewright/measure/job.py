@@ -147,7 +147,7 @@ class Job:
         self.order(do="time", timing=timing, cutoff=cutoff)
 
     def read_reports(self) -> list[dict[str, Any]]:
-        """Reports that have arrived. A worker that writes nonsense is killed."""
+        """Read the reports that have arrived; a worker that writes nonsense is killed."""
         try:
             data = os.read(self.reports, 1 << 16)
         except (BlockingIOError, InterruptedError):

@@ -31,7 +31,7 @@ def adopt_orphans() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Process ids of the children of `pid`, those of all its threads."""
+    """Return the process ids of the children of `pid`, those of all its threads."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -55,7 +55,7 @@ def tree(pid: int) -> list[int]:
 
 
 def resident_bytes(pids: list[int]) -> int:
-    """Resident memory of the processes together; pages they share count for each."""
+    """Return the resident memory of the processes together; pages they share count for each."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/statm", "rb") as statm:

@@ -223,7 +223,7 @@ class Server:
             self._token.release()
 
     def _pause_and_resume(self) -> None:
-        """Builds run unless something is timed, here or by another process."""
+        """Pause builds while this or another process times."""
         if self._timed is not None or not self._live:
             return
         elsewhere = self._token.taken_elsewhere()

@@ -31,7 +31,7 @@ def bootstrap_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> ConfidenceInterval:
-    """Percentile bootstrap interval (Efron 1979) of a statistic of `samples`.
+    """Return the percentile bootstrap interval (Efron 1979) of a statistic of `samples`.
 
     `statistic` takes an array and ``axis=``. Raises ValueError when there are no samples.
 
@@ -55,7 +55,7 @@ def ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> ConfidenceInterval:
-    """Bootstrap interval of the ratio of two candidates' times, paired by round.
+    """Return the bootstrap interval of the ratio of two candidates' times, paired by round.
 
     Entry i of both comes from the same interleaved round, so that what slowed the machine
     then cancels in their quotient; the statistic is the median of the quotients. Raises

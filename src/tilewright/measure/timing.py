@@ -37,7 +37,7 @@ def settled(times: Sequence[float], timing: Timing) -> bool:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds used so far by this process, all threads, and its finished children."""
+    """Return CPU seconds used so far by this process, all threads, and its finished children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 

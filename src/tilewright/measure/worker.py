@@ -174,7 +174,7 @@ def _obey(candidate: Any, orders: Iterator[dict[str, Any]], reports: Reports) ->
 
 
 def _orders(fd: int) -> Iterator[dict[str, Any]]:
-    """Orders as they come; ends when the server closes the pipe."""
+    """Yield orders as they arrive, until the server closes the pipe."""
     with os.fdopen(fd, "rb") as lines:
         for line in lines:
             yield json.loads(line)

@@ -108,7 +108,7 @@ def array(name: str, type: DataType) -> Pattern:
 
 
 def map(f: Pattern, level: MapLevel | None = None) -> Pattern:
-    """``f`` on every element, run by a level (``nodes.MapLevel``) if one is given."""
+    """Apply ``f`` to every element, run by a level (``nodes.MapLevel``) if one is given."""
     return noted(Map(_pattern("map", f), _checked_level(level)))
 
 
@@ -119,42 +119,42 @@ def _checked_level(level: MapLevel | None) -> MapLevel | None:
 
 
 def map2(f: Pattern) -> Pattern:
-    """``f`` on every element of every row."""
+    """Apply ``f`` to every element of every row."""
     return noted(Map(noted(Map(_pattern("map2", f)))))
 
 
 def map_glb(f: Pattern, dim: int = 0) -> Pattern:
-    """``f`` on every element, spread over all threads of dimension ``dim``."""
+    """Apply ``f`` to every element, spread over all threads of dimension ``dim``."""
     return map(f, _grid("glb", dim))
 
 
 def map_wrg(f: Pattern, dim: int = 0) -> Pattern:
-    """``f`` on every element, spread over the work-groups of dimension ``dim``."""
+    """Apply ``f`` to every element, spread over the work-groups of dimension ``dim``."""
     return map(f, _grid("wrg", dim))
 
 
 def map_lcl(f: Pattern, dim: int = 0) -> Pattern:
-    """``f`` on every element, spread over the threads of a group in dimension ``dim``."""
+    """Apply ``f`` to every element, spread over the threads of a group in dimension ``dim``."""
     return map(f, _grid("lcl", dim))
 
 
 def map_seq(f: Pattern) -> Pattern:
-    """``f`` on every element, in a loop."""
+    """Apply ``f`` to every element, in a loop."""
     return map(f, SEQ)
 
 
 def map_unroll(f: Pattern) -> Pattern:
-    """``f`` on every element, without a loop; the length must be a number."""
+    """Apply ``f`` to every element, without a loop; the length must be a number."""
     return map(f, UNROLL)
 
 
 def map_par(f: Pattern) -> Pattern:
-    """``f`` on every element, spread over the cores of a CPU."""
+    """Apply ``f`` to every element, spread over the cores of a CPU."""
     return map(f, PAR)
 
 
 def map_simd(f: Pattern) -> Pattern:
-    """``f`` on every element, spread over the lanes of vectors."""
+    """Apply ``f`` to every element, spread over the lanes of vectors."""
     return map(f, SIMD)
 
 
@@ -188,12 +188,12 @@ def split(length: Length) -> Pattern:
 
 
 def slide(size: Length, step: Length) -> Pattern:
-    """Windows of ``size`` elements, each ``step`` after the one before."""
+    """Return windows of ``size`` elements, each ``step`` after the one before."""
     return noted(Slide(_size("slide's size", size, 1), _size("slide's step", step, 1)))
 
 
 def slide2(size: Length, step: Length) -> Pattern:
-    """Square windows: ``[[T]m]n -> [[[[T]size]size]m']n'``."""
+    """Return square windows: ``[[T]m]n -> [[[[T]size]size]m']n'``."""
     one = slide(size, step)
     return noted(pipe(Map(one), one, Map(transpose)))
 

@@ -54,7 +54,7 @@ class CompiledPattern:
         return given, known
 
     def memory(self, known: Mapping[str, int]) -> dict[Buffer, Array]:
-        """Arrays for the results, and for intermediate results of the whole program."""
+        """Return the arrays for the results, and for intermediate results of the whole program."""
         buffers = [*self.code.outputs, *scratch(self.code)]
         return {b: np.empty(int(evaluate(b.size, known)), b.type.dtype) for b in buffers}
 

@@ -63,7 +63,7 @@ def stages(p: Pattern) -> tuple[Pattern, ...]:
 
 
 def pipe(*parts: Pattern) -> Pattern:
-    """Patterns one after the other, flat: a single stage is that stage itself."""
+    """Compose patterns into a flat pipe; a single stage stays itself."""
     flat = tuple(stage for part in parts for stage in stages(part))
     return flat[0] if len(flat) == 1 else Pipe(flat)
 
@@ -96,7 +96,7 @@ SEQ, UNROLL, PAR, SIMD = (MapLevel(kind) for kind in PLAIN_KINDS)
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Map(Pattern):
-    """``f`` on every element: ``[T]n -> [U]n``. Without a level it is not decided who runs it."""
+    """``f`` on every element: ``[T]n -> [U]n``. Without a level it is undecided how it runs."""
 
     f: Pattern
     level: MapLevel | None = None

@@ -315,7 +315,7 @@ def parts(e: Expr) -> tuple[Expr, ...]:
 
 
 def flops(e: Expr) -> int:
-    """Operations of an expression; one that occurs twice is counted once."""
+    """Return the operations of an expression; one that occurs twice is counted once."""
     seen: set[Expr] = set()
 
     def count(x: Expr) -> int:

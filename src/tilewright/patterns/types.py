@@ -124,7 +124,7 @@ def array_of(item: DataType, *lengths: Poly | int) -> ArrayType:
 
 
 def dimensions(type: DataType) -> tuple[tuple[Poly, ...], DataType]:
-    """Lengths of nested arrays, outermost first, and what they hold."""
+    """Return lengths of nested arrays, outermost first, and what they hold."""
     lengths: list[Poly] = []
     while isinstance(type, ArrayType):
         lengths.append(type.length)

@@ -9,7 +9,7 @@ VARIABLE = "TILEWRIGHT_RECORDS"
 
 
 def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/tilewright``, by default ``~/.cache/tilewright``; it need not exist."""
+    """Return ``$XDG_CACHE_HOME/tilewright`` or ``~/.cache/tilewright``; it need not exist."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification has relative paths ignored.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"

@@ -285,7 +285,7 @@ class Bounder:
 
 
 def _rounded(a: Interval) -> Interval:
-    """Both ends as 32-bit floats: 1 divided by the float nearest to 0.1 is 10, not a bit less."""
+    """Round both ends to 32-bit floats: 1 / 0.1 is 10 there, not a bit less."""
     return Interval(_single(a.lo), _single(a.hi))
 
 

@@ -166,7 +166,7 @@ def _covered(
 
 
 def _smaller(a: Box | None, b: Box) -> Box:
-    """Of two boxes, the shorter interval along every dimension."""
+    """Return the shorter interval of two boxes along every dimension."""
     if a is None:
         return b
     shorter = [

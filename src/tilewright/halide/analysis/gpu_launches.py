@@ -117,7 +117,7 @@ def _kernels(structure: NestStructure) -> dict[tuple[Path, StageKey], _Kernel]:
 
 
 def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey, str]]]:
-    """For each Func the serial loops over which it slides, or a Func does that reads it.
+    """Return for each Func the serial loops over which it or a reader of it slides.
 
     A Func slides over the loops between the place where it is stored and the one where it is
     computed: what an earlier iteration has computed is not computed again, nor is what only that

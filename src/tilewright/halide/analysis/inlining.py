@@ -48,7 +48,7 @@ class TooLarge(Exception):
 
 
 def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
-    """What a choice comes to whose index is a literal: a channel that was asked for by number.
+    """Fold a choice (``mux``) with a literal index to the selected operand.
 
     The compiler settles it likewise, so that the other alternatives cost nothing.
     """
@@ -273,7 +273,7 @@ class View:
 
     @cached_property
     def producers(self) -> dict[str, tuple[str, ...]]:
-        """For each remaining Func, the other remaining Funcs it reads, in order."""
+        """The other remaining Funcs that each remaining Func reads, in order."""
         if self._origin is None:
             return {func.name: self._read_by(func) for func in self.funcs}
         result = {**self._origin.producers}
@@ -294,7 +294,7 @@ class View:
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
-        """For each remaining Func, the other remaining Funcs that read it, in order."""
+        """The other remaining Funcs that read each remaining Func, in order."""
         if self._origin is not None:
             return self._changed_consumers(self._origin)
         result: dict[str, list[str]] = {f.name: [] for f in self.funcs}

@@ -152,7 +152,7 @@ def values(
     fixed: Mapping[str, Bound],
     corners: frozenset[str] = frozenset(),
 ) -> Values:
-    """What the definition's loop variables range over while the loops in `fixed` stand still.
+    """Return the ranges of the definition's loop variables while the `fixed` loops stand still.
 
     `fixed` gives loops of the final nest their current value; all others run through their ranges.
     Those in `corners` stand at an end of their range, on behalf of all their iterations: where a

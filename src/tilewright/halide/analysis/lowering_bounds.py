@@ -87,7 +87,7 @@ class LoweringBounder(Bounder):
         return super()._of_call(e, env, memo)
 
     def _shifted(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
-        """``a << b``; Halide wants to prove of `b`, whatever the loops are, that it is in range."""
+        """Bound ``a << b``; Halide must prove that `b` is in range for all loop values."""
         a, b = (self.bound(part, env, memo) for part in e.args)
         always = self.bound(e.args[1], {}, {})
         least = bool(np.all(always.lo >= 0.0))
@@ -191,7 +191,7 @@ def _quotient(form: Linear) -> _Quotient | None:
 
 
 def _truth(condition: object) -> Bound:
-    """0 and 1 for false and true."""
+    """Bound a truth value: 0 for false and 1 for true."""
     array = np.asarray(condition, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 

@@ -96,7 +96,7 @@ def find_paths(schedule: Schedule, algorithm: Algorithm) -> Paths:
 
 
 def _uses(algorithm: Algorithm, inline: frozenset[int]) -> dict[int, tuple[tuple[int, int], ...]]:
-    """For each Func that is not inlined, the stages of such Funcs that read it."""
+    """Return, for each Func that is not inlined, the stages of such Funcs that read it."""
     reads: dict[tuple[int, int], set[int]] = {}
     through: dict[int, set[int]] = {}
     for i, func in enumerate(algorithm.funcs):

@@ -300,7 +300,7 @@ class ScheduledNest:
         fixed: Mapping[str, Bound],
         corners: frozenset[str] = frozenset(),
     ) -> Values:
-        """What the variables of a stage's definition range over (see `loop_ranges.values`)."""
+        """Return the ranges of a stage definition's variables (see `loop_ranges.values`)."""
         return values(self._changes[nest.key], ranges, fixed, corners)
 
     def produced(
@@ -340,7 +340,7 @@ class ScheduledNest:
         return Required(box, rvars)
 
     def loaded(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> dict[str, Box]:
-        """Return the boxes of Funcs and inputs that a stage loads while `fixed` loops stand still."""
+        """Return the boxes that a stage loads of Funcs and inputs while the `fixed` loops stand."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))

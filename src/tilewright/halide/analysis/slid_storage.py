@@ -69,7 +69,7 @@ def _same(nest: ScheduledNest, item: Allocation) -> list[Allocation]:
 
 
 def _windows(nest: ScheduledNest, item: Allocation) -> Iterator[Box]:
-    """What one iteration touches of each loop that a Func may slide over, and what it computes."""
+    """Yield a Func's boxes touched and computed per iteration of loops it may slide over."""
     name = nest.structure.names[item.func]
     inside = len(item.path)
     own = [

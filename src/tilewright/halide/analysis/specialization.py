@@ -21,7 +21,7 @@ _MOST = 8
 
 
 def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValue]:
-    """By symbol, the conditions that parameters which shape inner loops are as estimated."""
+    """Return, by symbol, conditions that parameters shaping inner loops are as estimated."""
     conditions = _conditions(algorithm)
     found = {
         symbol
@@ -36,7 +36,7 @@ def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValu
 def known_values(
     stages: Iterable[Stage], worth: Mapping[str, KnownValue]
 ) -> tuple[KnownValue, ...]:
-    """Those of `worth` that stages use; empty if too many would have to hold at once."""
+    """Return those of `worth` that stages use; empty if too many would have to hold at once."""
     found: set[str] = set()
     for stage in stages:
         roots = [*stage.args, *stage.values, *stage.predicates]

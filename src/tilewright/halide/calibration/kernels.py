@@ -46,7 +46,7 @@ class Microbenchmark:
 
 
 def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Microbenchmark:
-    """Adds a number to arrays; half of `size` bytes per task is read, half is written.
+    """Make a kernel that adds a number to arrays; it reads and writes `size` / 2 bytes per task.
 
     Each of `tasks` passes over arrays of its own. The amount is the bytes read and written.
     """
@@ -69,7 +69,7 @@ def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Microb
 
 
 def chasing(name: str, size: int, steps: int) -> Microbenchmark:
-    """Follows a chain through an array of `size` bytes, one line per step."""
+    """Make a kernel that follows a chain through an array of `size` bytes, one line per step."""
     lines = max(2, size // LINE_BYTES)
     stride = LINE_BYTES // FLOAT_BYTES
     order = np.random.default_rng(0).permutation(lines)
@@ -99,7 +99,7 @@ def counting(name: str, steps: int) -> Microbenchmark:
 
 
 def gathering(name: str, passes: int, lanes: int) -> Microbenchmark:
-    """Looks up a small table at places that another table names; the amount is in values."""
+    """Make a kernel of look-ups in a small table at given places; the amount is in values."""
     places = np.random.default_rng(0).permutation(ROW).astype(np.int32)
     where, source = hl.Buffer(places), hl.Buffer(np.ones(ROW, dtype=np.float32))
     x = hl.Var("x")
@@ -134,7 +134,7 @@ def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> M
 
 
 def faulting(name: str, size: int, fresh: bool) -> Microbenchmark:
-    """Writes an array of `size` bytes and reads a line of it in 16; the amount is in bytes.
+    """Make a kernel that writes `size` bytes and reads one line in 16; the amount is in bytes.
 
     The array is `fresh`, allocated by the run, or one that is kept.
     """

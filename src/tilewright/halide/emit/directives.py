@@ -217,7 +217,7 @@ Loops = dict[tuple[int, int], dict[str, NestLoop]]
 
 
 def _all_loops(schedule: Schedule, algorithm: Algorithm) -> Loops:
-    """For each scheduled stage, the loops of its final nest by name."""
+    """Return, for each scheduled stage, the loops of its final nest by name."""
     loops: Loops = {}
     for entry in schedule.funcs:
         if not 0 <= entry.func < len(algorithm.funcs):
@@ -318,7 +318,7 @@ def _level(func: int, verb: str, level: Level, algorithm: Algorithm, loops: Loop
 def _nest(
     entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
-    """Splits, fusions, loop order and mappings of one stage."""
+    """Return splits, fusions, loop order and mappings of one stage."""
     func = algorithm.funcs[entry.func]
     definition = func.stages[stage]
     made = _StageDirectives(

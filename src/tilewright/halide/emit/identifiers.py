@@ -51,7 +51,7 @@ def name_key(name: str) -> tuple[str, int]:
 
 
 def name_keys(names: Sequence[str]) -> list[tuple[str, int]]:
-    """For each name the part that was given, and its rank by age among those of that part."""
+    """Return for each name the given part, and its rank by age among names with that part."""
     groups: dict[str, list[tuple[int, str]]] = {}
     for name in names:
         base, number = name_key(name)

@@ -102,7 +102,7 @@ class AtSizes:
         self.outcomes = [self.at(inputs) for inputs in self._sizes]
 
     def verify(self) -> VerifyResult:
-        """Right, whatever came of the sizes: each has its outcome in the details."""
+        """Return success: each size has its own outcome in the details."""
         return VerifyResult(True)
 
     def details(self) -> dict[str, Any]:

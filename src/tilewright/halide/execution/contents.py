@@ -71,7 +71,7 @@ def _keys(span: Span, seed: int, d: int) -> npt.NDArray[np.uint32]:
 
 
 def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Chris Wellons' lowest-bias 32-bit hash of two rounds, in place."""
+    """Apply Chris Wellons' lowest-bias 32-bit hash of two rounds, in place."""
     h ^= h >> np.uint32(16)
     h *= np.uint32(0x7FEB352D)
     h ^= h >> np.uint32(15)

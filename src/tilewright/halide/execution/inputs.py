@@ -77,12 +77,12 @@ class Inputs:
     outputs: tuple[OutputShape, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return it as JSON data."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Inputs:
-        """From what `to_json` gave. Raises `InputError` if it is something else."""
+        """Read what `to_json` returned. Raises `InputError` if it is something else."""
         try:
             return Inputs(
                 int(data["seed"]),

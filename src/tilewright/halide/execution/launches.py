@@ -42,7 +42,7 @@ class Launched:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Launched:
-        """From JSON data, as in `Traced.details`."""
+        """Read JSON data, as in `Traced.details`."""
         x, y, z = data["blocks"]
         tx, ty, tz = data["threads"]
         return Launched(

@@ -174,7 +174,7 @@ def versions() -> dict[str, str]:
 
 
 def machine_key(target: str) -> dict[str, Any]:
-    """This machine for the records, where the caller has no fuller description of it."""
+    """Describe this machine for the records, if the caller has no fuller description."""
     model = machine_id().split(", ", 1)[1]
     return {"processor": model, "system": platform.system(), "target": str(halide_target(target))}
 

@@ -110,7 +110,7 @@ class _Digest:
         self.put("roots", *(number[root] for root in roots))
 
     def name(self, name: str) -> str:
-        """What a Func's, buffer's or parameter's name, or one of its metadata, is written as."""
+        """Return how the name or a metadata name of a Func, buffer or parameter is written."""
         place = self.algorithm.order.get(name)
         if place is not None:
             return f"func {place}"

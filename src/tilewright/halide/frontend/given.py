@@ -198,7 +198,7 @@ class _Reader:
         return list(found.values())
 
     def _storage(self, entry: FuncSchedule, record: Record) -> FuncSchedule:
-        """Memory, layout and bounds."""
+        """Read memory, layout and bounds."""
         said, name = record.func_schedule, record.name
         if said.memory_type >= len(_MEMORIES):
             raise UnreadableScheduleError(name, "store_in() of a kind of memory that is rare")

@@ -300,7 +300,7 @@ def _check_calls(funcs: dict[str, Func]) -> None:
 
 
 def _realisation_order(funcs: dict[str, Func], outputs: tuple[str, ...]) -> list[str]:
-    """Producers before consumers, in an order that does not depend on names.
+    """Sort producers before consumers, in an order that does not depend on names.
 
     Halide's own order breaks ties by name, and automatic names differ from one build of a
     pipeline to the next; here a Func's producers come in the order in which it calls them.

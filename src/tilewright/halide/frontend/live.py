@@ -157,7 +157,7 @@ def to_pipeline(thing: Any) -> Any:
 
 
 def _build(generator: Any, build: Callable[[], Any]) -> Any:
-    """What `build` makes of a Generator class; whatever else goes wrong in it is the user's."""
+    """Build a Generator class; exceptions in it count as the user's."""
     import halide as hl
 
     name = generator.__name__

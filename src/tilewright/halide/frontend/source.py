@@ -81,7 +81,7 @@ def load_sizes(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
 ) -> tuple[Algorithm, ...]:
-    """As `load`, once for each of several sizes; the largest first, each size once.
+    """Load like `load`, once for each of several sizes; the largest first, each size once.
 
     Where there are several, an input that an estimate does not name grows and shrinks with the
     outputs.

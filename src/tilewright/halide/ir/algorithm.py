@@ -341,7 +341,7 @@ class Algorithm:
 
     @cached_property
     def producers(self) -> dict[str, tuple[str, ...]]:
-        """For each Func, the other Funcs it reads, in realisation order."""
+        """The other Funcs that each Func reads, in realisation order."""
         result: dict[str, tuple[str, ...]] = {}
         for func in self.funcs:
             read = {c.name for s in func.stages for c in s.calls if c.kind == "func"}
@@ -353,7 +353,7 @@ class Algorithm:
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
-        """For each Func, the other Funcs that read it, in realisation order."""
+        """The other Funcs that read each Func, in realisation order."""
         result: dict[str, list[str]] = {func.name: [] for func in self.funcs}
         for func in self.funcs:
             for producer in self.producers[func.name]:

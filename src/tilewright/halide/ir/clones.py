@@ -209,7 +209,7 @@ def _unread(
 
 
 def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
-    """Copies of what is not there, or of what cannot be copied again."""
+    """Yield the clones of Funcs that do not exist or cannot be cloned again."""
     for i, clone in enumerate(clones):
         if 0 <= clone.func < count:
             continue

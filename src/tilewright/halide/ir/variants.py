@@ -63,7 +63,7 @@ def running_at(schedule: Schedule, algorithm: Algorithm) -> Schedule:
 
 
 def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Schedule]:
-    """As `running_at`, with the conditions that hold; none for the nests of all other calls."""
+    """Return the conditions that hold, and `running_at`; none for nests of other calls."""
     extended = with_clones(algorithm, schedule.clones)
     return next(
         (conditions, plain)
@@ -125,7 +125,7 @@ def merged(*conditions: OutputExtent | KnownValue) -> Conditions:
 def branches(
     schedule: Schedule, entry: FuncSchedule, stage: int
 ) -> list[tuple[Conditions, StageSchedule]]:
-    """What a stage is specialised on: the conditions in order, each with the nest it asks for.
+    """Return the conditions that a stage is specialised on, in order, each with its nest.
 
     A variant is left out where a whole tree of Funcs, one at root and all that is computed within
     its loops, runs the same nests without it.

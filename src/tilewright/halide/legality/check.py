@@ -43,7 +43,7 @@ def check(
     limits: Limits | None = None,
     shared_bytes: Mapping[int, int] | None = None,
 ) -> list[Violation]:
-    """Everything wrong with a schedule; an empty list means it may be compiled.
+    """Return everything wrong with a schedule; an empty list means it may be compiled.
 
     Where the outputs' estimates are known, the launches of a GPU schedule are computed and held
     against `limits`. `shared_bytes` gives the bytes of shared memory that a block of the kernel of

@@ -34,7 +34,7 @@ def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
 
 
 def hoist_problems(entry: FuncSchedule, paths: Paths) -> Found:
-    """Memory that is taken further in than the values in it live."""
+    """Yield allocations that are further in than the values stored in them live."""
     if entry.hoist is None or entry.hoist.kind == "root":
         return
     if entry.hoist.kind == "inline":

@@ -20,7 +20,7 @@ _GRID_DIMENSIONS = 3  # x, y and z, of CUDA and OpenCL alike
 def level_problems(
     entry: FuncSchedule, schedule: Schedule, algorithm: Algorithm, paths: Paths
 ) -> Found:
-    """Levels that are not there, do not enclose the uses, or are the wrong way round."""
+    """Yield levels that do not exist, do not enclose the uses, or are in the wrong order."""
     for verb, level in (("computed", entry.compute), ("stored", entry.store)):
         if level.kind == "at":
             reason = _missing_loop(level, schedule, algorithm)

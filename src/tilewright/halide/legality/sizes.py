@@ -138,7 +138,7 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
 
 
 def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:
-    """What the schedule says of extents itself: promised and aligned bounds, limited storage."""
+    """Yield requirements from promised bounds, aligned bounds and limited storage."""
     extended = with_clones(algorithm, schedule.clones)
     for limit in limited(schedule, extended):
         func = extended.funcs[limit.func]
@@ -204,7 +204,7 @@ def _requirements(schedule: Schedule, algorithm: Algorithm) -> list[Requirement]
 def needs(
     schedule: Schedule, algorithm: Algorithm
 ) -> Iterator[tuple[int, list[StageSchedule], int, Need]]:
-    """What nests as they are written need: the Func, its nests, the dimension and the extents.
+    """Yield the needs of unguarded nests: the Func, its nests, the dimension and the extents.
 
     Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm
     that has the schedule's clones. `StageSchedule.sizes` is not taken into account. An inner
@@ -284,7 +284,7 @@ def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -
 
 
 def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
-    """Least extent and divisor of the extents of `loop` that no split in `tails` runs beyond."""
+    """Return the least extent of `loop`, and its divisor, that splits in `tails` never exceed."""
     period = 1
     related = {loop}
     beyond: list[Split] = []

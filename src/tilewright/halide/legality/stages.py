@@ -29,7 +29,7 @@ _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 
 
 def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
-    """Everything wrong with one nest, as pairs of a kind and a sentence."""
+    """Yield everything wrong with one nest, as pairs of a kind and a sentence."""
     try:
         loops = scheduled_loops(func, stage, nest)
     except ScheduleError as error:
@@ -177,7 +177,7 @@ def _update_tail_problems(tail: Tail, old: NestLoop) -> Found:
 
 
 def _bound_problems(func: Func, nest: StageSchedule) -> Found:
-    """Splits that run beyond a dimension whose bounds the user has promised."""
+    """Yield splits that run beyond a dimension whose bounds the user has promised."""
     for d, arg in enumerate(func.args):
         bound = func.bounds.get(arg)
         if bound and not stays_inside(nest, f"v{d}", bound.extent, WRITES_BEYOND, bound=True):

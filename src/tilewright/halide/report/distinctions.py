@@ -12,7 +12,7 @@ _NAMED = 2
 
 
 def distinctions(plans: Sequence[PlannedSchedule]) -> tuple[str, ...]:
-    """For each schedule, how it differs from the first; empty for the first itself.
+    """Return, for each schedule, how it differs from the first; empty for the first itself.
 
     Where Funcs are computed comes before the sizes of tiles, and those before vectors and tasks.
     """

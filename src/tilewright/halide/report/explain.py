@@ -42,7 +42,7 @@ def schedule_report(
     notes: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
 ) -> ScheduleReport:
-    """Everything that a reader is shown of a schedule.
+    """Return the report on a schedule, as plain data.
 
     `verified` is None where nothing was run; `seconds` and `naive_seconds` are median times of
     the schedule and of the naive one. The rest is as in `ScheduleReport`.

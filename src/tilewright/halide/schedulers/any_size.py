@@ -141,7 +141,7 @@ class _Sizes:
         self._inner = {p: least for p, least in self._inner.items() if p[0] not in self.hopeless}
 
     def smallest(self) -> dict[Place, int]:
-        """For each dimension of each output, the least extent, found one after the other."""
+        """Return the least extent of each dimension of each output, found one after the other."""
         if not self._inner:
             return dict(self._own)
         found: dict[Place, int] = {}

@@ -47,7 +47,7 @@ class Chosen:
         return all(differ(planned, other, self.algorithm) for other in self.accepted)
 
     def best(self, k: int) -> list[PlannedSchedule]:
-        """`k` of them, or as many as there are, as they came; the reserve is drawn on last."""
+        """Return up to `k` of them in the order offered; the reserve comes last."""
         return [*self.accepted, *self.reserve][:k]
 
 

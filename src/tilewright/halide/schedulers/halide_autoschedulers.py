@@ -226,7 +226,7 @@ def _last_words(output: str) -> str:
 
 
 def _automatic_names(algorithm: Algorithm) -> dict[str, int]:
-    """For each letter of Halide's automatic names (``v1``, ``f3``) the largest number used."""
+    """Return the largest number used per letter of Halide's automatic names (``v1``, ``f3``)."""
     names = {name for f in algorithm.funcs for name in (f.name, *f.args)}
     for func in algorithm.funcs:
         for stage in func.stages:
@@ -275,7 +275,7 @@ class AutoschedulerSearch:
         self._serialized = bytes(hl.serialize_pipeline(live.pipeline))
 
     def run(self) -> None:
-        """Nothing: the search was the work."""
+        """Do nothing: the search was the work."""
 
     def details(self) -> dict[str, Any]:
         """Return the scheduled pipeline, the schedule as C++, and the CPU seconds of the search."""

@@ -34,7 +34,7 @@ GUARDED = (
 def plan(
     task: Task, *, k: int = 1, fusion: Fusion = "nested", constants: GpuConstants | None = None
 ) -> list[PlannedSchedule]:
-    """Up to `k` distinct legal schedules, the one the model likes best first.
+    """Return up to `k` distinct legal schedules, the one the model likes best first.
 
     They differ where it matters, as far as there are that many: `diversity` says what counts,
     and where the cost model has too few, `variations` makes more, which come last.
@@ -160,7 +160,7 @@ def _planned(
 
 
 def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[PlannedSchedule]:
-    """Schedules with what is computed where as in a plan, for the task's sizes.
+    """Return schedules with what is computed where as in a plan, for the task's sizes.
 
     What is left out of what a scheduler finds, and whether any is legal, is the caller's affair.
     """

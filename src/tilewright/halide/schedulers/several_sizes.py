@@ -33,7 +33,7 @@ Axis = tuple[str, int]
 
 
 def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
-    """As `plan`, for all sizes of the task at once; with a single size it is `plan`.
+    """Plan like `plan` for all sizes of the task at once.
 
     Raises `TilewrightError` if no condition at run time can distinguish the sizes.
     """
@@ -177,7 +177,7 @@ def _placed(
 
 
 def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
-    """For each size but the last, when its nests run and not those of a later one.
+    """Return for each size but the last the conditions that select its nests over later ones.
 
     Sizes come as `tilewright.halide.frontend.extents.descending` sorts them. Each dimension in
     which a later size is smaller must be at least half way to it, by ratio, so that none of the
@@ -217,7 +217,7 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
 
 
 def _between(mine: Mapping[Axis, int], later: Sequence[Mapping[Axis, int]]) -> dict[Axis, int]:
-    """Half way, by ratio, from the largest of the later extents that is smaller; up is right."""
+    """Return the borders: geometric means with the largest smaller later extent, rounded up."""
     found = {}
     for axis, extent in mine.items():
         smaller = [other[axis] for other in later if other[axis] < extent]

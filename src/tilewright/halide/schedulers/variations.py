@@ -75,7 +75,7 @@ class _Pipeline:
 def variations(
     planned: PlannedSchedule, algorithm: Algorithm, machine: Machine
 ) -> Iterator[PlannedSchedule]:
-    """Schedules one choice away from `planned`: kinds of choices in turn, costly Funcs first.
+    """Yield schedules one choice away from `planned`: kinds of choices in turn, costly Funcs first.
 
     They may be illegal. The reports of groups that changed say that they were not costed.
     """
@@ -127,7 +127,7 @@ def _by_cost(
 
 
 def _nests(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Another nest for a Func at root that no other is computed in."""
+    """Yield another nest for a Func at root that no other is computed in."""
     func = pipeline.algorithm.funcs[entry.func]
     if entry.compute.kind != "root" or func.fixed or func.scheduled or pipeline.hosts(entry.func):
         return

@@ -166,7 +166,7 @@ def _as_variant(planned: PlannedSchedule, task: Task, name: str) -> Variant:
 
 
 def register_caps(task: Task) -> tuple[int, ...]:
-    """Caps on registers per thread worth trying: Halide's and the device's; none off CUDA.
+    """Return caps on registers per thread to try: Halide's and the device's; none off CUDA.
 
     Fewer registers let more threads be resident, more avoid spills.
     """

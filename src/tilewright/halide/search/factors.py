@@ -182,7 +182,7 @@ def _regrouped(group: GroupReport, before: StageSchedule, after: StageSchedule) 
 
 
 def _kind(nest: StageSchedule, change: Split) -> tuple[str, int]:
-    """What a split is for; of vectors side by side (a ``block``), how many lanes each has."""
+    """Return the purpose of a split, and the lanes of each vector in a ``block`` of vectors."""
     mapped = {loop.name: loop.mapping for loop in nest.loops}
     kinds = {"vectorized": "vector", "unrolled": "unroll", "gpu_thread": "thread"}
     if change.inner in mapped:

@@ -18,7 +18,7 @@ ALTERNATIVES = 5
 def plan_checked(
     task: Task, *, k: int = 1, fusion: Fusion = "nested", check: bool = True
 ) -> list[PlannedSchedule]:
-    """As `plan`, but Halide has lowered the first; those that it refused before are left out.
+    """Plan like `plan`; Halide has lowered the first, and those refused before it are dropped.
 
     Where it refuses all of the model's, the naive schedule is the first. The first one's notes
     say what was refused, and why. With `check` false, nothing is lowered.
@@ -49,7 +49,7 @@ def plan_checked(
 def _first_lowered(
     task: Task, planned: Sequence[PlannedSchedule], refusals: list[str]
 ) -> list[PlannedSchedule]:
-    """From the first schedule that lowers on; what Halide says of the others is added."""
+    """Drop schedules before the first that lowers, with notes on Halide's reasons."""
     for i, each in enumerate(planned):
         reason = refusal(each.schedule, task.algorithm)
         if not reason:

@@ -139,7 +139,7 @@ class _Generator:
                 return name
 
     def buffers(self, stem: str, space: str, kind: DataType, size: Poly | None = None) -> Buffers:
-        """Memory for a value, a buffer for each component."""
+        """Return memory for a value, a buffer for each component."""
         size = Poly.constant(1) if size is None else size
         if isinstance(kind, ArrayType):
             return self.buffers(stem, space, kind.item, size * kind.length)
@@ -276,7 +276,7 @@ class _Generator:
         return acc
 
     def _allocate(self, stem: str, space: str, kind: DataType) -> Memory:
-        """Memory for a value, from here to the end of the block.
+        """Return memory for a value, from here to the end of the block.
 
         Outside of all loops it is memory of the whole program, whose size is not limited.
         """

@@ -130,7 +130,7 @@ def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKern
 
 
 def _parts(body: Block) -> list[Block]:
-    """Statements kernel by kernel."""
+    """Return the statements kernel by kernel."""
     parts: list[Block] = []
     sequential: Block = []
     for s in body:

@@ -28,7 +28,7 @@ def scratch(code: Code) -> list[Buffer]:
 
 
 def tables(block: Block) -> list[Buffer]:
-    """Arrays of fixed numbers, in the order of their first use."""
+    """Return the arrays of fixed numbers, in the order of their first use."""
     found = (v.buffer for v in loads(block) if v.buffer.space == "table")
     return list(dict.fromkeys(found))
 

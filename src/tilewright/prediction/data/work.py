@@ -123,7 +123,7 @@ def idleness() -> Idleness:
 
 
 def other_seconds() -> float:
-    """CPU seconds that all other processes have used since the computer was started.
+    """Return CPU seconds that all other processes have used since the computer was started.
 
     Those that this one has started and waited for are not others.
 

@@ -87,7 +87,7 @@ def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ran
 def rank_schedules(
     model: Estimator, family: ScheduleFamily, size: int, count: int = 2000, seed: int = 0
 ) -> list[Ranked]:
-    """Schedules of a family for a size, drawn from the seed, the fastest first.
+    """Return schedules of a family for a size, drawn from the seed, the fastest first.
 
     Raises:
         PredictionError: the model was fitted to other features than the family's.

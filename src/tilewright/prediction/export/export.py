@@ -196,7 +196,7 @@ def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
 
 
 def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
-    """Arguments that no statement reads; compilers would warn of them."""
+    """Return arguments that no statement reads; compilers would warn of them."""
     read = set(re.findall(r"[A-Za-z_]\w*", " ".join([*body.lines, body.result])))
     return [argument for argument in arguments if argument not in read]
 
@@ -253,7 +253,7 @@ def _dot(weights: Iterable[float], values: Sequence[str], constant: float) -> st
 def _inputs(
     inputs: ModelInputs, body: _Body, columns: Sequence[str], prefix: str = "u"
 ) -> list[str]:
-    """Statements of the inputs before standardisation."""
+    """Return the statements of the inputs before standardisation."""
     values = []
     for i, (j, function) in enumerate(zip(inputs.columns, inputs.functions, strict=True)):
         if function == "plain":

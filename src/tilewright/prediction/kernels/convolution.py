@@ -39,7 +39,7 @@ def make(instance: Instance, rng: np.random.Generator) -> Operands:
 
 
 def reference(operands: Operands) -> Array:
-    """Windows times filter, summed by NumPy."""
+    """Sum windows times filter with NumPy."""
     a, w = dense(operands["a"]), operands["w"]
     windows = np.lib.stride_tricks.sliding_window_view(a, w.shape)
     return np.tensordot(windows, w, axes=2)

@@ -65,7 +65,7 @@ class Driver:
         return found
 
     def empty(self, shape: tuple[int, ...]) -> DeviceArray:
-        """Memory for doubles on the GPU."""
+        """Return memory for doubles on the GPU."""
         pointer = ctypes.c_uint64()
         size = max(8 * int(np.prod(shape)), 8)
         self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))

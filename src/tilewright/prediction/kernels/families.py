@@ -11,7 +11,7 @@ from tilewright.prediction.kernels.schedules import ScheduleFamily
 
 
 def schedule_family(name: str) -> ScheduleFamily:
-    """``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``; PredictionError for another name."""
+    """Return a family by name: ``halide_blur``, ``halide_blur_gpu`` or ``halide_fft``."""
     made: dict[str, Callable[[], ScheduleFamily]] = {
         "halide_blur": partial(halide_blur.family, gpu=False),
         "halide_blur_gpu": partial(halide_blur.family, gpu=True),

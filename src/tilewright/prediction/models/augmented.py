@@ -146,7 +146,7 @@ class Augmented(Estimator):
         return choice, theta
 
     def _probes(self, data: Array) -> Array:
-        """Columns of made-up queries, each of which mixes the features of two instances."""
+        """Return columns of made-up queries, each mixing the features of two instances."""
         random = np.random.default_rng([self.seed, 4])
         one, other = random.integers(0, len(data), (2, _PROBES))
         mixed = np.where(random.random((_PROBES, data.shape[1])) < 0.5, data[one], data[other])
@@ -207,7 +207,7 @@ class Augmented(Estimator):
         return np.asarray(total)
 
     def folded(self) -> tuple[Array, Array, Array]:
-        """Terms, units (each with its constant last) and outputs for inputs not standardised.
+        """Return terms, units (constants last) and outputs for inputs before standardisation.
 
         The median log time is in the terms' constants, so that the model gives seconds.
         """

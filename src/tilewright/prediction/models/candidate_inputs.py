@@ -28,7 +28,7 @@ OF_NON_ZEROS = ("1 + ", "min(")  # how expressions begin that may matter to spar
 
 
 def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ()) -> list[str]:
-    """Expressions of the features that may matter, the likeliest first.
+    """Return expressions of the features that may matter, the likeliest first.
 
     Sizes are features of whole numbers, densities those between 0 and 1.
 

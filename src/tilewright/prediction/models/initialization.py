@@ -23,7 +23,7 @@ _MOST = 220  # monomials of the convex fit
 def monomials(
     inputs: ModelInputs, scaled: Array, targets: Array, reciprocal: frozenset[int]
 ) -> Array:
-    """Terms (count, inputs + 1) in standardised inputs, the largest shares of the time first.
+    """Return terms (count, inputs + 1) in standardised inputs, largest share of time first.
 
     Args:
         inputs: what the inputs are. scaled: their values with a row of ones, (inputs + 1, n).

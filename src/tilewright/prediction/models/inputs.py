@@ -111,7 +111,7 @@ class ModelInputs:
         return len(self.columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return it as JSON data."""
         return {
             "columns": list(self.columns),
             "functions": list(self.functions),

@@ -66,7 +66,7 @@ class IntervalCalibration:
         return float(low), float(high)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return it as JSON data."""
         return {
             "residuals": self.residuals.tolist(),
             "knots": self.knots.tolist(),

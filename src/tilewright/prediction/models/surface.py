@@ -36,7 +36,7 @@ class Shape:
         return self.terms * (self.inputs + 1) + self.hidden * (self.inputs + 2)
 
     def split(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Terms (B, terms, inputs + 1), units (B, hidden, inputs + 1), outputs (B, hidden)."""
+        """Split terms (B, terms, inputs + 1), units (B, hidden, inputs + 1), output (B, hidden)."""
         p, k, h = self.inputs + 1, self.terms, self.hidden
         shape = theta.shape[:-1]
         terms = theta[..., : k * p].reshape(*shape, k, p)
@@ -45,7 +45,7 @@ class Shape:
 
 
 def value(shape: Shape, theta: Array, inputs: Array) -> Array:
-    """Log time, shape (B, n), for parameters (B, count) and inputs with a one, (inputs + 1, n)."""
+    """Return log time (B, n) for parameters (B, count) and inputs with a one (inputs + 1, n)."""
     result, _, _ = _forward(shape, theta, inputs)
     return result
 
@@ -65,7 +65,7 @@ def value_and_jacobian(shape: Shape, theta: Array, inputs: Array) -> tuple[Array
 
 
 def _forward(shape: Shape, theta: Array, inputs: Array) -> tuple[Array, Array, Array]:
-    """Log time (B, n), each term's share of the sum (B, terms, n), the tanhs (B, hidden, n)."""
+    """Return log time (B, n), terms' shares of the sum (B, terms, n), tanhs (B, hidden, n)."""
     p, k, h = shape.inputs + 1, shape.terms, shape.hidden
     layer = theta[:, : (k + h) * p].reshape(-1, p) @ inputs
     layer = layer.reshape(len(theta), k + h, -1)

@@ -70,7 +70,7 @@ class Trees:
         return np.asarray(self.value[node].sum(axis=1) + self.offset)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return it as JSON data."""
         return {
             "roots": self.roots.tolist(),
             "feature": self.feature.tolist(),

@@ -221,7 +221,7 @@ def _box_size(
 
 
 def _origin(centre: tuple[float, float], inner: Layout, lone: bool) -> tuple[float, float]:
-    """Where a group's inner layout begins: below its name, or right of a lone member's number."""
+    """Return the origin of a group's inner layout: below its name, or right of its number."""
     x, y = centre[0] - inner.width / 2, centre[1] - inner.height / 2
     return (x + 7, y) if lone else (x, y + _TITLE / 2)
 

@@ -156,7 +156,7 @@ def _acyclic(nodes: Sequence[Name], edges: Sequence[Edge]) -> tuple[list[Edge], 
 
 
 def _layers(nodes: Sequence[Name], edges: Sequence[Edge]) -> dict[Name, int]:
-    """Longest paths from the top; what nothing leads to is moved down to what it leads to."""
+    """Layer by longest paths from the top; sources move down next to their targets."""
     above: dict[Name, list[Name]] = {n: [] for n in nodes}
     below: dict[Name, list[Name]] = {n: [] for n in nodes}
     for a, b in edges:

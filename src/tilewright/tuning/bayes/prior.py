@@ -74,6 +74,6 @@ class OptimumPrior:
         return result
 
     def tempered(self, space: Space, evaluations: int) -> Callable[[Array], Array]:
-        """What to add to the logarithm of the acquisition after `evaluations` evaluations."""
+        """Return the term for the logarithm of the acquisition after `evaluations` evaluations."""
         power = self.strength / max(1, evaluations)
         return lambda codes: power * self.log(space, codes)

@@ -297,7 +297,7 @@ def _forward(
     constraints: Sequence[tuple[Constraint, tuple[int, ...]]],
     allowed: Mapping[int, Array],
 ) -> list[tuple[Array, int]]:
-    """For each level the table of children, -1 for none, and the number of nodes below."""
+    """Return for each level the table of children, -1 for none, and the number of nodes below."""
     due, last_use, last_of = _last_levels(variables, order, constraints)
     live: dict[int, Array] = {}
     used: dict[str, Array] = {}

@@ -181,7 +181,7 @@ def original_loops(schedule: Record) -> dict[str, int]:
 
 
 def droppable_wrappers(root: Record) -> dict[str, set[str]]:
-    """For each Func, its wrappers and clones that compute nothing of their own, by name.
+    """Return, for each Func, its wrappers and clones that compute nothing of their own, by name.
 
     A wrapper or clone that was given definitions of its own is part of the algorithm.
     """

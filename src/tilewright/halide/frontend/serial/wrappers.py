@@ -13,7 +13,7 @@ from tilewright.halide.frontend.serial.reader import MalformedError, Record
 
 
 def redirections(funcs: Sequence[Record]) -> dict[str, dict[str, str]]:
-    """For each calling Func, which callee is replaced by which wrapper.
+    """Return, for each calling Func, which callee is replaced by which wrapper.
 
     `funcs` are all Funcs of the file, in the order by which wrappers refer to them. A wrapper
     made for one caller takes precedence over one made for all; a wrapper itself goes on

@@ -67,7 +67,7 @@ def greedy_grouping(
     initial: Sequence[Group] | None = None,
     producers_first: bool = False,
 ) -> Grouping[P]:
-    """Merges groups while that lowers the summed cost.
+    """Merge groups as long as that lowers the summed cost.
 
     The merge that gains most is done first or, with `producers_first`, the one earliest in
     the pipeline. `initial` partitions the Funcs to start from; by default each is alone.

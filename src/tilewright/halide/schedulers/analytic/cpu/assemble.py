@@ -407,7 +407,7 @@ class _Levels:
         )
 
     def place(self, name: str) -> tuple[Level, Level]:
-        """Where a member is stored and where it is computed; its readers have been placed."""
+        """Return a member's store and compute levels; its readers have been placed."""
         order = self.costs.analysis.view.algorithm.order
         nest = self.costs.nested.get(name)
         if nest is not None:

@@ -97,7 +97,7 @@ def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:
 
 
 def _size(summary: StageSummary) -> int:
-    """Operations and loads of a stage."""
+    """Return the operations and loads of a stage."""
     return sum(op.count for op in summary.ops) + len(summary.loads)
 
 

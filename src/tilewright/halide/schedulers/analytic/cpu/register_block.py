@@ -117,7 +117,7 @@ class _Kernel:
         return self.reductions | {self.vector, self.row}
 
     def copies(self, depends: AbstractSet[str]) -> int:
-        """Instances in a block of what depends on these loops."""
+        """Return how many instances of a value that depends on these loops a block has."""
         spread = {self.vector: self.block.vectors, self.row: self.block.rows}
         if self.block.vector is not None and self.vector is None:
             # The stage does not run along the block's vector dimension at all.
@@ -202,7 +202,7 @@ def _load(
 
 
 def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[float, float]:
-    """Registers that a block's values take, and cycles to store them once."""
+    """Return the registers that a block's values take, and cycles to store them once."""
     block, width = kernel.block, kernel.width
     held = stores = 0.0
     for t in kernel.summary.types:
@@ -236,7 +236,7 @@ def _shared(summary: StageSummary, vector: str, row: str) -> bool:
 
 
 def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) -> Hashable:
-    """What the cost of a stage's blocks depends on, whatever its loops and callees are called.
+    """Return all that the cost of a stage's blocks depends on, without names.
 
     The layers of a network differ in names alone: stages of equal form have equal costs. Loops
     are numbered by their place in the stage, and of a callee there remain which dimension is

@@ -8,7 +8,7 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 
 
 def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
-    """Copies of Funcs for the scattering stages that read them, among other readers.
+    """Return the copies of Funcs for the scattering stages that read them, among other readers.
 
     A stage that scatters is not vectorised. A copy can be, in a row of its own that is computed
     just before, while the other readers go on computing the Func where they need it.

@@ -84,7 +84,7 @@ def fetched(sweeps: Sequence[Sweep], model: CpuModel) -> Traffic:
 
 
 def spilled(held: Array, moved: Array, model: CpuModel) -> Traffic:
-    """What the members of one tile move: those that outgrow a cache go through the next one."""
+    """Return the traffic of a tile's members: those that outgrow a cache use the next one."""
     c = model.constants
     return Traffic(
         np.where(held > c.held_l1_share * model.l1_bytes, moved, 0.0),
@@ -141,7 +141,7 @@ def combined(parts: Sequence[Array], model: CpuModel) -> Array:
 
 
 def segments(tiles: Array, full: Array) -> Array:
-    """Stretches of contiguous memory in a tile of each shape: where prefetching starts again."""
+    """Return the contiguous segments of memory per tile shape: prefetching restarts at each."""
     count = np.ones(len(tiles))
     cut = np.zeros(len(tiles), dtype=bool)
     for d in range(len(full)):

@@ -358,7 +358,7 @@ class Tally:
         self.memory = self.memory + count * weight / together
 
     def _together(self, group: LoadGroup, row: Array) -> Array:
-        """Accesses of neighbouring threads that one transaction serves, at least 1."""
+        """Return the accesses of neighbouring threads that one transaction serves, at least 1."""
         most = self.model.constants.transaction_bytes / group.bytes
         if group.step == 0.0:
             return np.full(self.n, most)

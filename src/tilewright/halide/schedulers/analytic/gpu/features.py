@@ -65,7 +65,7 @@ def _kernel(model: CostModel, plan: KernelPlan) -> dict[str, Any]:
 
 
 def _operations(kernel: FusedKernel) -> dict[str, dict[str, int]]:
-    """Operations of one iteration of every stage in the kernel."""
+    """Return the operations of one iteration of every stage in the kernel."""
     stages = {f"{kernel.output}.{kernel.stage.index}": kernel.summary}
     for name in kernel.members:
         for summary in kernel.analysis.summaries(name):

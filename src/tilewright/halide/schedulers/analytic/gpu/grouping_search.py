@@ -375,7 +375,7 @@ class GroupingSearch:
     # --- the final pass ------------------------------------------------------------------
 
     def final_plan(self, group: Group, options: Options) -> GroupPlan:
-        """Tiles in steps of two, and members inside threads where that is cheaper."""
+        """Plan with tiles in steps of two, and members inside threads where that is cheaper."""
         plan = self.group_plan(group, "two", options)
         if not plan.kernels:
             plan = self.group_plan(group, "powers", options)
@@ -407,7 +407,7 @@ class GroupingSearch:
         return any(stage.rvars for name in nested for stage in self.view.stages(name))
 
     def _register_tiles(self, kernel: FusedKernel) -> tuple[Tiles, Tiles]:
-        """Power-of-two threads times what each does in registers, for reductions."""
+        """Return tiles of power-of-two threads times the points of each in registers."""
         threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
         rows = []
         shares = []

@@ -84,7 +84,7 @@ class FusedKernel:
         return loop.kind != "impure_rvar" or self.atomic
 
     def _in_storage_order(self) -> list[Loop]:
-        """Parallel loops by the storage dimension they run over, innermost first.
+        """Return the parallel loops by the storage dimension they run over, innermost first.
 
         A reduction loop that runs along what is loaded, while no other does, comes before them.
         """
@@ -143,7 +143,7 @@ class FusedKernel:
         return env
 
     def reads(self, env: Mapping[str, Interval]) -> dict[str, Box]:
-        """What the output's stage touches of other Funcs and images while loops range in `env`."""
+        """Return the boxes that the output's stage touches while loops range in `env`."""
         result: dict[str, Box] = {}
         memo: dict[int, Interval] = {}
         for access in self.summary.accesses:

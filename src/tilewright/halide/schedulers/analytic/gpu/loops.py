@@ -269,7 +269,7 @@ def output_schedule(
 
 
 def _canonical(func: Func, stage: Stage) -> dict[str, str]:
-    """Canonical names of a stage's loops by their names in the pipeline."""
+    """Return the canonical names of a stage's loops by their names in the pipeline."""
     loops = original_loops(func, stage)
     return {loop.name: nest.name for loop, nest in zip(stage.loops, loops, strict=True)}
 

@@ -198,7 +198,7 @@ class _NestCosts:
         runs: float,
         threads: float | None,
     ) -> None:
-        """What is computed in the loops of `host` from the place `first` on.
+        """Add the cost of all that is computed in the loops of `host` from position `first` on.
 
         `path` ends with the loop at `first`; `threads` run it, None if a block does.
         """
@@ -302,7 +302,7 @@ class _NestCosts:
         return bool(stages) and stages[stage.key[1]].atomic
 
     def _atomics(self, stage: StageNest, block: LoopSize) -> float:
-        """Atomic additions of a kernel."""
+        """Return the atomic additions of a kernel."""
         if not self._atomic(stage):
             return 0.0
         return math.prod(_count(block.context.ranges[loop].extent) for loop in stage.variables)

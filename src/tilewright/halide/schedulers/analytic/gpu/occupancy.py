@@ -37,7 +37,7 @@ class Residency:
         return np.minimum(self.by_threads[inside], by_shared)
 
     def warps(self, threads: Array) -> Array:
-        """Warps of a block with the given number of threads."""
+        """Return the warps of a block with the given number of threads."""
         return np.ceil(threads / self.machine.warp_size)
 
 

@@ -62,7 +62,7 @@ def pack(
     n: int,
     constant: frozenset[str] | None = None,
 ) -> tuple[Array, Mask]:
-    """Shared bytes of a block, and where they are bounded at all.
+    """Return the shared bytes of a block, and where they are bounded at all.
 
     `constant` are the members that are equally large in every block, for all that Halide can
     see; by default those read at affine coordinates.

@@ -184,7 +184,7 @@ def access_bytes(load: LoadGroup, warp: int, c: GpuConstants) -> float:
 
 
 def _atomics(plan: KernelPlan) -> float:
-    """Atomic additions of a kernel, all of whose loops are parallel."""
+    """Return the atomic additions of a kernel, all of whose loops are parallel."""
     return float(math.prod(plan.kernel.extents)) if plan.kernel.atomic else 0.0
 
 

@@ -101,7 +101,7 @@ class RandomSearch(GroupingSearch):
         return kept
 
     def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
-        """Either of the two, by chance."""
+        """Choose one of the two at random."""
         return bool(self._random.random() < 0.5)
 
 
@@ -115,7 +115,7 @@ def sample_gpu(
     scalars: Mapping[str, float] | None = None,
     constants: GpuConstants | None = None,
 ) -> Iterator[Sample]:
-    """Up to `count` distinct legal schedules, the same for the same seed.
+    """Yield up to `count` distinct legal schedules, the same for the same seed.
 
     `boxes`, `scalars` and `constants` are as of `schedule_gpu`.
     """

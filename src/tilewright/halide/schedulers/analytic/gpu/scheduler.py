@@ -37,7 +37,7 @@ def schedule_gpu(
     any_size: bool = False,
     constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
-    """Up to `k` distinct schedules for a GPU, the one the model likes best first.
+    """Return up to `k` distinct schedules for a GPU, the one the model likes best first.
 
     `boxes` is the region wanted of each output (the pipeline's estimates by default) and
     `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
@@ -131,7 +131,7 @@ def _boxes(algorithm: Algorithm) -> dict[str, Box]:
 
 
 def _variations(first: Options, k: int) -> list[Options]:
-    """Options to try in turn until there are `k` distinct schedules."""
+    """Return the options to try in turn until there are `k` distinct schedules."""
     if k <= 1:
         return [first]
     others: list[Mode] = [m for m in ("nested", "overlapped", "none") if m != first.mode]

@@ -39,7 +39,7 @@ def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
 
 
 def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, int]:
-    """T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
+    """Return T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
 
     `halve` halves T_max, for OpenCL devices with 512 threads per group. Unlike in the paper a
     single tiled dimension can always have whole warps.
@@ -91,7 +91,7 @@ class LoopRoles:
 
 
 def loop_roles(extents: Sequence[int]) -> LoopRoles:
-    """Roles of parallel loops with the given extents, innermost storage dimension first.
+    """Return the roles of parallel loops with the given extents, innermost storage dimension first.
 
     Of more than three tiled dimensions the innermost and the two largest others keep their
     threads. Small dimensions become threads as well where the tiled ones leave room: the
