@@ -1,4 +1,4 @@
-"""`tilewright.schedule`: from any pipeline to a schedule that is verified, measured, explained."""
+"""`tilewright.schedule`: finds, verifies, measures and explains a schedule for a pipeline."""
 
 from __future__ import annotations
 
@@ -71,34 +71,33 @@ def schedule(
             ``FILE.py:NAME``. It is not changed.
         target: ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the
             machine's.
-        machine: what to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU; by
-            default what is in this computer.
+        machine: the machine to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU;
+            by default this computer.
         mode: ``oneshot``: the model's best that Halide can lower; no code is generated.
             ``top``: the best ``k`` distinct schedules are built, verified and measured, and the
-            fastest is the result. ``tune``: as ``top``, then the tile sizes, vector widths and
+            fastest is the result. ``tune``: like ``top``; then the tile sizes, vector widths and
             unrolls of the best structures are tuned on measured times (`tilewright.tuning`).
             ``given``: no search; the result is the schedule that the pipeline came with.
-        estimates: sizes and values that the pipeline does not say, by name:
+        estimates: sizes and values that the pipeline lacks, by name:
             ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. A list of these, one per size,
-            makes a schedule that has loops of its own for each of them (`Schedule.variants`) and
-            is right at all others; it is measured at each. Mode ``tune`` takes one size.
-        planning: which schedules are considered, and what becomes of one that the pipeline came
-            with; see `Planning`.
+            makes a schedule with separate loops for each of them (`Schedule.variants`), which is
+            correct at all other sizes; it is measured at each. Mode ``tune`` takes one size.
+        planning: which schedules are considered, and how an existing schedule is treated; see
+            `Planning`.
         measuring: inputs, and where measurements are kept; see `Measuring`.
-        budget: seconds, bytes and builds at a time; see `Budget`.
-        on_progress: called with a `Progress` whenever there is news.
-        name: what to call the pipeline; by default as its file, Generator or output is called.
-        **options: fields of `planning`, `measuring` and `budget` by their own names, which go
-            before what these say: ``schedule(pipeline, mode="top", k=3, time_limit=60)``. Earlier
-            versions had ``keep_schedule``, ``discard_schedule`` and ``improve`` in place of
-            ``existing``; these go on working.
+        budget: limits on time, memory and parallel builds; see `Budget`.
+        on_progress: called with a `Progress` on every change.
+        name: the pipeline's name; by default that of its file, Generator or output.
+        **options: fields of `planning`, `measuring` and `budget` as keyword arguments, which take
+            precedence: ``schedule(pipeline, mode="top", k=3, time_limit=60)``. The arguments
+            ``keep_schedule``, ``discard_schedule`` and ``improve`` of earlier versions, now
+            ``existing``, still work.
 
     Returns:
-        The schedule, with everything that was measured. Failures of candidates are in it.
+        The schedule with all measurements, failed candidates included.
 
     Raises:
-        TilewrightError: something is wrong that the user can put right: the message names cause
-            and cure.
+        TilewrightError: an error that the user can correct; the message names cause and cure.
 
     >>> import halide as hl, tilewright
     >>> x, y = hl.vars("x y")
@@ -158,7 +157,7 @@ def schedule(
 def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
     """Return how a schedule that the pipeline came with is treated.
 
-    Raises `TilewrightError` if the mode makes no sense, or not with what else is given.
+    Raises `TilewrightError` if the mode is unknown or does not fit the other arguments.
     """
     if mode not in get_args(Mode):
         raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
@@ -177,7 +176,7 @@ def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
 def _planned(
     task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule]
 ) -> list[PlannedSchedule]:
-    """Return the schedules that a mode considers, the model's best first; `given` come before."""
+    """Return the schedules that a mode considers: `given` ones, then the model's best first."""
     if mode == "given":
         return given
     if mode == "oneshot":
@@ -192,7 +191,7 @@ def _verified(
     facts: Mapping[str, str],
     watch: Watch,
 ) -> Result:
-    """Return the first schedule with what running it said; the others as they were planned."""
+    """Return the schedules, the first with its measurement and the others as planned."""
     outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
     tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
     return conclude_oneshot(task, replace(outcome, tried=tried), facts)
@@ -312,7 +311,7 @@ def conclude_sizes(
 
 
 def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """Return the model's best with what running it said."""
+    """Return the model's best schedule with its measurement."""
     first = outcome.tried[0]
     result = Result(
         task,
@@ -331,7 +330,7 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
 
 
 def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """Return the fastest, or else the best there is, with the reason.
+    """Return the fastest schedule, or if none ran the best one left, with the reason.
 
     Raises `TilewrightError` if nothing runs, the naive schedule included.
     """
@@ -354,7 +353,7 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
         notes=_search_notes(outcome, failed),
     )
     if best is not None:
-        beyond = (f"It {best.note}: no other schedule was right.",) if best.reads_beyond else ()
+        beyond = (f"It {best.note}; no other schedule was right.",) if best.reads_beyond else ()
         return replace(
             result,
             planned=best.planned,
@@ -371,13 +370,13 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
             planned=PlannedSchedule(naive(task), (), 0.0),
             measurement=outcome.naive,
             verified=True,
-            notes=(*result.notes, "The naive schedule is what is left."),
+            notes=(*result.notes, "All candidates failed; the result is the naive schedule."),
         )
     return result
 
 
 def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str, ...]:
-    """Return how the search ended, what failed, and whether there were final rounds."""
+    """Return notes on how the search ended, on failures, and on missing final rounds."""
     notes = []
     if outcome.stopped:
         notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
@@ -386,7 +385,7 @@ def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str,
         causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
         notes.append(f"{len(failed)} of {len(outcome.tried)} schedules failed: {causes}.")
     if outcome.final is None and outcome.best is not None and sum(t.ok for t in outcome.tried) > 1:
-        notes.append("There was no time for final rounds: it was chosen by times taken alone.")
+        notes.append("There was no time for final rounds: it was chosen by times of separate runs.")
     return tuple(notes)
 
 

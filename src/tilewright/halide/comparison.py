@@ -1,8 +1,8 @@
-"""Our schedule and others of the same pipeline, timed in one interleaved run.
+"""Compares our schedule with others of the same pipeline, timed in one interleaved run.
 
-The leaders of ours take part in the final rounds, and the fastest of them there is "ours": where
-several lead together its time is the least of theirs, and so a little flattering, by less than
-the intervals are wide.
+Our leading schedules take part in the final rounds; the fastest there is "ours". If several lead
+together, its time is the least of several and so slightly optimistic, by less than the width of
+the intervals.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from tilewright.measure import Measurement
 from tilewright.report import Bar, Progress, ScheduleReport
 
 ROUNDS = 12
-SECONDS = 20.0  # of interleaved rounds
+SECONDS = 20.0  # budget of the interleaved rounds
 HAND = "hand-written"
 ONESHOT = "Tilewright, one shot"
 OURS = "Tilewright"
@@ -69,9 +69,9 @@ OURS = "Tilewright"
 class Entry:
     """One schedule of the comparison.
 
-    `status` is that of its search where that failed, else of its measurement; `seconds` is its
-    median time and `low` and `high` the ends of its interval. `slower` is its time over ours
-    with an interval, paired by round. `search_seconds` is the CPU time of an autoscheduler.
+    `status` is the status of its search if that failed, else of its measurement. `seconds` is its
+    median time, with the interval from `low` to `high`. `slower` is its time over ours with an
+    interval, paired by round. `search_seconds` is the CPU time of an autoscheduler.
     """
 
     label: str
@@ -146,28 +146,29 @@ def compare(
     name: str = "",
     **options: Unpack[CommonOptions],
 ) -> Comparison:
-    """Compare our schedules with the naive one, Halide's autoschedulers', and one by hand.
+    """Compare our schedules with the naive one, Halide's autoschedulers' and a hand-written one.
 
-    Every measurement and every search of an autoscheduler is recorded and found again by the next
-    run, apart from the final rounds: every run does its own.
+    Every measurement and every search of an autoscheduler is recorded and reused by the next run,
+    except the final rounds, which every run repeats.
 
     Args:
-        pipeline: as for `tilewright.schedule`; so are target, machine, on_progress and name.
-        target: see above.
-        machine: see above.
+        pipeline: as for `tilewright.schedule`.
+        target: as for `tilewright.schedule`.
+        machine: as for `tilewright.schedule`.
         hand: a function ``hand(target, …)`` of a Python file that builds the same pipeline with a
             schedule (a `functools.partial` gives it further arguments), or a scheduled
             serialisation of the same algorithm: bytes, or the path of a ``.hlpipe`` file.
-        estimates: sizes and values that the pipeline does not say, of one size.
-        planning: how many of our schedules take part, and how they are found; `existing` is not
-            ``improve``, and what is for other modes than ``top`` has no effect.
+        estimates: sizes and values that the pipeline lacks, for a single size.
+        planning: how many of our schedules take part, and how they are found; `existing` must not
+            be ``improve``, and fields for modes other than ``top`` have no effect.
         measuring: inputs, and where measurements are kept.
         budget: seconds, bytes and builds at a time.
-        peer_time: CPU seconds that an autoscheduler may use, and
-        peer_memory: bytes; one that fails is listed with the reason.
-        on_progress: see above.
-        name: see above.
-        **options: fields of `planning`, `measuring` and `budget` by their own names.
+        peer_time: CPU seconds that each autoscheduler may use; one that fails is listed with the
+            reason.
+        peer_memory: bytes that each autoscheduler may use.
+        on_progress: as for `tilewright.schedule`.
+        name: as for `tilewright.schedule`.
+        **options: fields of `planning`, `measuring` and `budget` as keyword arguments.
 
     Raises:
         TilewrightError: as `tilewright.schedule` does.
@@ -221,7 +222,7 @@ def compare(
 
 
 def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
-    """Return the schedule by hand as something to measure; `hand` is as for `compare`.
+    """Return the variant to measure for a hand-written schedule; `hand` is as for `compare`.
 
     Raises `TilewrightError` if a serialised pipeline does not have the task's inputs and
     outputs, and what `source_of` raises.
@@ -290,7 +291,7 @@ def peer_schedules(
             watch.show()
     for peer in chosen:
         found.setdefault(
-            peer.name, PeerSchedule(peer, "timeout", message="the time for everything was up")
+            peer.name, PeerSchedule(peer, "timeout", message="the time limit was reached")
         )
     return {peer.name: found[peer.name] for peer in chosen}
 
@@ -305,7 +306,7 @@ def peer_variant(found: PeerSchedule, target: str) -> Variant:
 def _entries(
     outcome: Outcome, labels: Sequence[str], searched: Mapping[str, PeerSchedule]
 ) -> tuple[Entry, ...]:
-    """Return an entry per label: of its search where that failed, else of the final rounds."""
+    """Return an entry per label: of its search if that failed, else of the final rounds."""
     best = outcome.best
     keys = {
         OURS: key_of(best) if best is not None and best.final else "",

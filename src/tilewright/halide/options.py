@@ -1,8 +1,8 @@
-"""What `tilewright.schedule` and `tilewright.compare` take, in three groups.
+"""Arguments of `tilewright.schedule` and `tilewright.compare`, in three groups.
 
-`Planning` says which schedules are considered, `Measuring` on what they are measured, and `Budget`
-what that may use. Every field can also be given by its own name, and so can the names of earlier
-versions: ``schedule(pipeline, k=3, keep_schedule=True)`` is
+`Planning` says which schedules are considered, `Measuring` how they are measured, and `Budget` sets
+limits. Every field is also accepted as a keyword argument, as are the names of earlier versions:
+``schedule(pipeline, k=3, keep_schedule=True)`` is
 ``schedule(pipeline, planning=Planning(k=3, existing="keep"))``.
 """
 
@@ -36,23 +36,23 @@ class Planning:
 
     Args:
         k: how many schedules to find, all of which are in ``Result.top``; by default one in mode
-            ``oneshot`` and 5 else.
-        evaluations: how many more schedules mode ``tune`` measures than the planned ones; fewer
-            where little is left to gain.
+            ``oneshot`` and 5 in other modes.
+        evaluations: how many schedules mode ``tune`` measures in addition to the planned ones;
+            it stops earlier if little is left to gain.
         fusion: on GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas
             2020, Section 4.3), ``overlapped`` or ``none``.
         existing: what to do with Funcs that have been scheduled already. ``refuse`` them;
             ``keep`` them as they are; ``discard`` their schedules (estimates and bounds stay, and
-            `Result.apply` wants the pipeline without them); or ``improve``: discard them, and
-            have the schedule that the pipeline came with, named "given", be a candidate of
-            ``top`` and ``tune``, so that the result is never slower than it.
-        check: in mode ``oneshot``, have Halide lower the schedule, and take the next where it
+            `Result.apply` needs the pipeline without them); or ``improve``: discard them, and
+            make the schedule that the pipeline came with a candidate of ``top`` and ``tune``,
+            named "given", so that the result is never slower than it.
+        check: in mode ``oneshot``, let Halide lower the schedule, and take the next one if it
             refuses.
-        calibration: cost CPUs with what ``tilewright machine --calibrate`` measured of them, if
-            it did.
-        exact_sizes: suit the estimated sizes alone: the schedule may then fail at others, as
-            `Result.requirements` says. By default it is right at every size that the pipeline
-            allows, and as fast at the estimated ones.
+        calibration: use the rates that ``tilewright machine --calibrate`` has measured, if any,
+            in the cost model of CPUs.
+        exact_sizes: make a schedule for the estimated sizes only; it may fail at other sizes, see
+            `Result.requirements`. By default a schedule is correct at every size that the
+            pipeline allows, and as fast at the estimated ones.
 
     Raises:
         TilewrightError: a count is not positive, or a word is not one of those above.
@@ -67,7 +67,7 @@ class Planning:
     exact_sizes: bool = False
 
     def __post_init__(self) -> None:
-        """Check what types do not say."""
+        """Check the values."""
         if self.k is not None and self.k < 1:
             raise TilewrightError(f"k={self.k}: at least one schedule is needed")
         if self.evaluations < 1:
@@ -79,18 +79,18 @@ class Planning:
 
 @dataclass(frozen=True)
 class Measuring:
-    """On what schedules are measured, and where measurements are kept.
+    """How schedules are measured, and where measurements are kept.
 
     Args:
-        inputs: what to measure on, by input: an array (axis d is dimension d), a ``.npy`` file, a
-            pair ``(low, high)`` of random contents, or a function of the shape; scalars by value.
-            By default random, from `seed`.
-        seed: of random inputs, and of the tuner.
+        inputs: the contents of each input, by name: an array (axis d is dimension d), a ``.npy``
+            file, a pair ``(low, high)`` for random contents, or a function of the shape; for a
+            scalar its value. By default random, from `seed`.
+        seed: the seed of random inputs and of the tuner.
         verify: in modes that measure nothing, build the schedule and compare its answers with
             those of an unscheduled run.
-        records: the file in which measurements are kept (by default one in the user's cache), or
-            the open `Records`. What is there is not measured again, unless `remeasure`.
-        remeasure: measure again what the records know.
+        records: the file of measurements (by default one in the user's cache directory), or open
+            `Records`. Recorded candidates are not measured again, unless `remeasure`.
+        remeasure: measure recorded candidates again.
     """
 
     inputs: Mapping[str, Any] | None = None
@@ -102,12 +102,12 @@ class Measuring:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may use.
+    """Limits of a run.
 
     Args:
-        time_limit: seconds for everything, None for no limit. The best so far is returned then,
-            as it is on Ctrl-C.
-        jobs: builds at a time; by default one per core.
+        time_limit: seconds for the complete run, None for no limit. At the limit, as on Ctrl-C, the
+            best so far is returned.
+        jobs: number of parallel builds; by default one per core.
         candidate_time: seconds that one candidate may use.
         candidate_memory: bytes that one candidate may use.
     """
@@ -119,7 +119,7 @@ class Budget:
 
 
 class CommonOptions(TypedDict, total=False):
-    """Fields of the groups by their own names, as `compare` takes them."""
+    """Fields of the groups as keyword arguments of `compare`."""
 
     k: int | None
     fusion: Fusion
@@ -133,23 +133,23 @@ class CommonOptions(TypedDict, total=False):
     jobs: int | None
     candidate_time: float
     candidate_memory: int
-    # Of earlier versions, in place of `existing`.
+    # Names of earlier versions for `existing`.
     keep_schedule: bool
     discard_schedule: bool
 
 
 class ScheduleOptions(CommonOptions, total=False):
-    """Fields of the groups by their own names, as `schedule` takes them."""
+    """Fields of the groups as keyword arguments of `schedule`."""
 
     evaluations: int
     check: bool
     exact_sizes: bool
     verify: bool
-    improve: bool  # of earlier versions, in place of ``existing="improve"``
+    improve: bool  # earlier name of ``existing="improve"``
 
 
 class Groups(NamedTuple):
-    """All that may be given, in its groups."""
+    """All arguments, in their groups."""
 
     planning: Planning
     measuring: Measuring
@@ -167,19 +167,19 @@ def grouped(
     options: Mapping[str, Any],
     known: Collection[str],
 ) -> Groups:
-    """Return the groups with what was given by its own name, which goes before what a group says.
+    """Merge keyword arguments into the groups; they take precedence.
 
     Args:
-        function: what the options were given to, for messages.
-        planning: a group, None for its defaults; so are the next two.
-        measuring: see `planning`.
-        budget: see `planning`.
-        options: what was given by name.
-        known: the names that may be given.
+        function: the name of the called function, for messages.
+        planning: the group, None for its defaults.
+        measuring: the group, None for its defaults.
+        budget: the group, None for its defaults.
+        options: the keyword arguments.
+        known: the accepted names.
 
     Raises:
-        TypeError: an option that there is not.
-        TilewrightError: values that do not go together, or make no sense.
+        TypeError: an option is unknown.
+        TilewrightError: values contradict each other or are invalid.
     """
     for name in options:
         if name not in known:
@@ -198,7 +198,7 @@ def grouped(
 
 
 def _with(group: G, given: Mapping[str, Any]) -> G:
-    """Return the group with what was given of its fields."""
+    """Return the group with its fields from `given` replaced."""
     own = {field.name for field in fields(group)} & given.keys()
     return replace(group, **{name: given[name] for name in own})
 

@@ -1,4 +1,4 @@
-"""What `tilewright.schedule` gives back: a schedule that can be applied, printed and explained."""
+"""The result of `tilewright.schedule`: a schedule to apply, print and explain."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow
 
 @dataclass(frozen=True)
 class Result:
-    """A schedule for a pipeline, and what is known of it.
+    """A schedule for a pipeline, with its measurements.
 
-    `schedule` is the one chosen, as data; `apply`, `to_python`, `to_cpp` and `to_json` are ways
-    to use it. `measurement` is what it was measured at, None if nothing was run, and
-    `verified` is None then, else whether its answers were right. `naive` is the naive schedule's
-    measurement of the same final rounds, None if there is none. `tried` has every schedule
-    that was planned, in the order of the model, and `group_seconds` the time measured of each
-    group. Of a schedule for several sizes, `at_sizes` has the measurements at each, the largest
-    first, and the other figures are those at the largest.
+    `schedule` is the chosen schedule as data; `apply`, `to_python`, `to_cpp` and `to_json` use it.
+    `measurement` is its measurement, None if it was not run. `verified` says whether its answers
+    were right, None if it was not run. `naive` is the naive schedule's measurement in the same
+    final rounds, if any. `tried` has every planned schedule in the model's order, and
+    `group_seconds` the measured time of each group. For a schedule for several sizes, `at_sizes`
+    has the measurements at each size, the largest first; all other figures are those at the
+    largest size.
     """
 
     task: Task = field(repr=False)
@@ -64,7 +64,7 @@ class Result:
 
     @cached_property
     def predicted(self) -> float | None:
-        """The predicted time of a run in seconds, None if it cannot be said."""
+        """The predicted time of a run in seconds, None if there is no prediction."""
         return with_prediction(self.planned, self.task).seconds
 
     @property
@@ -76,19 +76,19 @@ class Result:
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """At which sizes the schedule is not right by itself; empty: right at all sizes."""
+        """The schedule's requirements on sizes; empty if it is correct at all sizes."""
         return requirements(self.schedule, self.task.algorithm)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """Of every schedule that was run, in the order of the model, failures included."""
+        """The measurements of all schedules that were run, in the model's order, with failures."""
         return tuple(t.measurement for t in self.tried if t.measurement is not None)
 
     def top(self, k: int | None = None) -> list[Result]:
-        """Return the best `k` schedules (all by default), each as a result of its own, best first.
+        """Return the best `k` schedules (all by default), each as a `Result`, best first.
 
-        Measured ones come by their time, the others as the model ranks them; those that failed
-        are left out.
+        Measured schedules are ordered by their time, then the others by the model's rank; failed
+        ones are left out.
         """
         ranked = [t for t in Outcome(self.tried).ranking if t.measurement is None or t.ok]
         results = [
@@ -108,10 +108,10 @@ class Result:
         return results[:k]
 
     def apply(self, pipeline: Any) -> None:
-        """Apply the schedule to a live pipeline: the same one, or the same built again.
+        """Apply the schedule to a live pipeline: the original, or the same one built again.
 
         `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
-        have been scheduled. Raises `ScheduleError` if it computes something else.
+        have been scheduled. Raises `ScheduleError` if the pipeline computes something else.
         """
         from tilewright.halide.emit.apply import apply
         from tilewright.halide.frontend.live import to_pipeline
@@ -121,8 +121,8 @@ class Result:
     def to_python(self, name: str = "schedule", runtime_checks: bool = False) -> str:
         """Return a Python module with a function `name` that schedules a fresh pipeline.
 
-        A comment says what `requirements` there are; with `runtime_checks` a function
-        ``NAME_refuses`` says at run time whether outputs have the sizes that are required.
+        A comment lists the `requirements`. With `runtime_checks`, a function ``NAME_refuses``
+        checks at run time whether outputs have the required sizes.
         """
         from tilewright.halide.emit.printing import to_python
 

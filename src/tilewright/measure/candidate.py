@@ -1,4 +1,4 @@
-"""What is measured and what comes of it: plain data that crosses process boundaries."""
+"""Candidates, limits and measurements: plain data that crosses process boundaries."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Candidate:
     """One way to run a program, as data from which another process can build it.
 
     `builder` is ``"package.module:function"`` or ``"path/file.py:function"``. A worker process
-    calls the function with `payload` (picklable data: numbers, strings, bytes, lists, dicts)
-    and gets an object with
+    calls the function with `payload` (picklable data: numbers, strings, bytes, lists, dicts). The
+    function returns an object with
 
     - ``run()``: the work to time;
     - ``verify() -> VerifyResult``, optional: runs and checks the answer;
-    - ``recheck() -> VerifyResult``, optional: asked when ``verify`` says no, and has the last
-      word; it may build something, and has the time that a build has;
+    - ``recheck() -> VerifyResult``, optional: called if ``verify`` fails, and decides; it may build
+      something, and has the time limit of a build;
     - ``sync()``, optional: waits until a device has finished what ``run`` started;
-    - ``details() -> dict``, optional: JSON data for the measurement, asked for at the end.
+    - ``details() -> dict``, optional: JSON data for the measurement, called at the end.
 
     `key` names the candidate in events and results. `env` is set in the worker's environment
     before the builder is imported. Modules that the workers' server has preloaded have read
@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """Whether an answer is right, with the reason and the largest error where it is not."""
+    """Whether an answer is right; if not, with the reason and the largest error."""
 
     ok: bool
     message: str = ""
@@ -53,13 +53,13 @@ class VerifyResult:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """What a candidate may use before it is killed with all its children.
+    """Limits of a candidate; beyond them it is killed with all its children.
 
     `build_seconds` bounds building, `run_seconds` one run (and, doubled because builds may
     share the machine then, the verification). `memory_bytes` bounds the resident memory of the
-    worker and its children together; what a worker inherits from its server (the preloaded
-    modules, some 100 MB with a compiler) counts. `output_bytes` is how much of what
-    a candidate prints is kept, its beginning and its end; the rest is dropped.
+    worker and its children together, including the preloaded modules that a worker inherits from
+    its server (some 100 MB with a compiler). `output_bytes` is how much of a candidate's output is
+    kept: its beginning and its end; the rest is dropped.
     """
 
     build_seconds: float = 60.0
@@ -98,13 +98,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a candidate really cost, or how it failed.
+    """The measured time of a candidate, or how it failed.
 
     Times are in seconds. `times` has one entry per sample (the mean of its runs), `cpu_times`
     the CPU time of the same runs, summed over threads, and `runs` counts every timed run.
     `lower_bound` says that timing was cut short because the candidate was clearly slower than
-    the best. `peak_memory` is the largest resident size seen, in bytes. `output` is what the
-    candidate printed, cut to its limit. `details` is JSON data that the candidate gave.
+    the best. `peak_memory` is the largest resident size seen, in bytes. `output` is the candidate's
+    output, cut to its limit. `details` is JSON data from the candidate.
     """
 
     status: Status
@@ -123,7 +123,7 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to the end with the right answer, as far as that was asked."""
+        """Whether the candidate ran to the end with the right answer, if that was checked."""
         return self.status == "ok"
 
     @property
@@ -165,7 +165,7 @@ class Measurement:
 
 
 def relative_spread(samples: tuple[float, ...] | list[float]) -> float:
-    """1.4826 times the median absolute deviation over the median; 0 for fewer than two samples.
+    """Return 1.4826 times the median absolute deviation over the median; 0 below two samples.
 
     For normally distributed samples this estimates their relative standard deviation, and
     outliers do not move it.
@@ -190,5 +190,5 @@ def machine_id() -> str:
                     model = line.split(":", 1)[1].strip()
                     break
     except OSError:
-        pass  # not Linux: the platform's name has to do
+        pass  # not Linux: use the platform's name
     return f"{platform.node()}, {model}, {len(os.sched_getaffinity(0))} CPUs"

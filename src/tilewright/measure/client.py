@@ -1,4 +1,4 @@
-"""The client's side of the workers: start the server, ask, listen."""
+"""The client's side of the workers: starts the server, sends requests, reads events."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ class WorkersError(TilewrightError):
 
 @dataclass(frozen=True)
 class Event:
-    """News of a candidate: what `name` says.
+    """An event in the life of a candidate.
 
-    One of started, built, ready, waiting (another process is timing), timing, sampled, finished.
-
-    `measurement` comes with ``finished``; `data` holds the request's number and what else
-    there is.
+    `name` is one of started, built, ready, waiting (another process is timing), timing, sampled,
+    finished. `measurement` comes with ``finished``; `data` has the request's number and further
+    values.
     """
 
     name: str

@@ -195,7 +195,7 @@ def _cut_short(runner: _Finalist, verified: bool) -> Measurement:
     """Return the measurement of a finalist that was running at the deadline."""
     if runner.times:
         return Measurement("ok", verified=verified, machine=machine_id())
-    return Measurement("timeout", message="the time for everything was up", machine=machine_id())
+    return Measurement("timeout", message="the time limit was reached", machine=machine_id())
 
 
 def _conclude(runner: _Finalist) -> Measurement:

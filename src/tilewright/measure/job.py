@@ -21,17 +21,17 @@ from .worker import COMMAND_BUILDER, run_worker
 Phase = Literal["building", "verifying", "ready", "timing", "ending", "gone"]
 
 _END_SECONDS = 30.0  # for the details at the end
-_BEAT_SLACK = 0.5  # a worker says at least so often that no single run hangs
+_BEAT_SLACK = 0.5  # a worker reports more often than this that no single run hangs
 _MAX_REPORT = 16 << 20
 _LAST_READS = 32  # of 64 KB: more than a pipe holds
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks to have measured.
+    """A client's request to measure something.
 
-    `payload` is pickled, and stays so in the server. With `hold`, the worker stays after it is
-    ready and takes samples only when asked. Without `exclusive`, a command need not be alone.
+    `payload` stays pickled in the server. With `hold`, the worker stays alive once it is ready and
+    takes samples only on request. Without `exclusive`, a command need not run alone.
     """
 
     id: int
@@ -116,7 +116,7 @@ class Job:
         return self._used + (0.0 if self.paused else time.monotonic() - self._since)
 
     def ask_details(self) -> None:
-        """Have it give its details and end; it has done what it was for."""
+        """Ask the worker for its details; it then ends."""
         self.asked_details = True
         self.enter("ending")
         self.order(do="end")
@@ -128,7 +128,7 @@ class Job:
             processes.stop_tree(self.pid)
 
     def resume(self) -> None:
-        """Let them run again."""
+        """Let the worker and its descendants run again."""
         if self.paused:
             self.paused, self._since = False, time.monotonic()
             processes.send(processes.tree(self.pid), signal.SIGCONT)
@@ -141,7 +141,7 @@ class Job:
             os.write(self.orders, json.dumps(order).encode() + b"\n")
 
     def grant(self, timing: dict[str, Any], cutoff: float | None) -> None:
-        """Let it be timed now."""
+        """Let the worker time its candidate now."""
         self.resume()
         self.enter("timing")
         self.order(do="time", timing=timing, cutoff=cutoff)
@@ -177,7 +177,7 @@ class Job:
     # -- limits and the end
 
     def check_limits(self) -> None:
-        """Kill it when it exceeds its time or memory."""
+        """Kill the worker if it exceeds its time or memory."""
         if self._killed:
             return
         limits = self.request.limits
@@ -201,7 +201,7 @@ class Job:
             self.fail("timeout", f"killed after {allowed:g} s of {self.phase}")
 
     def fail(self, status: str, message: str) -> None:
-        """Record why it failed, unless that is known, and kill it and its descendants."""
+        """Record why the worker failed, unless known, and kill it and its descendants."""
         if not self.failed:
             self.failed = True
             self.outcome.update(status=status, message=message)
@@ -209,7 +209,7 @@ class Job:
         processes.kill_tree(self.pid)
 
     def take_failure(self, report: dict[str, Any]) -> None:
-        """Record a failure that the worker itself reports, about to end."""
+        """Record a failure that the worker reports before it ends."""
         if self.failed:
             return
         self.failed = True
@@ -255,7 +255,7 @@ class Job:
         return outcome
 
     def _explain_end(self, was: Phase, code: int) -> None:
-        """Say what an end without a report means."""
+        """Record the meaning of an end without a report."""
         if self.request.is_command and was == "timing" and code >= 0:
             self.outcome["status"] = "ok" if code == 0 else "run_failed"
             self.outcome["message"] = "" if code == 0 else f"exit code {code}"

@@ -31,10 +31,10 @@ def measure_all(
 
     Candidates are built in parallel (`jobs` at once), but each is timed alone, builds
     stopped meanwhile. `candidates` is read lazily, a few ahead of what is being measured. A
-    candidate that fails in whatever way yields a Measurement that says so. `on_event` is
-    called in this thread. With `workers`, a server already running is used, and `jobs` and
-    `preload` are its own. Leaving the iterator early kills what is under way, and so does the
-    `deadline` (of `time.monotonic`), at which the iterator ends.
+    candidate that fails in any way yields a Measurement that says so. `on_event` is called in this
+    thread. With `workers`, a running server is used; `jobs` and `preload` are ignored. Leaving the
+    iterator early kills all running candidates; so does the `deadline` (of `time.monotonic`), at
+    which the iterator ends.
 
     Raises WorkersError when no server can be started.
     """
@@ -109,7 +109,7 @@ def measure_one(
 
 
 class _ThreadServers:
-    """The servers of one thread by what they have preloaded, closed with the thread."""
+    """The servers of one thread, by preloaded modules; they are closed with the thread."""
 
     def __init__(self) -> None:
         self.servers: dict[tuple[str, ...], Workers] = {}
@@ -129,7 +129,7 @@ _all_servers: weakref.WeakSet[_ThreadServers] = weakref.WeakSet()
 
 
 def end_servers(prefix: str) -> None:
-    """End what `measure_one` has under way in threads whose names begin so; it is ``crashed``."""
+    """End `measure_one` in threads whose names begin with `prefix`; the result is ``crashed``."""
     for servers in list(_all_servers):
         if servers.thread.startswith(prefix):
             servers.close()

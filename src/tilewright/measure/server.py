@@ -1,4 +1,4 @@
-"""The workers' server: a clean, single-threaded process that forks a worker a candidate.
+"""The workers' server: a clean, single-threaded process that forks a worker per candidate.
 
 It imports the preloaded modules once, enforces limits, drains output, and hands the timing
 token to one worker at a time while all others are stopped. It ends, and ends its workers,
@@ -26,8 +26,8 @@ from . import processes
 from .job import Job, Request
 from .token import Patience, TimingToken
 
-_TICK = 0.03  # seconds between looks at memory and time
-_TIMING_TICK = 0.1  # while something is timed: a look costs some 100 microseconds
+_TICK = 0.03  # seconds between checks of memory and time
+_TIMING_TICK = 0.1  # while something is timed: a check costs some 100 microseconds
 
 
 class Server:
@@ -190,7 +190,7 @@ class Server:
         self._tell(job, "finished", measurement=outcome)
 
     def _kill_orphans(self) -> None:
-        """Kill what ended workers have left behind: this process has inherited it."""
+        """Kill the processes that ended workers have left behind and this process has inherited."""
         workers = {job.pid for job in self._live.values()}
         for pid in processes.children(os.getpid()):
             if pid not in workers:
@@ -199,7 +199,7 @@ class Server:
                     os.waitpid(pid, 0)
 
     def _busy(self, job: Job) -> bool:
-        """Return whether it computes while others do."""
+        """Return whether a worker computes while others do."""
         unguarded = job.phase == "timing" and job is not self._timed
         return unguarded or job.phase in ("building", "verifying")
 

@@ -1,4 +1,4 @@
-"""Commands with places for values: ``--tile={tile}``, the same wherever a command is given.
+"""Command templates such as ``--tile={tile}``, used wherever a command is given.
 
 ``{name}`` stands for a value, ``{name:03d}`` for one in Python's format, ``{{name}}`` for the text
 ``{name}``. Other braces, such as those of JSON, stay as they are.

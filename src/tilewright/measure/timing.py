@@ -16,7 +16,7 @@ _MAX_INNER = 1_000_000
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds a run, one entry a sample; `lower_bound` if cut short because clearly slower."""
+    """Seconds per run, one entry per sample; `lower_bound` if cut short as clearly slower."""
 
     times: tuple[float, ...]
     cpu_times: tuple[float, ...]
@@ -68,7 +68,7 @@ def time_runs(
         for _ in range(max(timing.warmup, 0)):
             wall, cpu = sample(1)
             if wall > timing.seconds:
-                # So long a run has warmed up within itself; another would exceed the budget.
+                # A run this long has warmed up within itself; another would exceed the budget.
                 return Samples((wall,), (cpu,), 1, wall > limit)
         times: list[float] = []
         cpus: list[float] = []
@@ -118,7 +118,7 @@ def _sampler(
 
 
 def _inner(seconds: float, timing: Timing) -> int:
-    """Return number of runs of the given length (seconds) that fill a sample."""
+    """Return the number of runs of the given length (seconds) that fill a sample."""
     if seconds <= 0:
         return _MAX_INNER
     return min(max(math.ceil(timing.sample_seconds / seconds), 1), _MAX_INNER)

@@ -1,8 +1,8 @@
 """The machine's one timing token: a lock on a file that all of a user's Tilewright processes share.
 
 Timing holds it exclusively, whichever process times. Builds run without it, and pause while
-another holds it. The file is the user's own: in a folder that everybody writes to, one
-of somebody else could be a link, a pipe, or locked for ever.
+another holds it. The file must belong to the user: in a folder that everybody writes to, another
+user's file could be a link, a pipe, or locked for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.errors import TilewrightError
 
 # Between two attempts to take the token, in seconds.
 _POLL_SECONDS = 0.002
-# A wait is worth a word when it takes longer than the samples of one candidate, in seconds.
+# Seconds after which a wait is reported: more than the samples of one candidate take.
 SAID_AFTER_SECONDS = 1.0
 
 _listeners: list[Callable[[], object]] = []
@@ -47,7 +47,7 @@ def say_wait() -> None:
 
 
 class Patience:
-    """When a wait is to be said: once, after a while."""
+    """Decides when a wait is reported: once, after a while."""
 
     def __init__(self) -> None:
         self.end()
@@ -58,7 +58,7 @@ class Patience:
         self._said = False
 
     def due(self) -> bool:
-        """Return whether it is to be said now; asked again and again while the wait lasts."""
+        """Return whether to report the wait now; called repeatedly while it lasts."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if self._said or now - self._since < SAID_AFTER_SECONDS:
@@ -74,7 +74,7 @@ class TimingToken:
         path: the file, by default one of this user in the folder for temporary files.
 
     Raises:
-        TokenError: there is something else than a file of this user.
+        TokenError: the path is not a regular file of this user.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -108,7 +108,7 @@ class TimingToken:
         return True
 
     def acquire(self) -> None:
-        """Take the token exclusively; a wait is told to the listeners of `on_wait`."""
+        """Take the token exclusively; a wait is reported to the listeners of `on_wait`."""
         patience = Patience()
         while not self.try_acquire():
             if patience.due():
@@ -116,7 +116,7 @@ class TimingToken:
             time.sleep(_POLL_SECONDS)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the token."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         self.held = False
 

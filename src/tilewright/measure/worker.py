@@ -113,7 +113,7 @@ def run_worker(
         _verify(candidate, verify, reports)
         _obey(candidate, orders, reports)
     except BaseException as error:
-        # Also SystemExit and KeyboardInterrupt: whatever a candidate raises is its outcome.
+        # Also SystemExit and KeyboardInterrupt: anything that a candidate raises is its outcome.
         status = "out_of_memory" if is_out_of_memory(error) else phase
         details = getattr(error, "details", None)
         if not isinstance(details, dict):  # else the error is a report, not a surprise

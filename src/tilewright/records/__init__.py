@@ -1,4 +1,4 @@
-"""What has been seen: the append-only store of measurements."""
+"""The append-only database of measurements."""
 
 import lazy_loader
 

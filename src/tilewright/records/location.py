@@ -23,5 +23,5 @@ def default_path() -> Path:
 
 
 def calibration_path(processor: str) -> Path:
-    """Return the file of what was measured of a processor (`machines.processor_key`)."""
+    """Return the calibration file of a processor (`machines.processor_key`)."""
     return cache_directory() / "calibration" / f"{processor}.json"

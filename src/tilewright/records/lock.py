@@ -1,4 +1,4 @@
-"""Who works on which problem of a records file: advisory locks that die with their process.
+"""Claims on problems of a records file: advisory locks that end with their process.
 
 Any number of processes write to one file at the same time, in transactions of milliseconds. A
 run whose decisions follow from the records of its own problem, such as a tuner's, claims that
@@ -40,7 +40,7 @@ class Claim:
 
     Args:
         records: the records file.
-        problem: what is claimed.
+        problem: the problem to claim.
         wait: seconds to wait for the present owner to end.
 
     Raises:
@@ -77,5 +77,5 @@ class Claim:
             os.pwrite(self._fd, f"{os.getpid()}".ljust(_OWNER_BYTES).encode(), entry)
 
     def release(self) -> None:
-        """Let the next run take the problem."""
+        """Release the claim, so that another run can take the problem."""
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Records looked after: exported as lines of JSON, merged from other files, pruned."""
+"""Exports records as lines of JSON, merges other files, and prunes records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OBJECTS = ("configuration", "machine", "versions", "context", "measurement")
 
 @dataclass(frozen=True)
 class Merged:
-    """How many records a merge added, and how many were there already."""
+    """The number of records that a merge added, and of those already present."""
 
     added: int
     known: int
@@ -50,7 +50,7 @@ def from_line(line: str, where: str) -> MeasurementRecord:
 
     Args:
         line: the text.
-        where: names the line in errors: a file and a number.
+        where: the name of the line in errors: a file and a number.
 
     Raises:
         RecordsError: the line is damaged, or of another format or version.
@@ -98,7 +98,7 @@ def read(path: str | Path) -> Iterator[MeasurementRecord]:
 
 
 def merge(into: Records, others: Iterable[MeasurementRecord]) -> Merged:
-    """Add records that are not there yet; their times stay.
+    """Add records that are not present yet; their times are kept.
 
     Two records are the same if everything but their number is equal, so merging twice adds
     nothing the second time.
@@ -128,7 +128,7 @@ def chosen(
     before: str | None = None,
     status: str | None = None,
 ) -> list[MeasurementRecord]:
-    """Return records by what is given; everything where nothing is.
+    """Return the records that match all given arguments; without arguments, all records.
 
     Args:
         records: the file.
@@ -144,5 +144,5 @@ def chosen(
 
 
 def prune(records: Records, unwanted: Iterable[MeasurementRecord]) -> int:
-    """Remove records for good and give their space back; returns how many."""
+    """Remove records permanently and free their space; return their number."""
     return records.remove([record.id for record in unwanted])

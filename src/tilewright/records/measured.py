@@ -1,4 +1,4 @@
-"""Measure only what the records do not know, and record it before going on."""
+"""Measures only candidates without a record, and records each before continuing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.measure import Candidate, Measurement, RunLimits, Timing, measur
 
 from .store import Json, MeasurementRecord, Records
 
-# Failures that come of a limit, and the limits that they may come of.
+# Failures caused by limits, and the limits that may cause them.
 _BY_LIMITS = {
     "timeout": ("build_seconds", "run_seconds"),
     "out_of_memory": ("memory_bytes",),
@@ -19,10 +19,10 @@ _BY_LIMITS = {
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """A configuration and the candidate that carries it out, or a function that makes it.
+    """A configuration and its candidate, or a function that makes the candidate.
 
-    The function is called only where the records do not know the configuration. `tag` is the
-    caller's own and comes back with the outcome.
+    The function is called only if the configuration has no record. `tag` is arbitrary data of the
+    caller and comes back with the outcome.
     """
 
     configuration: Json
@@ -58,15 +58,15 @@ def measure_recorded(
     remeasure: bool = False,
     **how: Any,
 ) -> Iterator[TrialOutcome]:
-    """Measure the trials that the records do not know; yield every one once.
+    """Measure the trials without a record; yield every trial once.
 
-    What is known comes from the records at once. What is not is measured (`how` goes to
-    `measure_all`) and is on the disk before it is yielded, so a run that is killed and begun
-    again continues where it was. A failure counts as known, except a time-out or a want of
-    memory under tighter limits than these, and the loss of a worker that was none of its
-    doing; what was not verified does not where it is to be now. Without `records` everything
-    is measured. With `remeasure` everything is measured again.
-    Measurements that were cut short under a time budget smaller than this one's stand.
+    Recorded trials are yielded first. The others are measured (`how` goes to `measure_all`) and
+    are on the disk before they are yielded, so a run that is killed and restarted continues where
+    it stopped. A recorded failure counts, except a time-out or exhausted memory under tighter
+    limits than these, and the loss of a worker that the candidate did not cause. A record that was
+    not verified does not count if verification is required now. Without `records` everything is
+    measured, and with `remeasure` everything is measured again. Measurements that were cut short
+    under a smaller time budget than this one's count.
     """
     limits, timing = limits or RunLimits(), timing or Timing()
     kept = {**(context or {}), "limits": asdict(limits), "timing": asdict(timing)}
@@ -101,7 +101,7 @@ def measure_recorded(
 
 
 def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
-    """Return whether a record leaves open how the configuration would do now."""
+    """Return whether the configuration has to be measured in spite of its record."""
     measurement, context = record.measurement, record.context
     if measurement.details.get("lost"):
         return True
@@ -111,9 +111,9 @@ def _open(record: MeasurementRecord, limits: RunLimits, timing: Timing) -> bool:
 
 
 def failed_by_tighter_limits(record: MeasurementRecord, limits: RunLimits) -> bool:
-    """Return whether a recorded failure came of less time or memory than `limits` allow.
+    """Return whether a recorded failure was caused by tighter limits than `limits`.
 
-    Limits that a record does not have count as none at all.
+    A limit that is missing in a record counts as no limit.
     """
     names = _BY_LIMITS.get(record.measurement.status, ())
     before = record.context.get("limits", {})

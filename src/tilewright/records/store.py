@@ -1,4 +1,4 @@
-"""The store of everything measured: an append-only SQLite file.
+"""The database of all measurements: an append-only SQLite file.
 
 A measurement is on the disk before `Records.add` returns: write-ahead log, full
 synchronisation. Killing the process at any instant loses at most the one being added. Several
@@ -82,11 +82,10 @@ def digest(data: Any) -> str:
 class MeasurementRecord:
     """One measurement and everything it belongs to.
 
-    `problem` is a key of what was to be done, such as a pipeline's digest and sizes.
-    `configuration`, `machine`, `versions` and `context` are JSON objects: how it was done, on
-    what, with which software, and whatever the one who measured wants to keep with it (limits,
-    seed, index of the decision). `id` grows with time and is 0 before the record is stored;
-    `time` is UTC in ISO format.
+    `problem` is a key of the task, such as a pipeline's digest and sizes. `configuration`,
+    `machine`, `versions` and `context` are JSON objects: the candidate, the machine, the software,
+    and further data of the caller (limits, seed, index of the decision). `id` grows with time and
+    is 0 before the record is stored; `time` is UTC in ISO format.
     """
 
     problem: str
@@ -206,7 +205,7 @@ class Records:
     def claim(self, problem: str, *, wait: float = 0.0) -> None:
         """Keep a problem to this process until the file is closed.
 
-        For runs whose decisions follow from what they record; measurements alone need no claim.
+        For runs whose decisions follow from their records; plain measurements need no claim.
 
         Args:
             problem: a key of the caller's, such as the problem of the records and a seed.
@@ -220,7 +219,7 @@ class Records:
                 self._claims[problem] = Claim(self.path, problem, wait=wait)
 
     def __enter__(self) -> Records:
-        """Give the store."""
+        """Return the store."""
         return self
 
     def __exit__(
@@ -233,7 +232,7 @@ class Records:
         self.close()
 
     def close(self) -> None:
-        """Close the file and give up what was claimed; closing twice does nothing."""
+        """Close the file and release all claims; closing twice does nothing."""
         with self._mutex:
             self._db.close()
             while self._claims:
@@ -278,9 +277,9 @@ class Records:
         return cursor.lastrowid
 
     def remove(self, numbers: Sequence[int]) -> int:
-        """Remove records by their numbers, in one transaction; returns how many were there.
+        """Remove records by their numbers, in one transaction; return how many existed.
 
-        The only exception to append-only, for a person who tidies up: no run removes anything.
+        The only exception to append-only, for a user's explicit request: no run removes anything.
         """
         with self._mutex, self._explained():
             self._db.execute("BEGIN IMMEDIATE")
@@ -309,12 +308,12 @@ class Records:
         return removed
 
     def remember_page(self, path: str | os.PathLike[str], subject: str, kind: str) -> None:
-        """Keep where a page was written, in place of what was written there before.
+        """Remember where a page was written, replacing an earlier entry for the same path.
 
         Args:
             path: the file.
-            subject: what it is about, a key of the caller's.
-            kind: which page about it this is, such as ``schedule``.
+            subject: the subject of the page, a key of the caller's.
+            kind: the kind of page, such as ``schedule``.
         """
         with self._mutex, self._explained():
             self._db.execute(_PAGES)
@@ -352,7 +351,7 @@ class Records:
         versions: Json | None = None,
         status: str | None = None,
     ) -> Iterator[MeasurementRecord]:
-        """Return records in the order they were added, restricted by what is given."""
+        """Return records in the order they were added, restricted by the arguments given."""
         where = {"problem": problem, "status": status}
         where["machine"] = None if machine is None else digest(machine)
         where["versions"] = None if versions is None else digest(versions)
@@ -365,13 +364,13 @@ class Records:
         return min(complete, key=lambda r: r.measurement.median, default=None)
 
     def problems(self) -> dict[str, int]:
-        """Return number of records a problem."""
+        """Return the number of records per problem."""
         with self._mutex, self._explained():
             rows = self._db.execute("SELECT problem, count(*) FROM measurements GROUP BY problem")
             return dict(rows.fetchall())
 
     def __len__(self) -> int:
-        """Return number of records."""
+        """Return the number of records."""
         with self._mutex, self._explained():
             count: int = self._db.execute("SELECT count(*) FROM measurements").fetchone()[0]
             return count
@@ -399,7 +398,7 @@ class Records:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what SQLite and the system say into what a user can act upon."""
+        """Turn errors of SQLite and the system into errors with a cure."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -409,7 +408,7 @@ class Records:
             elif "readonly" in text or "unable to open" in text:
                 cure = "check its permissions, or give another file"
             elif "not a database" in text or "malformed" in text:
-                cure = "it is corrupt or no records file: move it away, or give another file"
+                cure = "it is corrupt or not a records file: move it away, or give another file"
             else:
                 cure = "give another file (--records FILE or TILEWRIGHT_RECORDS)"
             raise RecordsError(f"{self.path}: {text}; {cure}") from error

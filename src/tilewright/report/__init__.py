@@ -1,4 +1,4 @@
-"""What a person looks at: explanations, tables, plots, loop nests, pictures of pipelines."""
+"""Reports for people: explanations, tables, charts, loop nests, graphs of pipelines."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""What a report shows, as plain data: any capability can fill it in.
+"""The content of reports as plain data, which any capability can fill in.
 
 Nothing here depends on Halide or on how a schedule was found. Times are in seconds, sizes in
-bytes. Every class has a default for what is not known, and the pages leave out what is empty.
+bytes. Unknown values have defaults, and the pages leave out empty parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class GraphNode:
     """A node of a pipeline's graph: an input, a Func, or an output.
 
     `group` is the index into the report's groups of the group that computes it (None for
-    inputs), `inlined` says that it has no storage of its own, and `detail` is shown on hovering.
+    inputs), `inlined` says that it has no storage, and `detail` is shown on hovering.
     """
 
     name: str
@@ -70,10 +70,9 @@ class GroupRow:
 class NestLine:
     """One line of a loop nest, indented by `depth`.
 
-    `mapping` is what a loop is mapped to (``serial``, ``parallel``, ``gpu_block`` …), or a remark
-    on a line of another kind; `memory`
-    where an allocation lives (``heap``, ``stack``, ``gpu_shared``, ``register`` …), `bytes` its
-    size where known, `extent` a loop's iterations where known.
+    `mapping` is a loop's mapping (``serial``, ``parallel``, ``gpu_block`` …), or a remark on a line
+    of another kind. `memory` is the kind of an allocation's memory (``heap``, ``stack``,
+    ``gpu_shared``, ``register`` …), `bytes` its size and `extent` a loop's iterations, if known.
     """
 
     depth: int
@@ -90,8 +89,8 @@ class NestLine:
 class Bar:
     """One bar: a value with an interval, or a status other than ``ok`` and why.
 
-    `ours` marks what the report is about. `slower` is its time over ours with the ends of its
-    interval, from pairs of the same round, where there is such.
+    `ours` marks the subject of the report. `slower` is the bar's time over ours with the ends of
+    its interval, from pairs of the same round, if available.
     """
 
     label: str
@@ -111,11 +110,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One candidate that was tried, and how it did.
+    """One candidate that was tried, with its times.
 
-    `predicted` and `measured` are in seconds; `source` says where the
-    latter was taken, in words ("final rounds", "alone, recorded"). `chosen` marks the one that the
-    report is about, and `differs` says what sets it apart from the first.
+    `predicted` and `measured` are in seconds; `source` says in words how `measured` was obtained
+    ("final rounds", "alone, recorded"). `chosen` marks the candidate that the report is about, and
+    `differs` says how it differs from the first.
     """
 
     label: str
@@ -132,8 +131,8 @@ class Attempt:
 class SizeRow:
     """One of several sizes that a schedule was made for.
 
-    `size` is that of the outputs and `condition` what a call must meet to run the loops made for
-    it. `predicted` and `measured` are in seconds.
+    `size` is the size of the outputs, and `condition` the condition under which a call runs the
+    loops for it. `predicted` and `measured` are in seconds.
     """
 
     size: str
@@ -146,10 +145,10 @@ class SizeRow:
 class ScheduleReport:
     """A schedule, explained.
 
-    `verified` is None where nothing was run. `predicted` is the predicted time of a run in seconds,
-    None where no model says one. `predicted_unit` is ``s`` where predictions are seconds; else they
-    are shown as shares of their sum. Where a schedule is for several `sizes`, all else is said of
-    the largest. `comparison` holds the medians of `tilewright compare`.
+    `verified` is None if nothing was run. `predicted` is the predicted time of a run in seconds,
+    None without a prediction. `predicted_unit` is ``s`` if predictions are in seconds; otherwise
+    they are shown as shares of their sum. For a schedule for several `sizes`, all other values are
+    those of the largest. `comparison` has the medians of `tilewright compare`.
     """
 
     pipeline: str
@@ -192,10 +191,10 @@ class ScheduleReport:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far long work has come: a snapshot, not an increment.
+    """The progress of long work: a snapshot, not an increment.
 
-    `phase` says what is being done. `failed` counts candidates by status. `best` is the least
-    time in seconds so far, `total` None where it is not known.
+    `phase` names the current step. `failed` counts candidates by status. `best` is the least time
+    so far, in seconds; `total` is None if unknown.
     """
 
     phase: str

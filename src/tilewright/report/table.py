@@ -14,7 +14,7 @@ Align = Literal["left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's heading, which way its cells lean, and whether their text may be broken."""
+    """A column's heading, the alignment of its cells, and whether their text may be wrapped."""
 
     heading: str
     align: Align = "left"
@@ -23,14 +23,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells of text; every row has as many as there are columns."""
+    """Cells of text; every row has one per column."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def table(columns: Iterable[Column], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table without the columns in which no row has anything to say."""
+    """Return a table without empty columns."""
     columns, rows = tuple(columns), tuple(tuple(row) for row in rows)
     kept = [
         i
@@ -134,7 +134,7 @@ def attempt_table(report: ScheduleReport) -> Table:
 
 
 def size_table(report: ScheduleReport) -> Table:
-    """Return a row per size that the schedule has loops of its own for."""
+    """Return a row per size for which the schedule has separate loops."""
     right: Align = "right"
     columns = (
         Column("size"),
@@ -150,7 +150,7 @@ def size_table(report: ScheduleReport) -> Table:
 
 
 def comparison_table(report: ScheduleReport) -> Table:
-    """Return a row a schedule of `compare`: its time, interval, and the time relative to ours."""
+    """Return a row per schedule of `compare`: time, interval, and time relative to ours."""
     right: Align = "right"
     ours = next((b.value for b in report.comparison if b.ours and b.ok), None)
 

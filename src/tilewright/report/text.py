@@ -8,7 +8,7 @@ from tilewright.report.table import comparison_table, group_table, size_table, t
 
 
 def headline(report: ScheduleReport) -> str:
-    """Return one line: what was scheduled for what, how fast it is, and whether that is certain."""
+    """Return one line: pipeline, target, time, and whether the schedule was verified."""
     parts = [f"{report.pipeline} for {report.target}"]
     if report.machine:
         parts[0] += f" on {report.machine}"
@@ -31,7 +31,7 @@ def verification(report: ScheduleReport) -> str:
 
 
 def explain(report: ScheduleReport) -> str:
-    """Return the headline, the group table, the comparison where there is one, and the notes."""
+    """Return the headline, the group table, the comparison if there is one, and the notes."""
     parts = [headline(report)]
     if report.groups:
         parts.append(to_text(group_table(report)))

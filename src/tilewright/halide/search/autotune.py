@@ -284,7 +284,7 @@ def _search(
             if name not in measured:
                 from tilewright.halide.execution.reference import OutOfTimeError
 
-                raise OutOfTimeError("the time given for everything was up")
+                raise OutOfTimeError("the time limit was reached")
             found = measured[name]
             _tell(one, asked, found.measurement, reads_beyond(found.measurement, allowed))
             if found.measurement.ok:

@@ -135,7 +135,7 @@ def _in_common(finals: Finals, brief: Collection[str]) -> Finals:
         if m.status in ("ok", "timeout")
     ]
     if min((done for _, done in running), default=0) < LEAST_ROUNDS:
-        raise OutOfTimeError("the time for everything was up before the final rounds were done")
+        raise OutOfTimeError("the time limit was reached before the final rounds were done")
     common = min((done for key, done in running if key not in brief), default=LEAST_ROUNDS)
     cut = (
         replace(m, times=m.times[:common], cpu_times=m.cpu_times[:common])

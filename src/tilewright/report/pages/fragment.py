@@ -1,4 +1,4 @@
-"""A small table for a notebook, which has no style sheet of its own."""
+"""A small HTML table for notebooks, which have no style sheet of ours."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tilewright.report.table import Column, Table
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it; `note` is a line in small print."""
+    """A heading and its content; `note` is a line in small print."""
 
     title: str
     content: Html
@@ -23,7 +23,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number to be seen at once; `tone` is ``good``, ``bad`` or nothing."""
+    """A key figure; `tone` is ``good``, ``bad`` or empty."""
 
     value: str
     label: str
@@ -107,7 +107,7 @@ def badge(index: int) -> Html:
 
 
 def folded(summary: str, content: Any) -> Html:
-    """Something to be opened with a click."""
+    """Return content that opens with a click."""
     return tag("details", tag("summary", summary), content)
 
 

@@ -1,4 +1,4 @@
-"""The page of a model of run time: its errors, its intervals, what was chosen, what it is from."""
+"""The page of a model of run time: errors, intervals, chosen configuration, data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = 400  # of a table of benchmark results
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionReport:
-    """What is known of a model of run time.
+    """A model of run time with its evaluation.
 
     Attributes:
         title: of the page. model: its kind. machine: where the runs were measured.
@@ -31,15 +31,15 @@ class PredictionReport:
         low, high: bounds in seconds of the intervals of probability `nominal`, empty for a
             model without intervals.
         outside: which instances lie outside the training range.
-        texts: shown on hovering, one per instance.
-        coverages: for nominal probabilities the share of times inside their intervals.
+        texts: texts shown on hovering, one per instance.
+        coverages: the share of times inside the intervals, by nominal probability.
         mape: mean absolute relative error, 0.05 for 5%. mape_long: without the 30% of the
             instances that run shortest. spearman: rank correlation.
         floor: the noise floor of the measurements, where it is known.
         parameters: fitted numbers of the model.
         features: name, unit, smallest and largest value of each feature in training.
-        chosen: what the model chose of its own accord, by name; ``error`` is its cross-validated
-            error, and ``tried`` a list of dictionaries, shown as a table.
+        chosen: the configuration that cross-validation chose, by name; ``error`` is its
+            cross-validated error, and ``tried`` a list of dictionaries, shown as a table.
         dropped: rows of the data that were left out, with the reason.
         notes: remarks.
         results: benchmark results (the data of their JSON files) to be shown as tables.
@@ -80,7 +80,7 @@ class PredictionReport:
 
 
 def prediction_page(report: PredictionReport) -> str:
-    """Return the whole page as text, self-contained. What the report does not know is left out."""
+    """Return the complete page as self-contained text. Unknown values are left out."""
     subtitle = ", ".join(part for part in (report.model, report.how, report.machine) if part)
     return html_page(report.title, _sections(report), subtitle=subtitle, figures=_figures(report))
 
@@ -143,7 +143,7 @@ def _sections(report: PredictionReport) -> list[Section]:
 
 
 def _kinds(report: PredictionReport, y: Sequence[float]) -> list[Points]:
-    """Return the runs over their measured times, in kinds by what became of the prediction."""
+    """Return the runs over their measured times, grouped by the result of the prediction."""
     inside, texts = report.inside, _texts(report)
     names: dict[str, list[int]] = {}
     for i in range(len(report.measured)):

@@ -35,7 +35,7 @@ _LONG_NEST = 120  # lines
 
 
 def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the whole page as text, self-contained. What the report does not know is left out.
+    """Return the complete page as self-contained text. Unknown values are left out.
 
     `links` are addresses of other pages by the words that lead there.
     """
@@ -108,7 +108,7 @@ def _figures(report: ScheduleReport) -> list[Figure]:
 def _against_the_best_other(report: ScheduleReport) -> list[Figure]:
     """Return how ours does against the fastest other schedule, the naive one not counted.
 
-    Where the intervals overlap neither is the faster: that is a tie, and said to be one.
+    If the intervals overlap, it is reported as a tie.
     """
     ours = next((b for b in report.comparison if b.ours and b.ok and b.value), None)
     others = [b for b in report.comparison if not b.ours and b.ok and b.label != "naive"]

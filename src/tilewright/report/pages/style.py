@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Ten colours that keep apart for most colour-blind readers, for light and for dark ground.
+# Ten colours that most colour-blind readers can distinguish, on light and on dark ground.
 _LIGHT = (
     "#2f6fb3", "#d9772b", "#2e8b57", "#b5483f", "#7a5ab5",
     "#8a6d3b", "#c2558f", "#5f6b76", "#8c9a1e", "#1797a6",
