@@ -31,6 +31,9 @@ def test_the_figures_are_those_of_their_definitions():
     assert found.coverage == pytest.approx(2 / 5)
     assert found.width == pytest.approx(11 / 9)
     assert found.to_dict()["outside_training_range"] == 1
+    tied = np.array([2.0, 1.0, 2.0, 2.0, 7.0])
+    found = Evaluation(measured, tied, np.zeros(5, bool))
+    assert found.spearman == pytest.approx(spearmanr(measured, tied).statistic)
     flat = Evaluation(measured, np.ones(5), np.zeros(5, bool))
     assert flat.spearman is None
     assert flat.coverage is None

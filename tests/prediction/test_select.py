@@ -1,6 +1,8 @@
 """Variants are chosen by predicted time, and the regret of the choice is told."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -83,6 +85,22 @@ def test_a_selector_survives_json(selector, tmp_path):
     again = Selector.load(path)
     assert again.select({"n": 33}) == selector.select({"n": 33})
     assert select("thing", {"n": 33}, path) == selector.select({"n": 33})
+
+
+def test_a_new_process_reads_a_selector(selector, tmp_path):
+    """Kinds of models are imported when they are needed, which is no later than here."""
+    path = tmp_path / "selector.json"
+    selector.save(path)
+    lines = (
+        "import sys",
+        "from tilewright.prediction import Selector",
+        f"Selector.load({str(path)!r})",
+        # Only fitting needs it, and importing it takes longer than choosing.
+        "assert 'scipy.optimize' not in sys.modules",
+    )
+    program = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_errors_say_what_to_do(selector, tmp_path):

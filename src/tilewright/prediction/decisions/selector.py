@@ -216,15 +216,17 @@ class Selector:
                 f"the selector has schema version {data.get('version')}, this Tilewright reads "
                 f"{VERSION}; train it again"
             )
+        from tilewright.prediction.models.stored import model_from_dict
+
         with damaged("the selector's data are damaged; train it again", PredictionError):
             models = {
                 name: Modelled(
-                    Estimator.from_dict(entry["model"]),
+                    model_from_dict(entry["model"]),
                     {k: _settings(v) for k, v in entry["settings"].items()},
                 )
                 for name, entry in data["variants"].items()
             }
-            conversions = {name: Estimator.from_dict(m) for name, m in data["conversions"].items()}
+            conversions = {name: model_from_dict(m) for name, m in data["conversions"].items()}
             return cls(
                 models, default=data["default"], kernel=data["kernel"], conversions=conversions
             )

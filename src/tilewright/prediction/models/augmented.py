@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -68,6 +69,8 @@ class Augmented(Estimator):
                 f"max_parameters is {self.max_parameters!r}; give a whole number (for no limit "
                 "use Boosted, GaussianProcess, or Auto, which chooses)"
             )
+        # Imported before the time for training begins to count.
+        import_module("scipy.optimize")
         with threadpool_limits(1):
             self._choose(data, seconds)
 

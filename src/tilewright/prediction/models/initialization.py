@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.surface import Shape
@@ -30,6 +29,8 @@ def monomials(
         targets: log times less their median, shape (n,).
         reciprocal: columns, such as threads, that may divide.
     """
+    from scipy.optimize import nnls  # takes longer to import than a prediction to make
+
     choices: list[tuple[int, ...]] = [
         (0,) if f != "log" else (-1, 0, 1) if j in reciprocal else (0, 1)
         for j, f in zip(inputs.columns, inputs.functions, strict=True)

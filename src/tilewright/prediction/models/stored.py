@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tilewright.prediction.models import augmented, auto, boosted, forest
 from tilewright.prediction.models import nnc_paper as paper
 from tilewright.prediction.models.estimator import Estimator
 
-__all__ = ["KINDS", "Estimator", "load"]
+__all__ = ["KINDS", "Estimator", "load", "model_from_dict"]
 
 KINDS = (
     augmented.Augmented,
@@ -31,3 +32,14 @@ def load(path: str | Path) -> Estimator:
         PredictionError: the file is missing, is not a model, or has another schema version.
     """
     return Estimator.load(path)
+
+
+def model_from_dict(data: dict[str, Any]) -> Estimator:
+    """Return the inverse of `Estimator.to_dict`, for a model of any kind.
+
+    `Estimator.from_dict` knows the kinds that have been imported, which are all of them here.
+
+    Raises:
+        PredictionError: not such data, or of another schema version.
+    """
+    return Estimator.from_dict(data)
