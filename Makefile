@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: test lint typecheck unit demo golden bench docs clean
+.PHONY: test lint typecheck types-src types-tests unit demo golden bench docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
-	@failed=""; for part in lint typecheck; do \
-		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	@failed=""; $(MAKE) --no-print-directory -j2 -k --output-sync=target lint typecheck \
+		|| failed="lint or type checking"; \
 	FAILED="$$failed" $(MAKE) --no-print-directory unit && test -z "$$failed"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -23,9 +23,13 @@ lint: $(STAMP)
 	@failed=0; $(BIN)/ruff check . || failed=1; \
 	$(BIN)/ruff format --check . || failed=1; exit $$failed
 
-typecheck: $(STAMP)
-	@failed=0; $(BIN)/mypy || failed=1; \
-	$(BIN)/mypy --config-file tests/mypy.ini || failed=1; exit $$failed
+typecheck: types-src types-tests
+
+types-src: $(STAMP)
+	@$(BIN)/mypy
+
+types-tests: $(STAMP)
+	@$(BIN)/mypy --config-file tests/mypy.ini
 
 # A process a core, each with whole files: what a file makes once serves all its tests.
 unit: $(STAMP)

@@ -40,6 +40,12 @@ STRANGERS = (
     "resize_lanczos_up variance_filter"
 ).split()
 PROGRAMS = [*EXAMPLES, *STRANGERS]
+# Programs whose recorded times led to a change of the model; `untouched` figures leave them out.
+CONSULTED = {
+    "dilate": "border_cycles",
+    "blur": "block_cycles",
+    "demosaic": "windows of whole blocks",
+}
 
 Data = dict[str, Any]
 
@@ -207,6 +213,7 @@ def summary(rows: list[Data]) -> Data:
         return statistics.fmean(values) if values else None
 
     strangers = [row for row in right if row["origin"] == "strangers"]
+    untouched = [row for row in right if row["program"] not in CONSULTED]
     return {
         "programs": len(right),
         "not_from_examples": len(strangers),
@@ -216,6 +223,8 @@ def summary(rows: list[Data]) -> Data:
         "regret_calibrated": over("regret_calibrated", right),
         "regret_default_strangers": over("regret_default", strangers),
         "regret_calibrated_strangers": over("regret_calibrated", strangers),
+        "regret_default_untouched": over("regret_default", untouched),
+        "regret_calibrated_untouched": over("regret_calibrated", untouched),
         "regret_default_max": max((row["regret_default"] for row in right), default=None),
         "spearman_default": mean("spearman_default"),
         "spearman_calibrated": mean("spearman_calibrated"),

@@ -99,5 +99,5 @@ def pytest_terminal_summary(terminalreporter):
     )
     for reason, count in reasons.items():
         terminalreporter.write_line(f"{count} skipped: {reason}")
-    for part in os.environ.get("FAILED", "").split():
-        terminalreporter.write_line(f"{part} failed, see above")
+    if failed := os.environ.get("FAILED"):
+        terminalreporter.write_line(f"{failed} failed, see above")

@@ -190,6 +190,16 @@ def run(pipeline, algorithm, extents, target="host"):
     return [np.array(buffer, copy=True) for buffer in buffers]
 
 
+@functools.cache
+def unscheduled(algorithm):
+    return with_image(algorithm)
+
+
+def reference(algorithm, extents):
+    """What `run` gives without a schedule, compiled once for each algorithm."""
+    return run(unscheduled(algorithm)[0], algorithm, extents)
+
+
 def printed_alike(schedule, algorithm, build, folder):
     """The code of `schedule` applied; as JSON and as printed Python it must mean the same."""
     assert from_json(to_json(schedule), algorithm) == schedule

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_schedules import schedules, some_clones
 from schedule_cases import all_cases, place
-from scheduled_pipelines import PIPELINES, imported, lowered, normalised, run, with_image
+from scheduled_pipelines import PIPELINES, imported, lowered, normalised, reference, run, with_image
 
 from tilewright.halide.emit.apply import apply, fresh_pipeline
 from tilewright.halide.emit.printing import to_python
@@ -310,9 +310,8 @@ def test_clones_of_clones_readers_compute_the_same(name, extents):
     algorithm, schedule = all_cases()[name]
     pipeline, _image = with_image(algorithm)
     apply(schedule, algorithm, pipeline, same_bytes=True)
-    reference, _other = with_image(algorithm)
     found = run(pipeline, algorithm, extents)
-    for got, expected in zip(found, run(reference, algorithm, extents), strict=True):
+    for got, expected in zip(found, reference(algorithm, extents), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 
@@ -335,7 +334,6 @@ def test_any_clones_under_any_schedule(name, data, width, height, tmp_path):
     assert lowered(algorithm, space["schedule"], tmp_path / "stmt") == live
     pipeline, _image = with_image(algorithm)
     apply(schedule, algorithm, pipeline, same_bytes=True)
-    reference, _other = with_image(algorithm)
     found = run(pipeline, algorithm, [width, height, 3])
-    for got, expected in zip(found, run(reference, algorithm, [width, height, 3]), strict=True):
+    for got, expected in zip(found, reference(algorithm, [width, height, 3]), strict=True):
         np.testing.assert_array_equal(got, expected)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_schedules import schedules
 from schedule_cases import all_cases
-from scheduled_pipelines import PIPELINES, imported, run, with_image
+from scheduled_pipelines import PIPELINES, imported, reference, run, with_image
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -62,8 +62,8 @@ def test_a_reset_pipeline_computes_what_the_original_does(name, data):
     apply(data.draw(schedules(algorithm)), algorithm, scheduled, same_bytes=True)
     reset = import_pipeline(without_schedule(serialized(scheduled)))
     assert reset.digest == algorithm.digest
-    values = [run(with_image(each)[0], each, [33, 17, 3], "host") for each in (algorithm, reset)]
-    for got, expected in zip(*values, strict=True):
+    found = run(with_image(reset)[0], reset, [33, 17, 3])
+    for got, expected in zip(found, reference(algorithm, [33, 17, 3]), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 

@@ -4,7 +4,7 @@ import halide as hl
 import numpy as np
 import pytest
 from schedule_cases import complete, nest, place, split
-from scheduled_pipelines import PIPELINES, imported, run, with_image
+from scheduled_pipelines import PIPELINES, imported, reference, run, with_image
 
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.checks import python_check
@@ -29,8 +29,7 @@ def runs(schedule, algorithm, extents):
         got = run(pipeline, algorithm, extents)
     except hl.HalideError:
         return False
-    reference, _other = with_image(algorithm)
-    for a, b in zip(got, run(reference, algorithm, extents), strict=True):
+    for a, b in zip(got, reference(algorithm, extents), strict=True):
         np.testing.assert_array_equal(a, b)
     return True
 

@@ -95,7 +95,7 @@ NUMBERS = st.one_of(
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_every_size_is_right(name):
-    @settings(max_examples=30, deadline=None, derandomize=True)
+    @settings(max_examples=20, deadline=None, derandomize=True)
     @given(NUMBERS, NUMBERS, st.integers(1, 4))
     def right(width, height, channels):
         found = outcome(name, width, height, channels)
@@ -107,8 +107,12 @@ def test_every_size_is_right(name):
     assert requirements(planned(name).schedule, task(name).algorithm) == ()
 
 
-@pytest.mark.parametrize("target", ["host", "cuda"])
-@pytest.mark.parametrize("name", PIPELINES)
+ON_CUDA = ["stencils", "pyramid", "two_outputs", "row_sums", "product"]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [(n, "host") for n in PIPELINES] + [(n, "cuda") for n in ON_CUDA]
+)
 def test_every_pipeline_has_nests_for_every_size(name, target):
     asked, found = task(name, target), planned(name, target)
     assert check(found.schedule, asked.algorithm) == []

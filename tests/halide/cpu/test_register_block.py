@@ -12,6 +12,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     Block,
     best_block,
     block_cycles,
+    border_share,
     companion,
     crossings,
     form,
@@ -39,8 +40,8 @@ def op(name, type_=F32, loops="x", count=1, literal=False):
     return OpCount(name, type_, frozenset(loops), literal, count)
 
 
-def load(strides, callee="in", type_=F32, indirect=False, clamped=False):
-    return Load(callee, "image", type_, strides, indirect, clamped)
+def load(strides, callee="in", type_=F32, indirect=False, clamped=""):
+    return Load(callee, "image", type_, strides, indirect, frozenset(clamped))
 
 
 def stage(ops=(), loads=(), loops=(X, Y), types=(F32,), scatter=False, args=("x", "y")):
@@ -363,7 +364,7 @@ def test_chains_of_updates_take_turns():
 
 
 def test_blocks_that_gather_are_limited():
-    clamped = load({"x": (1.0, 0.0), "y": (0.0, 1.0), "r": (1.0, 0.0)}, clamped=True)
+    clamped = load({"x": (1.0, 0.0), "y": (0.0, 1.0), "r": (1.0, 0.0)}, clamped="xr")
     summary = stage([op("add", loops="xyr")], [clamped], loops=(X, Y, R))
     # 8 lanes, 2 vectors and 4 rows that the load depends on
     assert gathered_elements(summary, LOOPS, Block(0, 8, 2, 1, 4)) == 64
@@ -377,6 +378,42 @@ def test_blocks_that_gather_are_limited():
     # One vector is always allowed.
     more = dataclasses.replace(many, loads=many.loads * 5)
     assert best(more, {0: 1024, 1: 1024}) == Block(0, 8)
+
+
+def test_borders_are_gathered_where_the_vector_loop_is_clamped():
+    strides = {"x": (1.0, 0.0), "y": (0.0, 1.0)}
+    block = Block(0, 8, 2, 1, 3)
+    per_lane = MODEL.constants.border_cycles
+
+    def cycles(clamped, border, **more):
+        summary = stage([], [load(strides, clamped=clamped, **more)], loops=(X, Y))
+        return block_cycles(summary, LOOPS, block, MODEL, first, border=border)
+
+    # A quarter of the lanes of 2 vectors and 3 rows.
+    assert cycles("x", 0.25) - cycles("x", 0.0) == pytest.approx(0.25 * per_lane * 8 * 2 * 3)
+    assert cycles("y", 0.25) == cycles("y", 0.0) == cycles("x", 0.0)
+    # What is gathered through data is gathered everywhere.
+    assert cycles("x", 0.25, indirect=True) == cycles("x", 0.0, indirect=True)
+
+
+def test_a_block_at_each_end_is_border():
+    assert border_share(Block(0, 8, 2), {0: 160.0, 1: 3.0}, MODEL) == pytest.approx(0.2)
+    assert border_share(Block(1, 8), {0: 160.0, 1: 64.0}, MODEL) == pytest.approx(0.25)
+    assert border_share(Block(0, 8, 4), {0: 40.0}, MODEL) == 1.0
+    assert border_share(SCALAR, {0: 40.0}, MODEL) == 0.0
+
+
+def test_clamped_reductions_take_narrower_blocks():
+    strides = {"x": (1.0, 0.0), "y": (0.0, 1.0), "r": (1.0, 0.0)}
+    # One weight serves all vectors of a row.
+    weight = load({"y": (0.0, 1.0), "r": (1.0, 0.0)}, "weights")
+    plain, clamped = (
+        stage([op("max", loops="xyr")], [load(strides, clamped=loops), weight], loops=(X, Y, R))
+        for loops in ("", "xr")
+    )
+    extents = {0: 1024.0, 1: 1024.0}
+    wide, narrow = (best(s, extents, nested=True) for s in (plain, clamped))
+    assert narrow.vectors < wide.vectors
 
 
 def test_several_vectors_are_not_gathered_through_data():

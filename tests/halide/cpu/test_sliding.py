@@ -11,9 +11,11 @@ import pytest
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.sliding import advance, windows
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import CpuMachine
@@ -22,8 +24,10 @@ from tilewright.machines.cpu import Cache
 MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, (Cache(1, 32 << 10, 64, 1),))
 
 
-def of(reads: Any) -> tuple[Window, ...]:
-    """The windows of a producer inside an output that reads it so."""
+def of(
+    reads: Any, block: Block | None = None, largest: int = SEARCH.largest_step
+) -> tuple[Window, ...]:
+    """The windows of a producer, with blocks of its own, inside an output that reads it so."""
     x, y = hl.vars("x y")
     producer, output = hl.Func("producer"), hl.Func("output")
     producer[x, y] = hl.f32(x) * hl.f32(y)
@@ -32,7 +36,10 @@ def of(reads: Any) -> tuple[Window, ...]:
     algorithm = load(output)
     view = View(algorithm)
     costs = CpuCosts(Analysis(view, estimated_boxes(view), {}), model_of(MACHINE), {})
-    return windows(costs, Group(tuple(f.name for f in algorithm.funcs)))
+    names = tuple(f.name for f in algorithm.funcs)
+    if block is not None:
+        costs.set_block(names[0], 0, block)
+    return windows(costs, Group(names), largest)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +60,18 @@ def of(reads: Any) -> tuple[Window, ...]:
 )
 def test_a_window_steps_as_the_reader_does(reads: Any, expected: tuple[Window, ...]) -> None:
     assert of(reads) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "rows", "expected"),
+    [(1, 3, (Window(1, 3),)), (1, 16, ()), (0, 4, (Window(1, 1),))],
+)
+def test_a_step_has_the_rows_of_whole_blocks(
+    row: int, rows: int, expected: tuple[Window, ...]
+) -> None:
+    block = Block(1 - row, 8, 1, row, rows)
+    assert of(lambda f, x, y: f[x, y - 1] + f[x, y + 1], block) == expected
+    assert not [w for w in of(lambda f, x, y: f[x, y], block, largest=1) if row == 1]
 
 
 def test_an_access_that_does_not_move_has_no_advance() -> None:

@@ -501,7 +501,7 @@ F32 = Type("float", 32)
 
 
 def grouped(*strides, thread="x", inside=()):
-    loads = tuple(Load("image", "image", F32, s, False, False) for s in strides)
+    loads = tuple(Load("image", "image", F32, s, False, frozenset()) for s in strides)
     loops = (Loop("x", "pure"), Loop("y", "pure"))
     summary = StageSummary("f", 0, loops, (), loads, (), (F32,), (), False)
     return load_groups(summary, thread, frozenset(inside))

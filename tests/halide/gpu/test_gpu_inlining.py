@@ -15,7 +15,7 @@ F32 = Type("float", 32)
 
 
 def summary(callees, **operations):
-    loads = tuple(Load(c, "func", F32, {"x": (float(i),)}, False, False)
+    loads = tuple(Load(c, "func", F32, {"x": (float(i),)}, False, frozenset())
                   for i, c in enumerate(callees))  # fmt: skip
     ops = tuple(OpCount(n, F32, frozenset("x"), False, k) for n, k in operations.items())
     return StageSummary("f", 0, (Loop("x", "pure"),), (), loads, ops, (F32,), (), False)

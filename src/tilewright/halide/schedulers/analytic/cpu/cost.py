@@ -46,6 +46,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     KnownBlocks,
     best_block,
     block_cycles,
+    border_share,
     companion,
     crossings,
     form,
@@ -154,6 +155,9 @@ class CpuCosts:
             self._known.forms[summary] = known
         return known
 
+    def _extents(self, name: str) -> dict[int, float]:
+        return {d: finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
+
     def _best_block(self, name: str, index: int) -> Block:
         summary = self.analysis.summaries(name)[index]
         nest = self.nested.get(name)
@@ -161,20 +165,13 @@ class CpuCosts:
         key = (summary, self.block_rank, whole, nest is not None)
         known = self._known.blocks.get(key)
         if known is None:
-            extents = {d: finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
+            extents = self._extents(name)
             alike = (self._form(name, index), tuple(extents.values()), *key[1:])
             known = self._known.blocks.get(alike)
             if known is None:
-                known = best_block(
-                    summary,
-                    self.pure_loops(name, index),
-                    extents,
-                    self.model,
-                    self.innermost,
-                    self.block_rank,
-                    whole,
-                    nest is not None,
-                )
+                given = (summary, self.pure_loops(name, index), extents, self.model)
+                rank = self.block_rank
+                known = best_block(*given, self.innermost, rank, whole, nest is not None)
                 self._known.blocks[alike] = known
             self._known.blocks[key] = known
         return known
@@ -186,11 +183,13 @@ class CpuCosts:
         key = (summary, block, name in self.nested)
         known = self._known.cycles.get(key)
         if known is None:
-            alike = (self._form(name, index), *key[1:])
+            border = border_share(block, self._extents(name), self.model)
+            alike = (self._form(name, index), *key[1:], border)
             known = self._known.cycles.get(alike)
             if known is None:
                 loops = self.pure_loops(name, index)
-                known = block_cycles(summary, loops, block, self.model, self.innermost, key[2])
+                given = (summary, loops, block, self.model, self.innermost)
+                known = block_cycles(*given, nested=key[2], border=border)
                 self._known.cycles[alike] = known
             self._known.cycles[key] = known
         return known

@@ -13,6 +13,7 @@ Notation (constants are in `constants`, the machine in `machine_model`):
 | `registers` | registers that one vector of a type takes, ceil(L x bytes / vector_bytes) | count |
 | copies | instances of an operation in a block: V if it depends on the vector loop, times R if on \
 the row loop | count |
+| border | share of the blocks that reach beyond an end of the vector dimension | 1 |
 | spilled | accumulators and operands beyond the registers that are free | registers |
 
 Cycles of a block per step: sum over operations and loads of (cycles x copies), at least one
@@ -98,13 +99,14 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A block of one stage: its loops by name, and which of them are reductions."""
+    """A block of one stage: its loops by name, which of them are reductions, its border share."""
 
     summary: StageSummary
     block: Block
     reductions: frozenset[str]
     vector: str | None
     row: str | None
+    border: float
 
     @property
     def width(self) -> int:
@@ -132,11 +134,12 @@ def block_cycles(
     model: CpuModel,
     innermost: Innermost,
     nested: bool = False,
+    border: float = 0.0,
 ) -> float:
     """Return cycles of one block of a stage, per iteration of its reduction loops.
 
     `loops` names the stage's pure loop of each dimension of the Func that has one. A `nested`
-    reduction is stored in the block itself.
+    reduction is stored in the block itself. `border` is the `border_share`.
     """
     c = model.constants
     kernel = _Kernel(
@@ -145,6 +148,7 @@ def block_cycles(
         frozenset(loop.name for loop in summary.loops if loop.kind != "pure"),
         None if block.vector is None else loops.get(block.vector),
         None if block.row is None else loops.get(block.row),
+        border,
     )
     accumulating = accumulates(summary)
     # Rows that lie a stride apart which is known at run time may share an address for all that a
@@ -193,6 +197,8 @@ def _load(
     c = model.constants
     depends = frozenset(load.strides)
     cost = load_cycles(load, kernel.vector, kernel.width, model, innermost)
+    if kernel.vector in load.clamped and not load.indirect:
+        cost += kernel.border * c.border_cycles * kernel.width
     cost *= kernel.copies(depends)
     if accumulating and (load.callee == kernel.summary.func or not depends & kernel.reductions):
         cost *= c.hoisted_share
@@ -212,6 +218,17 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
         each = float(registers) if side_by_side else model.constants.scatter_cycles * width
         stores += each * block.vectors * block.rows
     return held, stores
+
+
+def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) -> float:
+    """The share of a Func's blocks that reach beyond an end of the vector dimension.
+
+    `extents` gives each dimension's extent in elements. Halide computes these blocks apart, with
+    clamped loads made lane by lane.
+    """
+    if block.vector is None:
+        return 0.0
+    return min(1.0, model.constants.border_blocks * block.width / extents[block.vector])
 
 
 def scans(summary: StageSummary) -> bool:
@@ -252,7 +269,7 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
                 innermost(load.callee),
                 load.type,
                 load.indirect,
-                load.clamped,
+                frozenset(place.get(name, name) for name in load.clamped),
                 frozenset((place.get(name, name), steps) for name, steps in load.strides.items()),
             )
             for load in summary.loads
@@ -307,7 +324,8 @@ def best_block(
         if block.row is not None:
             n = extents[block.row]
             waste *= math.ceil(n / block.rows) * block.rows / n
-        cycles = block_cycles(summary, loops, block, model, innermost, nested)
+        border = border_share(block, extents, model)
+        cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
         return cycles / block.points * waste
 
     if rank == 0 or not accumulates(summary):
@@ -390,7 +408,7 @@ def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Bl
     row = None if block.row is None else loops.get(block.row)
     total = 0
     for load in summary.loads:
-        if vector in load.strides and (load.indirect or load.clamped):
+        if vector in load.clamped or (load.indirect and vector in load.strides):
             copies = block.vectors * (block.rows if row in load.strides else 1)
             total += block.lanes * copies
     return total
