@@ -24,6 +24,7 @@ settings.register_profile(
     "tilewright",
     deadline=None,
     derandomize=True,
+    max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tilewright")

@@ -141,7 +141,7 @@ def test_inputs_that_are_none(tmp_path):
         load_inputs(str(tmp_path / "none.npz"))
     junk = tmp_path / "junk.npz"
     junk.write_bytes(b"junk")
-    with pytest.raises(TilewrightError, match=r"no \.npz file"):
+    with pytest.raises(TilewrightError, match=r"not an \.npz file"):
         load_inputs(str(junk))
 
 

@@ -46,6 +46,8 @@ class Stand:
             raise self.error
         return SimpleNamespace(
             report=lambda: self.report,
+            task=SimpleNamespace(algorithm=SimpleNamespace(digest="0" * 64)),
+            schedule=SimpleNamespace(target="host"),
             to_json=lambda: '{"schema": 1}',
             to_python=lambda: "# python",
             to_cpp=lambda runtime_checks=False: "// c++" + " with checks" * runtime_checks,

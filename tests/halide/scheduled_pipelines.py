@@ -93,8 +93,12 @@ def imported(pipeline):
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
 
 
+# In place of code: Halide found no bounds for something, and does not lower it.
+UNBOUNDED = "Halide: an allocation has a size greater than 2^31"
+
+
 def lowered(source, schedule_it, path, target="host"):
-    """The lowered code of a fresh pipeline after `schedule_it(pipeline)`.
+    """The lowered code of a fresh pipeline after `schedule_it(pipeline)`, or `UNBOUNDED`.
 
     `source` is an algorithm, or a function that builds the pipeline.
 
@@ -109,8 +113,10 @@ def lowered(source, schedule_it, path, target="host"):
             schedule_it(pipeline)
             lower(pipeline, path, target)
             status = 0
-        except Exception:
-            path.write_text(traceback.format_exc())
+        except Exception as error:
+            unbounded = isinstance(error, hl.HalideError) and "greater than 2^31" in str(error)
+            path.write_text(UNBOUNDED if unbounded else traceback.format_exc())
+            status = 0 if unbounded else 1
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)

@@ -19,7 +19,7 @@ from tilewright.halide.schedulers.task import make_task
 NETWORK = 24, 72
 CHAIN = 24, 72
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
-WIDE = 64, 128
+WIDE = 80, 160
 
 
 def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:

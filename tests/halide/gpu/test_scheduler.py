@@ -42,9 +42,9 @@ def values(outputs, inputs):
 
 
 @functools.lru_cache(maxsize=4)
-def plain_answers(serialized, inputs):
-    live = deserialize(serialized, inputs)
-    schedule_plainly(load(serialized), live.pipeline)
+def plain_answers(algorithm, inputs):
+    live = deserialize(algorithm.serialized, inputs)
+    schedule_plainly(algorithm, live.pipeline)
     outputs = bind(live, inputs, hl.get_host_target())
     live.pipeline.realize(outputs, hl.get_host_target())
     return values(outputs, inputs)
@@ -53,7 +53,7 @@ def plain_answers(serialized, inputs):
 def assert_right(algorithm, schedule):
     """What a schedule computes on OpenCL equals what plain loops compute on the host."""
     inputs = describe_inputs(algorithm, seed=1)
-    expected = plain_answers(algorithm.serialized, inputs)
+    expected = plain_answers(algorithm, inputs)
     payload = {
         "serialized": algorithm.serialized,
         "schedule": to_json(schedule),
@@ -154,7 +154,7 @@ def test_fusion_is_chosen_where_the_model_finds_it_cheaper():
     assert nested.groups[0].shared_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["k40c", "xavier", "rtx2080ti", "h100", "pocl"])
+@pytest.mark.parametrize("name", ["k40c", "xavier", "h100", "pocl"])
 def test_launches_respect_the_machine(name):
     machine = gpu(name)
     for mode in ("nested", "overlapped"):
