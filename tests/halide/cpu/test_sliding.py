@@ -27,7 +27,7 @@ MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, (Cache(1, 32 << 10, 64
 def of(
     reads: Any, block: Block | None = None, largest: int = SEARCH.largest_step
 ) -> tuple[Window, ...]:
-    """The windows of a producer, with blocks of its own, inside an output that reads it so."""
+    """The windows of a producer inside an output, with a block, that reads it so."""
     x, y = hl.vars("x y")
     producer, output = hl.Func("producer"), hl.Func("output")
     producer[x, y] = hl.f32(x) * hl.f32(y)
@@ -38,7 +38,7 @@ def of(
     costs = CpuCosts(Analysis(view, estimated_boxes(view), {}), model_of(MACHINE), {})
     names = tuple(f.name for f in algorithm.funcs)
     if block is not None:
-        costs.set_block(names[0], 0, block)
+        costs.set_block(names[-1], 0, block)
     return windows(costs, Group(names), largest)
 
 

@@ -25,7 +25,7 @@ def windows(
     Every access inside the group must step forward along one dimension of its callee as the
     reader steps along its own, so that rows computed for one output row serve the next. Where
     rows are halved (a pyramid, a mosaic), a step is as many rows as make a whole one there, and
-    where blocks have several rows, as many as make whole blocks; at most `largest`.
+    where the output's block has several rows, as many as make whole blocks; at most `largest`.
     """
     output = costs.analysis.view.by_name[group.output]
     region = costs.analysis.regions[group.output]
@@ -65,12 +65,10 @@ def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
                 period = math.lcm(period, (rate / hit.period).denominator)
     if not set(along) >= members:
         return None
-    for name, (own, rate) in along.items():
-        for stage in analysis.view.stages(name):
-            block = costs.block(name, stage.index)
-            if block.row == own:
-                # A step of fewer rows would compute those of a whole block.
-                period = math.lcm(period, (block.rows / rate).numerator)
+    block = costs.block(group.output, 0)
+    if block.row == dimension:
+        # A block's rows are unrolled: members slide along the loop around them.
+        period = math.lcm(period, block.rows)
     return math.lcm(period, *(rate.denominator for _, rate in along.values()))
 
 
