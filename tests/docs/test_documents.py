@@ -11,8 +11,10 @@ from tilewright.cli import parser
 
 PAGES = [
     "README.md",
+    "docs/exit-codes.md",
     "docs/halide.md",
     "docs/patterns.md",
+    "docs/prediction.md",
     *sorted(
         str(path.relative_to(ROOT))
         for folder in ("tutorials", "howto")

@@ -29,5 +29,8 @@ def kernel(name: str) -> Kernel:
     """
     known = kernels()
     if name not in known:
-        raise PredictionError(f"there is no kernel {name!r}; there are {', '.join(known)}")
+        raise PredictionError(
+            f"there is no kernel {name!r}; there are {', '.join(known)}, and kernels of your own "
+            "are named as file.py:name"
+        )
     return known[name]

@@ -280,9 +280,14 @@ class Estimator:
                 f"{VERSION}; fit it again"
             )
         found = {kind.kind: kind for kind in _subclasses(Estimator)}.get(str(data.get("kind")))
-        if found is None or not issubclass(found, cls):
+        if found is None:
             raise PredictionError(
-                f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}"
+                f"this Tilewright has no models of kind {data.get('kind')!r}; fit it again"
+            )
+        if not issubclass(found, cls):
+            raise PredictionError(
+                f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}: load it "
+                "with tilewright.prediction.load"
             )
         words = "the model's data are damaged"
         try:
