@@ -52,7 +52,7 @@ def write_page(
 
 
 def links_to_other(path: str, kind: Kind, subject: str, store: Records) -> dict[str, str]:
-    """The words and the address, relative to the new page, of the last page of the other kind."""
+    """Return the address of the last page of the other kind, relative to the new page, by words."""
     other, words = _OTHER[kind]
     found = store.last_page(subject, other)
     # The page about to be written may be the one that is remembered.
