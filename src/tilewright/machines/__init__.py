@@ -1,4 +1,4 @@
-"""What a machine is: CPU and GPU descriptions, detection, occupancy arithmetic."""
+"""Machine descriptions of CPUs and GPUs, detection, occupancy arithmetic."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What was measured of a processor: rates, latencies, overheads, and the file they are kept in."""
+"""The measured rates, latencies and overheads of a processor, and the file that stores them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _AGAIN = "measure again (`tilewright machine --calibrate`), or ignore it (--no-c
 class Quantity:
     """One measured quantity.
 
-    `value` is the best of `samples` in `unit`; `spread` says how far the next best are from it,
-    relative to it. It has `settled` where they are near.
+    `value` is the best of `samples` in `unit`; `spread` is the relative distance of the next best
+    samples from it. The quantity has `settled` if they are near.
     """
 
     value: float
@@ -143,7 +143,7 @@ def read_calibration(path: Path, machine: CpuMachine) -> Calibration | None:
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
-    """Write a calibration whole or not at all; `TilewrightError` where that is impossible."""
+    """Write a calibration completely or not at all; raises `TilewrightError` if it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, calibration_to_json(calibration))

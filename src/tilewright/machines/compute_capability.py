@@ -1,8 +1,8 @@
-"""What a CUDA compute capability fixes: the limits that an occupancy calculation needs.
+"""The limits of CUDA compute capabilities that an occupancy calculation needs.
 
 The figures are those of the CUDA C++ Programming Guide ("Technical Specifications per Compute
-Capability") and of NVIDIA's occupancy calculator. They hold for every GPU of a capability; what
-differs from product to product (SMs, caches, clocks) is in `tilewright.machines.gpu_table`.
+Capability") and of NVIDIA's occupancy calculator. They hold for every GPU of a capability. Figures
+that differ between products (SMs, caches, clocks) are in `tilewright.machines.gpu_table`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ KIB = 1024
 class CapabilityLimits:
     """Limits of one compute capability; sizes in bytes, registers of 32 bits.
 
-    `shared_per_block` is what a kernel gets without asking; `shared_per_block_optin` what it can
-    ask for. `reserved_shared_per_block` is taken by the system from every block.
-    `sub_partitions` is the number of schedulers of an SM among which warps, and so registers,
-    are dealt out (the calculator calls it the warp allocation granularity).
+    `shared_per_block` is the limit for a kernel that does not opt in to more,
+    `shared_per_block_optin` for one that does. `reserved_shared_per_block` is taken by the system
+    from every block. `sub_partitions` is the number of schedulers of an SM among which warps, and
+    so registers, are distributed (the calculator calls it the warp allocation granularity).
     """
 
     warps_per_sm: int

@@ -1,4 +1,4 @@
-"""What a CPU is: the immutable `CpuMachine`."""
+"""The description of a CPU: the immutable `CpuMachine`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One data or unified cache: `bytes` in all, `shared_by` hardware threads using it."""
+    """One data or unified cache of `bytes` in total, shared by `shared_by` hardware threads."""
 
     level: int
     bytes: int
@@ -20,12 +20,12 @@ class CpuMachine:
     """One CPU as a scheduler sees it; sizes in bytes.
 
     `cores` are the hardware threads that this process may use (affinity and container limits
-    considered). `isa` holds the vector extensions that matter here (``sse4.1``, ``avx``,
-    ``avx2``, ``fma``, ``f16c``, ``avx512``, ``neon``, ``sve``), `vector_bits` the width of the
-    widest registers among them. `caches` are ordered by level. `clock_hz` and `memory_bandwidth`
-    (bytes per second, read and written together) are None where unknown. `vendor`, `family` and
-    `model` are the processor's own words (on Arm the implementer and the part). `assumed` names
-    the fields that could not be found out and hold a common value instead.
+    considered). `isa` holds the vector extensions that matter here (``sse4.1``, ``avx``, ``avx2``,
+    ``fma``, ``f16c``, ``avx512``, ``neon``, ``sve``), `vector_bits` the width of the widest
+    registers among them. `caches` are ordered by level. `clock_hz` and `memory_bandwidth` (bytes
+    per second, read and written together) are None where unknown. `vendor`, `family` and `model`
+    are the processor's identification (on Arm the implementer and the part). `assumed` names the
+    fields that could not be detected and hold a common value instead.
     """
 
     name: str
@@ -68,7 +68,7 @@ class CpuMachine:
         return self.caches[0].line_bytes if self.caches else 64
 
     def lanes(self, bits: int) -> int:
-        """Return elements of `bits` bits in one vector register, at least 1.
+        """Return the number of elements of `bits` bits in one vector register, at least 1.
 
         >>> CpuMachine("x", "x86-64", 1, ("avx2",), 256, ()).lanes(32)
         8

@@ -17,7 +17,7 @@ _ASSUMED_CACHES = (
 )
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
-# what /proc/cpuinfo calls an extension, and what we call it
+# names of extensions in /proc/cpuinfo, and ours
 _X86_FLAGS = {
     "sse4_1": "sse4.1",
     "avx": "avx",
@@ -33,8 +33,8 @@ _VECTOR_BITS = {"avx512": 512, "avx2": 256, "avx": 256, "sse4.1": 128, "neon": 1
 def detect_cpu(root: Path = Path("/")) -> CpuMachine:
     """Describe the CPU this process may use.
 
-    `root` is where ``proc`` and ``sys`` are found. Whatever they lack is replaced by a common
-    value and named in the result's `assumed`.
+    `root` is the folder of ``proc`` and ``sys``. A value that they lack is replaced by a common one
+    and named in the result's `assumed`.
     """
     info = _read(root / "proc/cpuinfo") or ""
     architecture = _architecture()
@@ -67,7 +67,7 @@ def detect_cpu(root: Path = Path("/")) -> CpuMachine:
 
 
 def _read(path: Path) -> str | None:
-    """Return a small file's text, or None where the system does not have or show it."""
+    """Return a small file's text, or None if the system lacks or hides it."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -143,7 +143,7 @@ def _caches(cpus: Path) -> tuple[Cache, ...]:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """Return CPU numbers of the kernel's list format.
+    """Parse CPU numbers in the kernel's list format.
 
     >>> parse_cpu_list("0-2,8")
     [0, 1, 2, 8]

@@ -1,6 +1,6 @@
 """The GPUs that are present: CUDA through the driver's library, OpenCL as its trial found it.
 
-Neither is needed: where a driver is missing or does not work, there are no such GPUs.
+Neither is required: without a working driver there are no such GPUs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _cuda_device(driver: Any, ordinal: int) -> GpuMachine:
     def attribute(number: int) -> int:
         value = ctypes.c_int()
         status = driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        # An attribute that an old driver does not know counts as not there.
+        # An attribute that an old driver does not know counts as missing.
         return value.value if status == 0 else 0
 
     text = ctypes.create_string_buffer(256)

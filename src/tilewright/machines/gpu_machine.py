@@ -1,4 +1,4 @@
-"""What a GPU is: the immutable `GpuMachine`."""
+"""The description of a GPU: the immutable `GpuMachine`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class GpuMachine:
     For OpenCL devices an SM is a compute unit (on Intel a subslice), a block a work-group, a warp
     the work-items that run in lockstep, shared memory is local memory.
 
-    `shared_per_block` is what a kernel gets without asking for more, and so what a Halide kernel
-    can have: its CUDA runtime never opts in to `shared_per_block_optin`. `memory_bandwidth` is in
-    bytes per second, `clock_hz` the highest sustained (boost) clock; both are None where unknown.
-    `features` are further Halide target features, such as ``cl_doubles``.
+    `shared_per_block` is the shared memory of a kernel that does not opt in to more. It is the
+    limit of Halide's kernels: Halide's CUDA runtime never opts in to `shared_per_block_optin`.
+    `memory_bandwidth` is in bytes per second, `clock_hz` the highest sustained (boost) clock; both
+    are None where unknown. `features` are further Halide target features, such as ``cl_doubles``.
     """
 
     name: str

@@ -70,9 +70,9 @@ _INTEL_IGPU = GpuMachine(
     fp32_lanes_per_sm=80,
 )
 
-# PoCL runs work-groups on CPU threads, one group a core at a time, its work-items in vector
+# PoCL runs work-groups on CPU threads, one group per core at a time, its work-items in vector
 # lanes; its private memory is the stack, so registers set no limit. These are limits that any of
-# its builds keeps; detection reads those of the one at hand.
+# its builds keeps; detection reads those of the installed one.
 _POCL = GpuMachine(
     name="PoCL (OpenCL on the CPU)",
     api="opencl",

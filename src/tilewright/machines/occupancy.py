@@ -1,4 +1,4 @@
-"""How many blocks of a kernel an SM holds at a time, as NVIDIA's occupancy calculator says.
+"""Occupancy: how many blocks of a kernel an SM holds, by NVIDIA's occupancy calculator.
 
 Sioutas 2020, Section 3, uses occupancy in its cost; the equations are those of the calculator
 and of NVIDIA's ``cuda_occupancy.h``: blocks per SM are the least that warps, registers, shared
@@ -43,7 +43,7 @@ class BlockLimits:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Blocks and warps resident on an SM, and warps as a share of the most there can be.
+    """Blocks and warps resident on an SM, and warps as a share of the maximum.
 
     Arrays of the inputs' broadcast shape (0-dimensional for scalars). Zero blocks mean that the
     launch fails.
@@ -85,7 +85,7 @@ def block_limits(
     legal = (t >= 1) & (t <= machine.max_threads_per_block)
     by_warps = np.where(legal, machine.max_warps_per_sm // warps_per_block, zero)
 
-    # Registers are given to whole warps, and warps are dealt out to the SM's sub-partitions,
+    # Registers are allocated to whole warps, and warps are spread over the SM's sub-partitions,
     # each of which has its part of the register file.
     per_warp = _round_up(np.maximum(r, 0) * machine.warp_size, machine.register_allocation_unit)
     parts = machine.warp_allocation_granularity

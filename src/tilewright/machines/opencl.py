@@ -1,10 +1,10 @@
-"""The OpenCL platform that Tilewright uses: the first that is seen to work.
+"""Finds the OpenCL platform that Tilewright uses: the first that works.
 
 That a platform is installed does not mean that it works: a driver may be older than the
 processor and refuse, crash or hang when it compiles the first kernel. Each platform is therefore
-tried once, in a process of its own (`tilewright.machines.opencl_trial`), before any process
-loads it. What is found holds for this process and, through an environment variable, for all
-that it starts.
+tried once, in a separate process (`tilewright.machines.opencl_trial`), before any process loads
+it. The result holds for this process and, through an environment variable, for all processes that
+it starts.
 
 The platforms of the system come first (the ICD loader ``libOpenCL.so.1`` and what
 ``/etc/OpenCL/vendors`` lists), then PoCL from the wheels of the ``opencl`` extra.
@@ -26,7 +26,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 
-# Holds what was found, as JSON, for this process and those that it starts.
+# Holds the platform found, as JSON, for this process and those that it starts.
 VARIABLE = "TILEWRIGHT_OPENCL"
 # Halide's runtime takes the first platform whose name contains this variable's text.
 _HALIDE_PLATFORM = "HL_OCL_PLATFORM_NAME"
@@ -47,7 +47,7 @@ class OpenclError(TilewrightError):
 
 @dataclass(frozen=True)
 class OpenClLoader:
-    """Where platforms are looked for: a loader's library and the environment that it needs."""
+    """A loader of platforms: its library and the environment that it needs."""
 
     what: str
     loader: str
@@ -71,7 +71,7 @@ class OpenclPlatform:
 def opencl_platform() -> OpenclPlatform:
     """Return the platform to use; found once for this process and those that it starts.
 
-    Raises `OpenclError`, in one sentence with the cause and the cure, where none works.
+    Raises `OpenclError`, with the cause and the cure in one sentence, if none works.
     """
     known = os.environ.get(VARIABLE)
     if known is None:
@@ -94,7 +94,7 @@ def opencl_failure() -> str | None:
 
 
 def load_opencl() -> OpenclPlatform:
-    """Make the platform that works the one that Halide and pyopencl find in this process.
+    """Let Halide and pyopencl use the working platform in this process.
 
     Call it before anything of Halide runs for an OpenCL target: Halide's runtime looks for
     OpenCL in the process before it looks for a system library.
@@ -111,7 +111,7 @@ def load_opencl() -> OpenclPlatform:
 
 
 def drivers() -> list[OpenClLoader]:
-    """Return where to look, in this order: the system, then the wheels of the ``opencl`` extra."""
+    """Return the loaders to try: the system's, then those of the ``opencl`` extra."""
     found = []
     package = _pyopencl()
     libraries = package / ".libs" if package else None
@@ -166,7 +166,7 @@ def find_platform(candidates: Iterable[OpenClLoader], wanted: str = "") -> Openc
 
 def trial(driver: OpenClLoader, platform: int | None) -> dict[str, Any]:
     """Run the trial process; return its answer, or a ``failure`` if it crashes or hangs."""
-    # A kernel from PoCL's cache would say nothing of its compiler.
+    # A kernel from PoCL's cache would not test its compiler.
     environment = {**os.environ, "POCL_KERNEL_CACHE": "0", **driver.environment}
     asked = json.dumps({"loader": driver.loader, "platform": platform})
     try:

@@ -45,7 +45,7 @@ __kernel void trial(__global const int *from, __global int *to) {
 
 
 class TrialError(Exception):
-    """A call of OpenCL that did not do what it should."""
+    """A call of OpenCL that failed."""
 
 
 class OpenClFunctions:

@@ -1,4 +1,4 @@
-"""Objectives that may hang, die, fork or take all memory: each call in a worker process."""
+"""Objectives that may hang, crash, fork or exhaust memory: each call in a worker process."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=math.inf, sample_
 
 
 class Isolated:
-    """An objective for `tilewright.tuning.tune` that is called in a process of its own.
+    """An objective for `tilewright.tuning.tune` that is called in a separate process.
 
-    A call that takes more than ``seconds`` is a ``timeout``, more than ``memory_bytes`` is
-    ``out_of_memory``, a process that dies ``crashed``; whatever it has started is killed with
-    it, and what it prints is kept within bounds.
+    A call that takes more than ``seconds`` is a ``timeout``, one that uses more than
+    ``memory_bytes`` is ``out_of_memory``, and a process that dies is ``crashed``. All processes
+    that it has started are killed with it, and its output is limited.
 
     Args:
         objective: a function at the top level of a module, which the worker imports itself.
         seconds: wall time of a call.
         memory_bytes: resident memory of the process and its children.
-        exclusive: one call at a time, for objectives that time themselves while ``jobs``
-            run at once.
+        exclusive: run one call at a time, for objectives that time themselves with several
+            ``jobs``.
 
     Raises:
         TilewrightError: the objective cannot be imported by another process.

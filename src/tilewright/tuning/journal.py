@@ -1,4 +1,4 @@
-"""Trials kept in the records: safe before the next decision, taken up by the next run."""
+"""Trials in the records: stored before the next decision, and restored by the next run."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
 def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 3) -> WarmStart:
     """Return a warm start from the records of the problems called ``name``: any size, any machine.
 
-    Objectives of different sizes and machines do not compare, so that each earlier run's are
-    taken relative to its best (by their rank, where they are not all above zero). The trials
-    of the run ``but`` are left out; a trial that was cut short counts with the value that it
-    reported.
+    Objectives of different sizes and machines are not comparable, so each earlier run's are taken
+    relative to its best (by rank, if they are not all positive). The trials of the run ``but`` are
+    left out; a trial that was cut short counts with the value that it reported.
     """
     runs: dict[tuple[str, str, int], list[Trial]] = {}
     for record in records.query():
@@ -72,16 +71,16 @@ class RecordsJournal(Journal):
 
     Args:
         records: the open store.
-        problem: what the trials are filed under (see `problem_key`).
-        seed: the tuner's seed: only trials of the same seed are taken up again.
-        resume: whether to take up earlier trials.
+        problem: the key of the trials in the records (see `problem_key`).
+        seed: the tuner's seed; only trials of the same seed are restored.
+        resume: whether to restore earlier trials.
 
     Raises:
-        RecordsError: another run of the same problem and seed is under way with these records.
+        RecordsError: another run of the same problem and seed uses these records now.
     """
 
     def __init__(self, records: Records, problem: str, seed: int, *, resume: bool = True) -> None:
-        # Two runs with one seed would ask for the same configurations.
+        # Two runs with one seed would suggest the same configurations.
         records.claim(f"{problem}, seed {seed}")
         self.records = records
         self.problem = problem

@@ -27,7 +27,7 @@ def space_html(space: Space) -> str:
 
 
 def result_html(result: TuningResult) -> str:
-    """Return the best configuration, and how many evaluations led to it."""
+    """Return the best configuration, and the number of evaluations."""
     failed = sum(not t.ok for t in result.trials)
     note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
     if result.best is None:

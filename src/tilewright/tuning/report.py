@@ -1,4 +1,4 @@
-"""A page about tuning runs: how fast they got good, what mattered, what failed."""
+"""A page about tuning runs: progress, importance of parameters, failures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def best_so_far(trials: Sequence[Trial]) -> list[float]:
 
 
 def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
-    """Return how much each parameter says about the objective, shares that add up to one.
+    """Return the importance of each parameter for the objective; shares that add up to one.
 
     By permutation importance: a random forest is fitted to the logarithm of the objective
     (the objective itself where it is not positive), and a parameter's share is how much worse

@@ -1,4 +1,4 @@
-"""What the tuner does by default, and every piece that can be switched."""
+"""The settings of the tuner, with their defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Settings:
         objective: how the objective is modelled: by the normal scores of its ranks, by its
             logarithm where all values are positive (as the paper has it), or as it is.
         log_parameters: measure distances on a log scale where a parameter asks for it.
-        alignment: tell numbers apart also by the power of two that divides them (see
+        alignment: also distinguish numbers by the power of two that divides them (see
             `encoder`).
         metric: a metric for all permutations in place of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
@@ -33,7 +33,7 @@ class Settings:
         local: the share of decisions that stay within one parameter of the best configuration.
         samples: configurations sampled to start from.
         climbs: how many of them are climbed from.
-        repeats: whether a configuration may be asked again.
+        repeats: whether a configuration may be suggested again.
     """
 
     surrogate: Literal["gp", "rf"] = "gp"

@@ -1,4 +1,4 @@
-"""What the tuner asks for and what is reported back."""
+"""Suggestions of the tuner, and trials that report their outcomes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration with what came of it.
+    """A configuration with its outcome.
 
-    ``status`` is one of `tilewright.measure.STATUSES`; ``values`` has one entry an objective
+    ``status`` is one of `tilewright.measure.STATUSES`; ``values`` has one entry per objective
     (smaller is better), empty if it failed. ``lower_bound`` says that the evaluation was
-    cut short, so the true value is at least this bad.
+    cut short, so the true value is at least this large.
     """
 
     suggestion: Suggestion
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def ok(self) -> bool:
-        """Whether it did not fail."""
+        """Whether the evaluation succeeded."""
         return self.status == "ok"
 
     @property

@@ -1,4 +1,4 @@
-"""A decorator: a function that is tuned by running it, and from then on runs its best way."""
+"""A decorator for functions that are tuned by running them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Tunable(Generic[P, T]):
-    """What `tunable` makes of a function.
+    """A function with tunable parameters, made by `tunable`.
 
-    ``best`` is the configuration that calls use for the parameters they do not give: that of
-    the last `tune`, before it the space's defaults. ``space`` is the search space.
+    ``best`` is the configuration that calls use for parameters that they do not pass: that of the
+    last `tune`, or before it the space's defaults. ``space`` is the search space.
     """
 
     def __init__(self, function: Callable[P, T], space: Space) -> None:
@@ -32,7 +32,7 @@ class Tunable(Generic[P, T]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function with the best parameters known, but for those given."""
+        """Call the function with the given arguments, and the best known values for the others."""
         return self.function(*args, **{**self.best, **kwargs})  # type: ignore[arg-type]
 
     def tune(
@@ -44,14 +44,14 @@ class Tunable(Generic[P, T]):
         options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> TuningResult:
-        """Find the parameters with which a call with these arguments takes the least time.
+        """Find the parameters that minimise the time of a call with these arguments.
 
         Args:
             args, kwargs: the arguments of the calls.
             budget: configurations to try.
             repeat: timed calls of each; the median counts. One that is clearly slower than
                 the best is called fewer times.
-            check: whether what a call returns is right; a wrong one is a failure.
+            check: whether the result of a call is right; a wrong result is a failure.
             options: further arguments of `tilewright.tuning.tune`.
         """
 

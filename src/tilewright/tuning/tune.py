@@ -48,11 +48,11 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What a tuning run found.
+    """The result of a tuning run.
 
-    ``best`` is None where nothing worked. ``stopped`` says why it ended: ``budget``,
-    ``time``, ``converged``, ``exhausted`` (nothing left to ask), ``interrupted``, or
-    ``executor`` (it takes no more work, as a process pool that lost a process).
+    ``best`` is None if no evaluation worked. ``stopped`` says why the run ended: ``budget``,
+    ``time``, ``converged``, ``exhausted`` (nothing left to try), ``interrupted``, or ``executor``
+    (the executor accepts no more work, like a process pool that lost a process).
     """
 
     best: Trial | None
@@ -75,7 +75,7 @@ Result = TuningResult  # its name in earlier versions
 
 
 class Journal:
-    """Where trials are kept: `add` returns when a trial is safe, `load` gives earlier ones."""
+    """A store of trials: `add` returns when a trial is safe, `load` returns earlier ones."""
 
     def load(self) -> list[Trial]:
         """Return the trials of earlier runs, in their order."""
@@ -109,25 +109,25 @@ def tune(
 
     Args:
         objective: called with a configuration, a dictionary. It returns a number, one number
-            an objective, a `Measurement` (its median counts), or the keyword arguments of
-            `Tuner.tell` as a dictionary. It fails by returning None, by raising `FailedError`
-            or any other exception, or with what is not finite or no number. Where it may
-            hang, die or take all memory, wrap it in `Isolated`.
+            per objective, a `Measurement` (its median counts), or the keyword arguments of
+            `Tuner.tell` as a dictionary. It fails by returning None or a value that is not a
+            finite number, or by raising `FailedError` or any other exception. If it may hang,
+            crash or exhaust memory, wrap it in `Isolated`.
         space: the search space.
-        budget: evaluations, those of earlier runs in the journal included.
+        budget: the number of evaluations, including those of earlier runs in the journal.
         seed, settings, queue, objectives, prior, warm: as for `Tuner`.
         executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
             Without one, a single job runs in this thread and more in a pool of threads.
-        jobs: evaluations under way at once.
-        journal: keeps every trial before the next decision, and gives those of earlier runs.
+        jobs: the number of parallel evaluations.
+        journal: stores every trial before the next decision, and returns those of earlier runs.
         time_limit: seconds after which no evaluation is started.
         converge: stop when the model expects to gain less than this share (see
             `Tuner.exhausted`).
-        confirm: evaluate the best few configurations this many times more at the end, in
-            turns, and compare medians: for noisy objectives. Not counted in the budget.
-        cutoff: for objectives in seconds: call the objective with a second argument, how long
-            it makes sense to go on, this many times the best (infinite at first). One that
-            stops there returns ``{"value": seconds, "lower_bound": True}``.
+        confirm: for noisy objectives: evaluate the best few configurations again at the end, this
+            many times and in turns, and compare medians. These do not count in the budget.
+        cutoff: for objectives in seconds: call the objective with a second argument, a time limit
+            of this many times the best (infinite at first). An objective that stops at the
+            limit returns ``{"value": seconds, "lower_bound": True}``.
         on_trial: called after each trial, with the trial and the tuner.
 
     Ctrl-C ends the run and returns what was found; a second one is not caught.
@@ -225,11 +225,11 @@ class _Run:
 
     @property
     def _done(self) -> int:
-        """Evaluations that count: not those that measure the leaders again."""
+        """The number of evaluations that count: those that confirm leaders do not."""
         return sum(t.suggestion.origin != "confirm" for t in self.tuner.trials)
 
     def _limit(self) -> float | None:
-        """Return how long an evaluation may go on, None if nothing is cut short."""
+        """Return the time limit of an evaluation, None if nothing is cut short."""
         if self.cutoff is None:
             return None
         best = self.tuner.best
@@ -238,9 +238,9 @@ class _Run:
         return max(self.cutoff * best.value, best.value + _CLOSE)
 
     def confirm(self, repeats: int, deadline: float | None) -> None:
-        """Evaluate the leaders again, in turns, so that a drift of the machine hits all.
+        """Evaluate the leaders again, in turns, so that a drift of the machine affects all.
 
-        Where others come to lead thereby, those too, until the leaders are confirmed ones.
+        New leaders are evaluated again, too, until all leaders are confirmed.
         """
         for _ in range(_MOST_CONFIRMATIONS):
             leaders = [t for t in self.tuner.leaders(3) if self.tuner.measured(t) <= repeats]
@@ -295,7 +295,7 @@ class _Run:
 def evaluate(
     objective: Objective, configuration: Configuration, limit: float | None = None
 ) -> dict[str, Any]:
-    """Call the objective; what came of it as keyword arguments of `Tuner.tell`."""
+    """Call the objective; return the outcome as keyword arguments of `Tuner.tell`."""
     started = time.perf_counter()
     more = () if limit is None else (limit,)
     try:
@@ -314,7 +314,7 @@ def told(outcome: Outcome) -> dict[str, Any]:
     """Convert the result of an objective to keyword arguments of `Tuner.tell`.
 
     Raises:
-        FailedError: it is not a number, numbers, a `Measurement` or such arguments.
+        FailedError: the result is neither numbers nor a `Measurement` nor such arguments.
     """
     if outcome is None:
         return {"status": "run_failed", "message": "the objective returned None"}

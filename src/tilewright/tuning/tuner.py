@@ -1,4 +1,4 @@
-"""The tuner: ask for a configuration, tell what came of it."""
+"""The tuner: asks for configurations and is told their outcomes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Array: TypeAlias = np.ndarray[Any, Any]
 class Tuner:
     """Bayesian optimisation over a space, by `ask` and `tell` (smaller is better).
 
-    Every decision is a function of the seed, its index and what was reported before, so a
-    run that is restored from its trials goes on as if it had never stopped.
+    Every decision is a function of the seed, its index and the earlier reports, so a run that is
+    restored from its trials continues as if it had never stopped.
 
     Args:
         space: the search space.
         seed: the seed of all random choices.
         settings: the pieces of the search; the defaults are meant for every problem.
-        queue: configurations to ask first, such as a compiler's default or an expert's.
+        queue: configurations to try first, such as a compiler's default or an expert's.
         objectives: how many values each evaluation reports.
         prior: where the user expects the optimum, or None.
         warm: evaluations of a similar problem, or None.
@@ -110,7 +110,7 @@ class Tuner:
     def ask(self, index: int | None = None) -> Suggestion | None:
         """Return the next configuration to evaluate, or None when every one has been asked.
 
-        Several may be pending at once; the model then expects of those what it predicts.
+        Several may be pending at once; the model then uses its predictions for those.
 
         Args:
             index: the decision's index, at least `decisions`, for callers who count their own.
@@ -133,7 +133,7 @@ class Tuner:
 
     @property
     def decisions(self) -> int:
-        """How many decisions have been taken: the index of the next one."""
+        """The number of decisions taken, which is the index of the next one."""
         return self._next
 
     def _choose(self, rng: np.random.Generator, taken: set[bytes]) -> Proposal | None:
@@ -167,7 +167,7 @@ class Tuner:
 
     @functools.cached_property
     def _source(self) -> SourceModel | None:
-        """What the warm start says, modelled once."""
+        """The model of the warm start, fitted once."""
         if self.warm is None:
             return None
         rng = np.random.default_rng([self.seed, 0, 1])
@@ -213,14 +213,14 @@ class Tuner:
         seconds: float | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Trial:
-        """Tell what came of a suggestion, or of any configuration of the space.
+        """Report the outcome of a suggestion, or of any configuration of the space.
 
         Args:
-            asked: the suggestion, or a configuration that was not asked for.
+            asked: the suggestion, or a configuration that was not suggested.
             value: one number per objective; None if it failed.
             status: ``ok``, or how it failed (see `tilewright.measure.STATUSES`). A value
                 that is not a finite number counts as ``run_failed``.
-            lower_bound: the evaluation was cut short, the true value is at least this bad.
+            lower_bound: the evaluation was cut short; the true value is at least this large.
             message: why it failed.
             seconds: how long the evaluation took.
             details: JSON data to keep with the trial.
@@ -276,7 +276,7 @@ class Tuner:
 
     @property
     def pareto(self) -> list[Trial]:
-        """The trials that no other betters in every objective, the best first in the first."""
+        """The trials that no other trial dominates, sorted by the first objective."""
         good = [t for t in self.trials if t.ok and not t.lower_bound]
         if not good:
             return []

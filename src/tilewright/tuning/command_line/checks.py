@@ -1,4 +1,4 @@
-"""What can be wrong with a problem file, answered with the line and the cure."""
+"""Checks of a problem file; errors name the line and the cure."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
 
 
 def check_program(objective: Mapping[str, Any], folder: Path) -> None:
-    """Refuse an ``[objective]`` whose program is not there to run.
+    """Refuse an ``[objective]`` whose program does not exist.
 
     Args:
         objective: the table, checked by `check_objective`.
@@ -97,7 +97,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
         SpaceError: naming the entry.
     """
     directory = folder / objective.get("directory", ".")
-    # what is built is not there before
+    # a program that the command builds does not exist yet
     key = "build" if "build" in objective else "command"
     words = words_of(objective, key)
     if not words:
@@ -117,7 +117,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
 
 
 def words_of(objective: Mapping[str, Any], key: str) -> list[str]:
-    """Return the words of a command: a list, or a text that is split as a shell would."""
+    """Return the words of a command: a list, or a text that is split like in a shell."""
     words = objective.get(key, [])
     if isinstance(words, str):
         try:
@@ -141,7 +141,7 @@ def _check_regex(objective: Mapping[str, Any]) -> None:
 
 
 def check_search(search: Mapping[str, Any]) -> None:
-    """Refuse a ``[search]`` whose numbers make no sense.
+    """Refuse a ``[search]`` with invalid numbers.
 
     Raises:
         SpaceError: naming the entry.
@@ -190,7 +190,7 @@ def line_of(text: str, message: str) -> int | None:
 
 
 def _line_after(lines: list[str], head: str | None, wanted: str) -> int | None:
-    """Return the first line that begins as ``wanted``, after one that begins as ``head``."""
+    """Return the first line that begins with ``wanted``, after one that begins with ``head``."""
     begun = head is None
     for number, line in enumerate(lines, 1):
         if begun and re.match(wanted, line):

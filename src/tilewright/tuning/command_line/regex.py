@@ -1,4 +1,4 @@
-"""A user's regular expression searched for in another process, which can be stopped.
+"""Searches with a user's regular expression in another process, which can be stopped.
 
 Python's ``re`` takes time exponential in the text for some expressions, and no other thread runs
 meanwhile.
@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 
-# Python itself starts in a fraction of a second; an expression that is well made takes less.
+# Python itself starts in a fraction of a second; a reasonable expression takes less.
 REGEX_SECONDS = 20.0
 # Reads [pattern, text] and writes the last match's group, or null.
 _SEARCH = (
@@ -27,7 +27,7 @@ def last_match(pattern: str, text: str, seconds: float = REGEX_SECONDS) -> str |
     """Return the one group of the last match, None if nothing matches.
 
     Raises:
-        SlowRegexError: it takes more than `seconds`.
+        SlowRegexError: the search takes more than `seconds`.
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Ask and tell over standard input and output, a line of JSON each way, for any language.
+"""Ask and tell over standard input and output: one line of JSON per message, for any language.
 
 The first line opens the session: ``{"space": {"parameters": [...], "constraints": [...]},
 "seed": 0}`` (optional: ``"queue"``, ``"objectives"``). Each later line is a request, and each
@@ -38,7 +38,7 @@ _FIRST = ("space", "seed", "queue", "objectives")
 
 
 class Conversation:
-    """One conversation: what it is asked, and the tuner once there is one."""
+    """One session with a client: answers requests, and holds the tuner once it is made."""
 
     def __init__(self) -> None:
         self.tuner: Tuner | None = None

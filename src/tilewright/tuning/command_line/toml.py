@@ -112,13 +112,13 @@ class CommandProblem:
 
     @property
     def objectives(self) -> int:
-        """How many objectives an evaluation gives."""
+        """The number of objectives of an evaluation."""
         keys = self.objective.get("json")
         return len(keys) if isinstance(keys, list) else 1
 
     @property
     def queue(self) -> list[Configuration]:
-        """What to try first: [[start]], then all defaults together where that is feasible."""
+        """The configurations to try first: [[start]], then all defaults together if feasible."""
         default = self.space.default()
         if default is None or not self.space.is_feasible(default):
             return list(self.start)
@@ -131,16 +131,16 @@ class CommandProblem:
 
     @property
     def cutoff(self) -> float | None:
-        """How many times slower than the best a run may get before it is cut short."""
+        """The factor over the best time at which a run is cut short."""
         return float(self.search.get("cutoff", _CUTOFF)) if self.timed else None
 
     @property
     def confirm(self) -> int:
-        """How often the leaders are measured again."""
+        """The number of times that the leaders are measured again."""
         return int(self.search.get("confirm", _CONFIRM if self.timed else 0))
 
     def __call__(self, configuration: Configuration, limit: float = math.inf) -> dict[str, Any]:
-        """Build and run; what came of it as keyword arguments of `Tuner.tell`.
+        """Build and run; return the outcome as keyword arguments of `Tuner.tell`.
 
         A timed command that takes more than ``limit`` seconds is cut short.
         """
@@ -214,7 +214,7 @@ def load_problem(path: str | Path, *, runnable: bool = False) -> CommandProblem:
 
     Args:
         path: the file.
-        runnable: whether the program that it names has to be there.
+        runnable: whether the program that it names has to exist.
 
     Raises:
         SpaceError: the file cannot be read, or an entry is missing or wrong, with its line
@@ -279,7 +279,7 @@ def _start(entries: Any, space: Space) -> list[Configuration]:
 
 
 def _unusable(why: str) -> dict[str, Any]:
-    """Return the outcome of a command that ran and gave no objective."""
+    """Return the outcome of a command that ran without giving an objective."""
     return {"status": "run_failed", "message": why}
 
 
