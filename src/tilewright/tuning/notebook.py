@@ -1,4 +1,4 @@
-"""Spaces and tuning results as notebooks show them."""
+"""HTML of spaces and tuning results for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedule applied to a live Halide pipeline."""
+"""Applies a schedule to a live Halide pipeline."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def apply(
 
     The pipeline may be another build of the same algorithm, with other automatic names: it is
     serialised, and its Funcs are matched by their place in realisation order. `same_bytes`
-    skips that for a pipeline that was just deserialised from ``algorithm.serialized``.
-    A schedule cannot be undone: apply each to a pipeline of its own.
+    skips that for a pipeline that was just deserialised from ``algorithm.serialized``. A schedule
+    cannot be undone: apply each to a new pipeline.
 
     Raises `ScheduleError` if the pipeline is not the one the schedule was made for, and
     ``halide.HalideError`` where Halide refuses a directive.

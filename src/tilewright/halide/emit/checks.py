@@ -1,7 +1,7 @@
-"""Functions, in Python and C++, that say at run time whether outputs fit a schedule.
+"""Prints functions, in Python and C++, that check at run time whether outputs fit a schedule.
 
-Halide itself refuses outputs that do not fit, with a message about coordinates; these name the
-axis, the reason and the cure, before the pipeline is called.
+Halide refuses outputs that do not fit with a message about coordinates; these functions name the
+axis, the reason and the cure before the pipeline is called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The one place where a `Schedule` becomes Halide's scheduling directives.
+"""Converts a `Schedule` to Halide's scheduling directives.
 
-A directive is plain data: a method of ``Func`` or ``Stage`` and its arguments, with loops
-still under their canonical names. `tilewright.halide.emit.apply` calls it, and
-`tilewright.halide.emit.printing` writes it down, so that both always mean the same.
+A directive is plain data: a method of ``Func`` or ``Stage`` and its arguments, with loops under
+their canonical names. `tilewright.halide.emit.apply` calls it, and
+`tilewright.halide.emit.printing` prints it, so that both always agree.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class EnumRef:
 
 @dataclass(frozen=True, slots=True)
 class Outermost:
-    """The loop of one iteration that Halide has around every nest."""
+    """Halide's loop of one iteration around every nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """All of these hold."""
+    """A condition that holds if all of its parts hold."""
 
     known: tuple[KnownValue | OutputExtent, ...]
 
@@ -187,8 +187,8 @@ def _stage(
 ) -> list[Directive]:
     """Return one stage with its specialisations: the `cases`, and that for large outputs.
 
-    Halide copies a stage's schedule into a specialisation at once, so these are made before
-    anything else. Of those whose conditions hold it runs the first.
+    Halide copies a stage's schedule into a specialisation when it is made, so specialisations come
+    before all other directives. A call runs the first whose conditions hold.
     """
     if nest.sizes:
         cases = [*cases, (nest.sizes, nest)]
@@ -351,7 +351,7 @@ def _nest(
 
 @dataclass
 class _StageDirectives:
-    """The directives of one stage while they are made, in the order in which Halide wants them.
+    """Collects the directives of one stage in the order that Halide needs.
 
     `reductions` says of each loop by name whether it is one over a reduction; splits and
     fusions add theirs.

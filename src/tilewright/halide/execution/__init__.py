@@ -1,1 +1,1 @@
-"""Candidates built, given inputs, verified and timed in worker processes."""
+"""Builds, verifies and times candidates in worker processes."""

@@ -1,7 +1,6 @@
-"""One compiled schedule run at many sizes, each compared with a plain schedule's answers.
+"""Runs one compiled schedule at many sizes and compares it with a plain schedule.
 
-Inputs are exactly as large as the plain schedule asks for, so that a schedule which reads
-further out is found out.
+Inputs are exactly as large as the plain schedule requires, so that reads beyond that are detected.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from tilewright.measure import VerifyResult
 
 @dataclass(frozen=True)
 class SizeOutcome:
-    """What came of one size.
+    """The outcome of one size.
 
     `status` is ``ok``, ``failed`` (the schedule could not be run), ``wrong`` (it gave other
-    answers), or ``barred`` where the plain schedule fails as well; `message` says why.
+    answers), or ``barred`` if the plain schedule fails as well; `message` says why.
     """
 
     extents: tuple[tuple[int, ...], ...]
@@ -144,8 +143,8 @@ class AtSizes:
     def _agree_strictly(self, inputs: Inputs, kinds: Sequence[Type]) -> bool:
         """Return whether both schedules give the same answers in strict floating point.
 
-        A difference is then one of rounding: compilers fuse and reorder the operations of the two
-        schedules in other ways, and a threshold behind makes much of little.
+        If so, the difference is due to rounding: compilers fuse and reorder the operations of the
+        two schedules differently, and a later threshold amplifies small differences.
         """
         if self._tolerance.exact:
             return False

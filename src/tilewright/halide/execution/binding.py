@@ -1,4 +1,4 @@
-"""A pipeline brought back from its bytes, with inputs bound and outputs allocated."""
+"""Restores a pipeline from its bytes, binds inputs and allocates outputs."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ def _input_boxes(
 ) -> dict[str, tuple[Span, ...]]:
     """Return every input's box: what is described, and what the pipeline asks for around it.
 
-    Halide answers a call with inputs that have a size but no memory by setting their bounds to
-    what it would read. (`infer_input_bounds` would start from empty inputs, and a pipeline that
-    divides by the size of one, say, has no answer then.)
+    For inputs with a size but without memory, Halide sets their bounds to the region that it would
+    read. (`infer_input_bounds` would start from empty inputs, for which a pipeline that divides by
+    an input's size, for example, has no answer.)
     """
     import halide as hl
 

@@ -19,8 +19,8 @@ _CHUNK = 1 << 15
 def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], seed: int) -> None:
     """Write the contents of `box` into `array`, whose axis d is dimension d.
 
-    What an element gets depends on its coordinates, not on the box. bfloat16 is written as
-    the bits of the nearest value.
+    The value of an element depends on its coordinates, not on the box. bfloat16 is written as the
+    bits of the nearest value.
     """
     if buffer.path is not None:
         _fill_from_file(array, buffer, box)

@@ -1,4 +1,4 @@
-"""What a CUDA schedule's kernels use: registers, spills, threads and shared memory.
+"""Resources of a CUDA schedule's kernels: registers, spills, threads and shared memory.
 
 Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
 registers per thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA

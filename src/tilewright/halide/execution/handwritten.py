@@ -1,4 +1,4 @@
-"""A pipeline that a user's own function builds and schedules, run inside a measuring worker."""
+"""A pipeline that a user's function builds and schedules, run inside a measuring worker."""
 
 from __future__ import annotations
 

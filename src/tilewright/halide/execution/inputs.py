@@ -1,4 +1,4 @@
-"""What a candidate is run on, as plain data: inputs, scalars and the outputs' sizes.
+"""The inputs, scalars and output sizes of a candidate, as plain data.
 
 An `Inputs` is made once from an `Algorithm` and goes to workers as JSON. Its random contents
 depend on the seed and on each element's coordinates alone, so that two schedules that read
@@ -21,17 +21,17 @@ Scalar = int | float
 
 
 class InputError(TilewrightError):
-    """An input that cannot be made, or does not fit the pipeline."""
+    """An input cannot be made, or does not fit the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferInput:
     """One input buffer: at least the box `dims`, with the given contents.
 
-    `strides` are those the user fixed. A dimension is `pinned` when the computation depends
-    on its bounds (boundary conditions): it has exactly that range then. Contents are uniform
-    in ``[low, high)``, or those of the ``.npy`` file at `path`, whose axis d is dimension d
-    from the first coordinate of `dims` on; outside it its nearest element is repeated.
+    `strides` are those that the user fixed. A dimension is `pinned` if the computation depends on
+    its bounds (boundary conditions): it then has exactly that range. Contents are uniform in
+    ``[low, high)``, or those of the ``.npy`` file at `path`, whose axis d is dimension d from the
+    first coordinate of `dims` on; outside it its nearest element is repeated.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Inputs:
 
     @property
     def digest(self) -> str:
-        """A hash that tells apart whatever could give other outputs or other times.
+        """A hash of everything that could change outputs or times.
 
         Names of outputs do not count: they may be automatic.
         """

@@ -1,4 +1,4 @@
-"""What a schedule really launches on a device, and how long every launch takes.
+"""The actual launches of a schedule on a device, with the time of each.
 
 Halide's runtime with the target feature ``debug`` waits for the device after each launch and
 prints the launch with its time, the same on CUDA and on OpenCL. That is read here, inside a

@@ -1,6 +1,7 @@
-"""Whether Halide lowers a schedule, found out without generating code for the host.
+"""Checks whether Halide lowers a schedule, without generating code for the host.
 
-A fraction of the time of compiling, as most of that is LLVM's (for CUDA the kernels become PTX).
+This takes a fraction of the time of compiling, most of which is LLVM's (for CUDA the kernels become
+PTX).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tilewright.halide.ir.schedule import Schedule
 def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
     """Return why Halide refuses to lower a schedule for its target; empty if it lowers.
 
-    A pipeline whose parameters cannot be rebuilt here (see `describe_inputs`) counts as lowered:
-    nothing can be said against it.
+    A pipeline whose parameters cannot be rebuilt here (see `describe_inputs`) counts as lowered,
+    because it cannot be checked.
     """
     import halide as hl
 

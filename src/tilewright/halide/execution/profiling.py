@@ -75,7 +75,7 @@ def printed(lines: list[str]) -> Iterator[None]:
 def profile(session: Session, variant: Variant) -> dict[str, float]:
     """Return each Func's share of the running time; empty if it is unknown.
 
-    A Func that is computed in a moment may not be seen at all.
+    A Func with a very short time may be missing.
     """
     problem = session.prepare()
     made = problem.candidate(variant)

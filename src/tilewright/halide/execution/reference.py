@@ -1,4 +1,4 @@
-"""The answers that schedules are verified against, computed once and kept on disk."""
+"""The reference answers for verification, computed once and kept on disk."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0, verif
 
 
 class ReferenceError(TilewrightError):
-    """The pipeline could not be run even in its plainest schedules."""
+    """The pipeline could not be run even with its plainest schedules."""
 
 
 class OutOfTimeError(TilewrightError):
-    """The time given for everything was up."""
+    """The time limit was reached."""
 
 
 def reference(
@@ -136,7 +136,7 @@ def _most_memory() -> int:
 def _trim(root: Path, keep: Path) -> None:
     """Remove the least recently used references beyond what may be kept.
 
-    Another process may do the same: what is gone when it is looked at takes no room.
+    Another process may do the same: a folder that has disappeared counts as empty.
     """
     homes = []
     for home in root.iterdir():

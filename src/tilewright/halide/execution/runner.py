@@ -22,7 +22,7 @@ from tilewright.halide.ir.json import from_json
 from tilewright.machines import load_opencl, opencl_failure
 from tilewright.measure import VerifyResult
 
-# Between the seeds of inputs, one for each, and those of outputs that are computed in place.
+# Offset from the seeds of inputs to those of outputs that are computed in place.
 _OUTPUT_SEED = 1 << 16
 _RECHECKED_SHARE = 0.01  # more wrong values than this are not due to rounding
 

@@ -1,4 +1,4 @@
-"""Schedules of one pipeline built, verified, measured and recorded."""
+"""Builds, verifies, measures and records schedules of one pipeline."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ THREADS = "HL_NUM_THREADS"
 class Source:
     """A function of a Python file that takes a ``halide.Target`` and builds a pipeline.
 
-    `content` is a hash of the file, so that records of another version of it are not taken
-    for records of this one.
+    `content` is a hash of the file, so that records of other versions of the file do not apply.
     """
 
     path: str
@@ -85,7 +84,7 @@ class Variant:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What distinguishes it from others of the same pipeline, as JSON data for the records."""
+        """JSON data that identify this variant of the pipeline in the records."""
         schedule = None if self.schedule is None else to_data(self.schedule)
         data = {"schedule": schedule, "target": self.target, "env": self.environment}
         if self.serialized is not None:
@@ -326,8 +325,8 @@ def measure_schedules(
 ) -> Iterator[Measured]:
     """Build, verify, measure and record schedules of `algorithm` on this machine.
 
-    Takes what `Session` takes. A rerun with the same records finds there what an earlier one,
-    killed or not, has measured. Yields each schedule with its measurement, as it comes.
+    Takes the arguments of `Session`. A rerun with the same records reuses the measurements of
+    earlier runs, killed or not. Yields each schedule with its measurement as it arrives.
     """
     variants = (
         Variant(schedule, target=target, name=f"schedule {i}", max_registers=max_registers)

@@ -1,4 +1,4 @@
-"""Whether two runs of a pipeline gave the same answer, up to what reassociation may change."""
+"""Compares the answers of two runs of a pipeline, up to rounding by reassociation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far values may be from the reference's.
+    """The allowed distance of values from the reference's.
 
     `relative` bounds the error of floats relative to the value's magnitude plus the mean
     magnitude of the output. Integers must be equal where `exact`; otherwise they come from

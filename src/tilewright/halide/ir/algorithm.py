@@ -1,4 +1,4 @@
-"""What a Halide pipeline computes, apart from how: the immutable `Algorithm`.
+"""The computation of a Halide pipeline without its schedule: the immutable `Algorithm`.
 
 An `Algorithm` is read from Halide's own serialisation (see `tilewright.halide.frontend.importer`).
 Expressions form a graph in which equal subexpressions are one object, so they compare by
@@ -18,7 +18,7 @@ TypeCode = Literal["int", "uint", "float", "handle", "bfloat"]
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A Halide type: its code, bits a lane, and lanes."""
+    """A Halide type: its code, bits per lane, and lanes."""
 
     code: TypeCode
     bits: int
@@ -26,7 +26,7 @@ class Type:
 
     @property
     def bytes(self) -> int:
-        """Bytes one value occupies in memory, all lanes counted."""
+        """Bytes of one value in memory, all lanes included."""
         return (self.bits + 7) // 8 * self.lanes
 
     def __str__(self) -> str:
@@ -143,8 +143,9 @@ class Stage:
 class ExternStage:
     """An extern definition: a C function and what is passed to it.
 
-    `reads` names the Funcs and images it reads whole, `expressions` are the scalars it gets,
-    and `arguments` gives the order: ``func``, ``image``, ``buffer`` or ``expression`` each.
+    `reads` names the Funcs and images that it reads completely, `expressions` are its scalar
+    arguments, and `arguments` gives the kind of each argument in order: ``func``, ``image``,
+    ``buffer`` or ``expression``.
     """
 
     function: str
@@ -170,9 +171,9 @@ class Span:
 class Func:
     """One Func: its dimensions, the types of its values, and its stages.
 
-    `estimates` holds an entry for every dimension the user gave one. `scheduled` says that
-    the user has scheduled it already; `memoized` and extern Funcs are never rescheduled.
-    `strides` are those, in elements, that the buffers of an output are constrained to.
+    `estimates` has an entry for every dimension for which the user gave one. `scheduled` says that
+    the user has already scheduled it; `memoized` and extern Funcs are never rescheduled. `strides`
+    are the strides, in elements, that the buffers of an output are constrained to.
     """
 
     name: str
@@ -188,17 +189,17 @@ class Func:
 
     @property
     def fixed(self) -> bool:
-        """Whether the scheduler must leave it at root as it is."""
+        """Whether the scheduler must leave the Func at root as it is."""
         return self.extern is not None or self.memoized
 
     @property
     def pure(self) -> bool:
-        """Whether it is a single pure definition, the only kind Halide can inline."""
+        """Whether the Func is a single pure definition, the only kind that Halide can inline."""
         return self.extern is None and len(self.stages) == 1
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element, all Tuple values counted."""
+        """Bytes of one element, summed over all Tuple values."""
         return sum(t.bytes for t in self.types)
 
 
@@ -206,8 +207,8 @@ class Func:
 class Parameter:
     """A scalar or buffer argument of the pipeline (`dimensions` is 0 for a scalar).
 
-    `estimates` holds the range of each dimension of a buffer, as far as it is known, and
-    `strides` the stride, in elements, that the user fixed (interleaved images, say).
+    `estimates` has the range of each dimension of a buffer, if known, and `strides` the stride, in
+    elements, if the user fixed it (for interleaved images, for example).
     """
 
     name: str
@@ -220,7 +221,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBuffer:
-    """A constant buffer that the pipeline carries with it, and its contents' hash."""
+    """A constant buffer embedded in the pipeline, and the hash of its contents."""
 
     name: str
     type: Type
@@ -230,7 +231,7 @@ class EmbeddedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A Func that stands for another in what `caller` calls, or everywhere if that is empty.
+    """A Func that replaces another in the calls of `caller`, or everywhere if that is empty.
 
     Made by ``Func.in_`` and ``Func.clone_in``. The calls in an `Algorithm` are those after
     the substitution.
@@ -243,7 +244,7 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A Func that a schedule makes of another, for some of its readers; all by name.
+    """A copy of a Func that a schedule makes for some of its readers; all fields are names.
 
     A `wrapper` reads the original instead of computing its values again.
     """
@@ -319,12 +320,12 @@ class Algorithm:
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """Each Func's place in realisation order, by which schedules refer to it."""
+        """The position of each Func in realisation order, by which schedules refer to it."""
         return {func.name: i for i, func in enumerate(self.funcs)}
 
     @cached_property
     def halide_order(self) -> dict[str, int]:
-        """Each Func's place in Halide's own realisation order, which goes by names."""
+        """The position of each Func in Halide's own realisation order, which depends on names."""
         order: dict[str, int] = {}
         entered: set[str] = set()
         stack = [(name, False) for name in reversed(self.outputs)]
@@ -364,7 +365,7 @@ class Algorithm:
 def parameters_used(algorithm: Algorithm) -> frozenset[str]:
     """Return the names of scalars, and of inputs' bounds (``im.extent.0``), that any stage uses.
 
-    What the pipeline merely requires of them when it starts is left out.
+    Names that only occur in the pipeline's requirements are left out.
     """
     roots: list[Expr] = []
     for func in algorithm.funcs:

@@ -1,8 +1,8 @@
 """Funcs that a schedule copies for some of their readers: ``Func.clone_in`` and ``Func.in_``.
 
-A Func that two others read can then be computed in two ways: once a row for the one, say, and
-again at every point for the other. Everything that judges, costs or shows a schedule works on
-`with_clones`: the algorithm as it is once the copies are made.
+A Func with two readers can then be computed in two ways, for example once per row for one reader
+and at every point for the other. Everything that checks, costs or shows a schedule works on
+`with_clones`: the algorithm with the copies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.halide.ir.schedule import Clone, ScheduleError
 class CloneCall:
     """The call ``func.clone_in(readers)`` or ``func.in_(readers)``, whose result is `result`.
 
-    All three are places in the algorithm with its clones.
+    All three fields are positions in the algorithm with its clones.
     """
 
     func: int
@@ -44,9 +44,9 @@ class CloneCall:
 def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
     """Return the algorithm after cloning: each copy right after the Func that it is made of.
 
-    Several copies of one Func are in the order of `clones`. The copies' readers call them, and
-    the copies call what their originals call. `algorithm` may have been extended already; its
-    clones are then ignored. Without clones this is the algorithm as it was given.
+    Several copies of one Func are in the order of `clones`. The copies' readers call them, and the
+    copies have the calls of their originals. If `algorithm` was already extended, its clones are
+    ignored. Without clones the result is the given algorithm.
 
     Raises `ScheduleError` if `clone_problems` finds one.
     """
@@ -106,9 +106,9 @@ def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCal
     """Return the calls of ``clone_in`` and ``in_`` that make the clones, in order.
 
     Halide refuses to clone a Func twice. So a second copy is a copy of the first, which is made
-    for the readers of both; Halide follows such chains. Nor can it clone a Func that is wrapped
-    already, so wrappers come after clones. Consumers come first, as a copy may be a reader, and
-    as copies keep calling what their originals called.
+    for the readers of both; Halide follows such chains. Halide cannot clone a wrapped Func either,
+    so wrappers come after clones. Consumers come first, because a copy may be a reader, and copies
+    keep the calls of their originals.
     """
     base = algorithm.original or algorithm
     count = len(base.funcs)

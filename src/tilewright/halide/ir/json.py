@@ -1,4 +1,4 @@
-"""Schedules as JSON, with a schema version and the algorithm's digest, and back.
+"""Schedules to and from JSON, with a schema version and the algorithm's digest.
 
 ``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
 "funcs": […]}``, and ``"clones": […]`` and ``"variants": […]`` where there are any; every
@@ -127,7 +127,7 @@ def _func_data(func: FuncSchedule) -> dict[str, Any]:
         "storage_order": list(func.storage_order),
         "stages": [_stage_data(stage) for stage in func.stages],
     }
-    # What is rare is left out where it is not used; older versions read the rest.
+    # Rarely used fields are omitted when unused, so that older versions can read the others.
     if func.hoist is not None:
         data["hoist"] = _level_data(func.hoist)
     if func.storage:

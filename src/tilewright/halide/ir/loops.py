@@ -1,9 +1,9 @@
-"""Canonical loop names, built and read: ``v1`` is dimension 1, ``v1t`` a part of its loop.
+"""Builds and parses canonical loop names: ``v1`` is dimension 1, ``v1t`` a part of its loop.
 
 A stage's own loops are ``v0``, ``v1`` … and ``r0``, ``r1`` … (see `tilewright.halide.ir.schedule`).
 The schedulers name the loops that they introduce after the one that they come from: its name, a
-role, and, in an update definition, the stage's number, for Halide does not tell loops of one name
-in two stages of a Func apart.
+role and, in an update definition, the stage's number, because Halide does not distinguish loops of
+one name in two stages of a Func.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ BLOCK, THREAD = "_block", "_thread"
 
 @dataclass(frozen=True, slots=True)
 class FuncNames:
-    """One Func's name, its arguments' names, and its reduction variables' names a stage."""
+    """The names of a Func, of its arguments, and of the reduction variables of each stage."""
 
     func: str
     args: tuple[str, ...]
@@ -44,9 +44,9 @@ def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
 class LoopNames:
     """Halide's names of all loops of a scheduled pipeline.
 
-    `introduced` has the names of loops that the schedule makes, by Func and canonical name:
-    loops of one canonical name in two stages of one Func share a name, as the levels of
-    producers computed there expect.
+    `introduced` has the names of loops that the schedule makes, by Func and canonical name: loops
+    of one canonical name in two stages of a Func share a name, because levels of producers refer to
+    loops by name.
     """
 
     funcs: tuple[FuncNames, ...]
@@ -65,7 +65,7 @@ class LoopNames:
 def loop_names(
     schedule: Schedule, algorithm: Algorithm, funcs: Sequence[FuncNames] | None = None
 ) -> LoopNames:
-    """Name every loop; `funcs` are the names in the pipeline at hand, if it is another build.
+    """Name every loop; `funcs` are the names in the present pipeline, if it is another build.
 
     `algorithm` and `funcs` have the clones of the schedule.
     """

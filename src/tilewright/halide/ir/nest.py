@@ -1,8 +1,8 @@
-"""The loops of a stage under a schedule: from canonical names to what each loop is.
+"""The loops of a stage under a schedule, by canonical name.
 
 A stage starts with the loops of its definition, named ``v0``, ``v1`` … and ``r0``, ``r1`` …;
-splits and fusions replace some of them by new ones. This module follows that rewriting, so
-that everything else can ask a loop's kind, its extent, and where it came from.
+splits and fusions replace some of them by new ones. This module tracks these changes, so that
+other modules can look up a loop's kind, extent and origin.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 def _single_points(nest: StageSchedule) -> StageSchedule:
     """Return the nest with one point per GPU thread instead of several of an unguarded tile.
 
-    What a thread computes for its points is kept in registers. Of points that are each guarded
-    Halide cannot infer how many there are::
+    Values that a thread computes for its points are kept in registers. Halide cannot infer the
+    number of points that are each guarded::
 
         before: v0 -> v0_b, v0_i by 128; v0_i -> v0_t, v0_r by 4      after: v0 -> v0_b, v0_t by 32
     """
@@ -153,10 +153,9 @@ def _single_points(nest: StageSchedule) -> StageSchedule:
 def guarded(nest: StageSchedule) -> StageSchedule:
     """Return the nest with every split guarded, so that it is right at every size.
 
-    Nothing may be computed at the loop over the points of one GPU thread, which is left out.
-
-    Only loops directly around vectors are cut into a body and borders: elsewhere a cut would
-    copy everything that is computed inside, for calls that are too small to gain from it.
+    The loop over the points of one GPU thread is removed; nothing may be computed at it. Only loops
+    directly around vectors are cut into a body and borders: elsewhere a cut would copy everything
+    that is computed inside, for calls that are too small to gain from it.
     """
     nest = _single_points(nest)
     splits = tuple(

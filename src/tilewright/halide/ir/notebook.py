@@ -1,4 +1,4 @@
-"""Schedules as notebooks show them."""
+"""HTML of schedules for notebooks."""
 
 from __future__ import annotations
 

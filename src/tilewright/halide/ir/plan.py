@@ -1,4 +1,4 @@
-"""What an analytic scheduler hands back: schedules, and why each is as it is."""
+"""The results of the schedulers: schedules, with the groups and costs that explain them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class GroupReport:
     `output` whose loops are tiled. `tile` has one size for every tiled loop, innermost first, and
     `loops` their names. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a
     block's shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
-    `parallel_tasks` and `vector_width` (lanes) say how the work is spread. What does not apply is
-    left at its default. `cost` is the search's estimate in its own unit, infinite if there is
+    `parallel_tasks` and `vector_width` (lanes) say how the work is distributed. Other fields keep
+    their defaults. `cost` is the search's estimate in its own unit, infinite if there is
     none; `seconds` is the predicted time, None if it was not asked for or cannot be said, and
     `limit` names what most of it is. `notes` are sentences for a reader.
     """
@@ -60,7 +60,7 @@ class PlannedSchedule:
     `cost` is in the search's own unit, and infinite if it has none; `seconds` is the predicted
     time (`tilewright.halide.schedulers.prediction`), None if it was not asked for.
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
-    Halide's runtime (64). `name` is empty but for a schedule that the pipeline came with.
+    Halide's runtime (64). `name` is empty, except for a schedule that the pipeline came with.
 
     A schedule for several sizes lists them in `sizes`, the largest first; `groups` are those of
     the largest then, and `cost` is the geometric mean over the sizes.
@@ -80,10 +80,10 @@ class PlannedSchedule:
 class PartTime:
     """The predicted time of a part of a schedule, in seconds.
 
-    A part is what Halide computes at the outermost level: on a CPU a Func at root with all that is
-    computed in its loops, `stage` its last stage; on a GPU a kernel, `stage` the one whose loops
-    are launched. `terms` names what the time is made of, each in seconds; as they overlap, they
-    add up to more than `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
+    A part is computed at the outermost level: on a CPU a Func at root with all Funcs computed in
+    its loops, `stage` being its last stage; on a GPU a kernel, `stage` being the one whose loops
+    are launched. `terms` has the components of the time by name, in seconds; they overlap, so that
+    their sum may exceed `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
     resident, 0 if there is none.
     """
 
@@ -103,8 +103,8 @@ class PartTime:
 class Prediction:
     """The predicted time of a schedule at the pipeline's estimates, in seconds.
 
-    `parts` are in the order in which they run. `notes` are sentences on what the prediction
-    leaves out.
+    `parts` are in the order in which they run. `notes` are sentences on effects that the prediction
+    ignores.
     """
 
     parts: tuple[PartTime, ...]

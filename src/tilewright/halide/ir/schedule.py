@@ -1,7 +1,7 @@
-"""How a pipeline is to run: the immutable `Schedule`, plain data with a JSON form.
+"""The immutable `Schedule` of a pipeline: plain data with a JSON form.
 
-Nothing here depends on names that Halide or a user chose, so that a schedule fits the same
-pipeline built twice. A Func is known by its place in realisation order. A loop is known by a
+Nothing here depends on names that Halide or a user chose, so that a schedule fits every build of
+the same pipeline. A Func is identified by its position in realisation order, a loop by a
 canonical name: ``v0``, ``v1`` … are the stage's pure dimensions in the order of the Func's
 arguments, ``r0``, ``r1`` … its reduction variables in the order of the reduction domain, and
 splits and fusions introduce further names, unique within the stage.
@@ -41,8 +41,8 @@ class ScheduleError(TilewrightError):
 class Split:
     """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`.
 
-    A split by a dimension's expected extent, with ``guard_with_if``, is how a small dimension
-    is unrolled whole and the schedule stays right at any extent.
+    A split by a dimension's expected extent, with ``guard_with_if``, fully unrolls a small
+    dimension while the schedule stays correct at any extent.
     """
 
     old: str
@@ -65,9 +65,9 @@ class Fuse:
 class ScheduledLoop:
     """A loop of the final nest and what it is mapped to.
 
-    `partition` says whether Halide cuts the loop into a prologue, a body without border
-    conditions and an epilogue; it multiplies the code inside for every loop that it cuts.
-    Halide decides unless it is ``never`` or ``always``::
+    `partition` says whether Halide cuts the loop into a prologue, a body without border conditions
+    and an epilogue. Every cut multiplies the code inside. Halide decides unless it is ``never`` or
+    ``always``::
 
         auto                                never
         for x in 0..1: f[x] = clamped       for x in 0..n: f[x] = clamped
@@ -82,11 +82,11 @@ class ScheduledLoop:
 
 @dataclass(frozen=True, slots=True)
 class KnownValue:
-    """The condition that a number the caller gives has a certain value.
+    """The condition that a number given by the caller has a certain value.
 
-    `parameter` is the input's or scalar's place among the algorithm's parameters. `field` is
-    ``value`` for a scalar, ``min``, ``extent`` or ``stride`` for dimension `dimension` of an
-    input. With `least` it need only be at least as large.
+    `parameter` is the position of the input or scalar among the algorithm's parameters. `field` is
+    ``value`` for a scalar, or ``min``, ``extent`` or ``stride`` of dimension `dimension` of an
+    input. With `least` the number has to be at least as large.
     """
 
     parameter: int
@@ -112,9 +112,9 @@ class OutputExtent:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """At loop `at`, fetch what Func `func` is read of `distance` iterations of `along` later.
+    """At loop `at`, prefetch the values of Func `func` read `distance` iterations of `along` later.
 
-    `strategy` says what happens to addresses beyond the Func's region. With `distance` 2::
+    `strategy` says how addresses beyond the Func's region are treated. With `distance` 2::
 
         before                  after
         for y:                  for y:
@@ -134,9 +134,9 @@ class Prefetch:
 class ComputeWith:
     """Share the loops of stage `stage` of Func `func`, from the outermost to its loop `loop`.
 
-    Both must be computed at one level, and the shared loops must be of one kind and, apart
-    from splits of the same shape, of one name. `align` says for loops of this stage (by name)
-    which of their ends the shared iterations begin or end at, where extents differ::
+    Both must be computed at one level, and the shared loops must be of one kind and, apart from
+    splits of the same shape, of one name. If extents differ, `align` says for loops of this stage
+    (by name) at which end they are aligned::
 
         before: for y: for x: f      after: for y:
                 for y: for x: g               for x: f
@@ -158,16 +158,16 @@ class StageSchedule:
     `single_thread` a GPU runs the whole nest as one thread of one block; such a nest maps
     no loop to blocks or threads.
 
-    Where `specialize` lists conditions, the nest and all that is computed in it are compiled
-    twice: for calls where all of them hold (loops of known length can be unrolled, divisions
-    by known numbers go), and for all others.
+    If `specialize` lists conditions, the nest and everything computed in it are compiled twice: for
+    calls in which all of them hold (loops of known length can be unrolled, divisions by known
+    numbers become cheap), and for all other calls.
 
-    Where `sizes` lists conditions, calls where all of them hold run the nest as it is written
-    here, and all other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`),
-    which is right at every size. `specialize` then belongs to the former alone.
+    If `sizes` lists conditions, calls in which all of them hold run the nest as it is written here,
+    and all other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`), which
+    is correct at every size. `specialize` then only applies to the former.
 
-    With `allow_races` loops over a reduction may run in parallel or in vectors though Halide
-    cannot prove that this is safe; whether the result is right is the author's concern.
+    With `allow_races`, loops over a reduction may run in parallel or in vectors even if Halide
+    cannot prove that this is safe; the author of the schedule is responsible for the result.
     """
 
     splits: tuple[Split | Fuse, ...] = ()
@@ -185,10 +185,10 @@ class StageSchedule:
 class Level:
     """Where a Func is computed or stored: inlined, at root, or at a loop of a consumer.
 
-    For ``at``, `func` is the consumer's place in realisation order, `stage` the consumer's
-    stage whose nest has the loop, and `loop` the loop's name there. Halide does not tell the
-    loops of one Func's stages apart when they have one name, and neither do we: a producer
-    that several stages read is computed again at the loop of that name in each of them.
+    For ``at``, `func` is the consumer's position in realisation order, `stage` the consumer's stage
+    whose nest has the loop, and `loop` the loop's name there. Like Halide, we do not distinguish
+    loops with the same name in several stages of a Func: a producer that several stages read is
+    computed again at the loop of that name in each of them.
     """
 
     kind: Literal["inline", "root", "at"]
@@ -205,9 +205,9 @@ ROOT = Level("root")
 class StorageDim:
     """One dimension of a Func's storage.
 
-    The stride of the next dimension is a multiple of `align` elements. `bound` is the most
-    elements that are allocated along it, 0 for what bounds inference finds. `fold` keeps only
-    that many, in a ring, 0 for no ring or one that Halide finds; the consumer moves forwards
+    The stride of the next dimension is a multiple of `align` elements. `bound` is the number of
+    elements allocated along the dimension, 0 for that of bounds inference. `fold` keeps only that
+    many elements, in a ring; 0 for no ring, or one that Halide finds. The consumer moves forwards
     along the dimension, or else backwards::
 
         before: allocate f[w * h]            fold=4: allocate f[w * 4]
@@ -225,12 +225,12 @@ class StorageDim:
 
 @dataclass(frozen=True, slots=True)
 class DimensionBounds:
-    """What is computed of one dimension of a Func, beyond what its readers need.
+    """The computed range of one dimension of a Func, if larger than its readers need.
 
-    `extent` promises Halide the number of coordinates (``bound_extent``), so that loops over
-    them can be unrolled; 0 promises nothing. With `modulus` the region is widened: its extent
-    becomes a multiple, and where `remainder` is given its first coordinate is congruent to
-    that (``align_bounds``), else anywhere (``align_extent``)::
+    `extent` promises Halide the number of coordinates (``bound_extent``), so that loops over them
+    can be unrolled; 0 promises nothing. With `modulus` the region is widened so that its extent is
+    a multiple. If `remainder` is given, the first coordinate is congruent to it (``align_bounds``),
+    otherwise it is arbitrary (``align_extent``)::
 
         readers need [3, 10]        for x in 3..11: f
         modulus 8, remainder 0      for x in 0..16: f
@@ -247,14 +247,14 @@ class DimensionBounds:
 class FuncSchedule:
     """One Func: where it is computed and stored, in which memory, and its stages' nests.
 
-    An inlined Func has no stages here. A Func that is not inlined has one entry a stage, or
-    none at all when every stage keeps the nest it was defined with. `align_storage` pads the
-    innermost storage dimension to a multiple of this many elements. `storage_order` lists the
-    dimensions from innermost to outermost in memory; empty means the order of the arguments.
-    `storage` says more of single dimensions.
+    An inlined Func has no stages here. A Func that is not inlined has one entry per stage, or none
+    if every stage keeps the nest of its definition. `align_storage` pads the innermost storage
+    dimension to a multiple of this many elements. `storage_order` lists the dimensions from
+    innermost to outermost in memory; empty means the order of the arguments. `storage` says more of
+    single dimensions.
 
-    `hoist` is where the memory is taken and given back, if further out than where the Func is
-    stored; its values still live as long as `store` says::
+    `hoist` is the level at which memory is allocated and freed, if further out than the store
+    level; the lifetime of values is still that of `store`::
 
         store at x            store at x, hoist at y
         for y:                for y:
@@ -264,7 +264,7 @@ class FuncSchedule:
             out = f               out = f
             free f              free f
 
-    `run_async` computes it in a thread of its own, ahead of its readers, in a ring of
+    `run_async` computes the Func in a separate thread, ahead of its readers, in a ring of
     `ring_buffer` copies of its storage (0: one copy).
     """
 
@@ -284,14 +284,13 @@ class FuncSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A copy of Func `func`, with a schedule of its own, that `readers` read in its place.
+    """A copy of Func `func`, with its own schedule, that `readers` read instead.
 
-    `func` and the readers are known by their places in the algorithm as it was given. A reader
-    may be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
+    `func` and the readers are identified by their positions in the original algorithm. A reader may
+    be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
 
-    A `wrapper` (``Func.in_``) computes nothing again: it reads the Func and hands its values on,
-    from memory of its own. So what readers share is staged near one of them, or laid out
-    otherwise. Later wrappers may wrap it in turn::
+    A `wrapper` (``Func.in_``) recomputes nothing: it reads the Func and provides its values from
+    separate memory, to stage them near a reader or in another layout. Later wrappers may wrap it::
 
         before             clone f for g        wrapper of f for g
         for x: f           for x: f             for x: f
@@ -309,9 +308,9 @@ class Clone:
 class SizeVariant:
     """Other nests for the calls in which all of `sizes` hold.
 
-    `nests` has the stages of every entry of `Schedule.funcs`, in its order: what is computed
-    where, and how it is stored, is the same at every size, so each loop that a level names must
-    be in these nests too. `StageSchedule.sizes` is empty in them::
+    `nests` has the stages of every entry of `Schedule.funcs`, in the same order. Compute levels and
+    storage are the same at every size, so each loop that a level names must be in these nests, too.
+    `StageSchedule.sizes` is empty in them::
 
         sizes (x >= 1000)              all other calls
         for y parallel:                for y parallel:
@@ -330,12 +329,11 @@ class Schedule:
     `target` is a Halide target string, or ``host``, ``cuda``, ``opencl``. Funcs that are
     fixed (extern, memoised) or kept as the user scheduled them have no entry.
 
-    Where `clones` lists copies of Funcs, `funcs` and the levels in it count the copies: they
-    give places in `tilewright.halide.ir.clones.with_clones`, where every copy comes right after
-    the Func that it is made of.
+    If `clones` lists copies of Funcs, `funcs` and its levels count the copies: they are positions
+    in `tilewright.halide.ir.clones.with_clones`, where every copy comes right after its original.
 
-    The first of `variants` whose conditions hold gives the nests of a call; where none's do, the
-    nests are those of `funcs`.
+    A call runs the nests of the first of `variants` whose conditions hold, or those of `funcs` if
+    there is none.
     """
 
     algorithm: str

@@ -1,4 +1,4 @@
-"""What a Halide target string says."""
+"""Halide target strings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Schedules with nests of their own for several sizes: which nests a call runs.
+"""Schedules with separate nests for several sizes, and which nests a call runs.
 
-A `SizeVariant` is looked at as a plain `Schedule`, so that all that judges, costs or shows a
-schedule needs to know of one size only.
+A `SizeVariant` is converted to a plain `Schedule`, so that code that checks, costs or shows a
+schedule only has to handle one size.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Sch
 def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
     """Return whether a condition holds at the estimates of an algorithm with its clones.
 
-    What has no estimate counts as not meeting a condition.
+    An output or parameter without an estimate does not meet a condition.
     """
     if isinstance(condition, OutputExtent):
         func = algorithm.funcs[condition.func]
@@ -127,8 +127,8 @@ def branches(
 ) -> list[tuple[Conditions, StageSchedule]]:
     """Return the conditions that a stage is specialised on, in order, each with its nest.
 
-    A variant is left out where a whole tree of Funcs, one at root and all that is computed within
-    its loops, runs the same nests without it.
+    A variant is left out if a tree of Funcs, one at root with all Funcs computed within its loops,
+    runs the same nests without it.
     """
     place = schedule.funcs.index(entry)
     family = _family(schedule, place)

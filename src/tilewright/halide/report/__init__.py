@@ -1,1 +1,1 @@
-"""Why a schedule is what it is."""
+"""Explanations of schedules."""

@@ -1,4 +1,4 @@
-"""What sets the schedules of one search apart from each other, in a few words."""
+"""Short descriptions of the differences between the schedules of one search."""
 
 from __future__ import annotations
 

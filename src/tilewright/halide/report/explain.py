@@ -1,4 +1,4 @@
-"""A planned schedule as the plain data of a report: graph, groups, loop nest."""
+"""Converts a planned schedule to the plain data of a report: graph, groups, loop nest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results and comparisons as notebooks show them."""
+"""HTML of results and comparisons for notebooks."""
 
 from __future__ import annotations
 

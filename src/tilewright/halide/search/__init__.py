@@ -1,1 +1,1 @@
-"""Schedules chosen by measuring: the best few, and the sizes in the best of them."""
+"""Searches by measuring: the best few schedules, and tuned factors of the best."""

@@ -1,4 +1,4 @@
-"""Schedules measured at several sizes, each in a session of its own."""
+"""Measures schedules at several sizes, with one session per size."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def measure_at_sizes(
 ) -> Outcome:
     """Measure the planned schedules at every size of the task, the largest first.
 
-    With `baseline`, the naive schedule is measured too, at the largest. One that fails at a size
-    has failed; one for which there was no time at a size counts as not tried. Raises what
-    `Session` raises.
+    With `baseline`, the naive schedule is measured, too, at the largest size. A schedule that fails
+    at one size has failed; a schedule that was not measured at one size for want of time counts as
+    not tried. Raises the errors of `Session`.
     """
     outcomes: list[Outcome] = []
     for algorithm in task.sizes:

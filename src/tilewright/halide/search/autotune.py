@@ -1,10 +1,9 @@
-"""The factors of the best planned structures tuned on measured times (mode ``tune``).
+"""Tunes the factors of the best planned structures on measured times (mode ``tune``).
 
-The analytic scheduler decides what is computed where; its tile sizes, vector widths, unrolls
-and threads are where the model may be wrong. So the planned schedules are measured as in
-``top``, and then the tuner varies the factors of the structures that did best. The planned
-ones compete to the end, in final rounds with the tuned ones: the result is never slower than
-that of ``top``.
+The analytic scheduler decides where Funcs are computed; its model is less reliable for tile sizes,
+vector widths, unrolls and threads. So the planned schedules are measured as in ``top``, and then
+the tuner varies the factors of the best structures. The planned schedules take part in the final
+rounds with the tuned ones: the result is never slower than that of ``top``.
 """
 
 from __future__ import annotations
@@ -90,15 +89,15 @@ def measure_tuned(
     """Measure the planned schedules and those that tuning their factors gives.
 
     Args:
-        session: where schedules are measured, with its deadline.
+        session: the session that measures schedules, with its deadline.
         planned: as for `measure_top`.
         task: the pipeline and its target.
         watch: shows the progress.
-        naive: the schedule that speedups are counted from.
-        evaluations: schedules measured in addition to the planned ones, those known from the
-            records included.
-        seed: of the tuner.
-        limits: of the device, for what is legal.
+        naive: the baseline of speedups.
+        evaluations: the number of schedules measured in addition to the planned ones, recorded
+            ones included.
+        seed: the seed of the tuner.
+        limits: the limits of the device, for checks of legality.
 
     Returns:
         the outcome, the tuned schedules after the planned ones, and facts for the report.
@@ -247,7 +246,7 @@ def _search(
     limits: Limits | None,
     watch: Watch,
 ) -> Iterator[tuple[PlannedSchedule, Measurement, bool]]:
-    """Ask, check, measure and tell, until the budget is spent or little is to be expected."""
+    """Ask, check, measure and tell, until the budget is spent or little gain is expected."""
     allowed = allowed_reads(task.algorithm, session)
     at_once = max(1, min(4, (os.cpu_count() or 1) // 2))
     done = 0

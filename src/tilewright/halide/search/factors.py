@@ -1,7 +1,7 @@
-"""The numbers in a schedule that may be tuned, and the schedule with other numbers in them.
+"""The tunable numbers of a schedule, and schedules with other numbers.
 
-A schedule's *structure* is all of it but the factors of its splits: which Func is computed
-where, the order of loops and what they are mapped to. Its *knobs* are those factors: tile
+The *structure* of a schedule is everything except the factors of its splits: where each Func is
+computed, the order of loops and their mapping. Its *knobs* are those factors: tile
 sizes, vector widths, unrolls, threads per block.
 """
 
@@ -30,7 +30,7 @@ _MOST_LANES = 128
 
 @dataclass(frozen=True)
 class Knob:
-    """The factor of one split: whose it is, its values, and the one that was planned.
+    """The factor of one split, with its possible values and the planned one.
 
     `entry`, `stage` and `split` are places in the schedule's tuples. `kind` says what the
     split's inner loop is: ``tile``, ``vector``, ``unroll``, ``block`` (several vectors, unrolled)
@@ -48,7 +48,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Knobs:
-    """The knobs of a structure and what must hold between their values.
+    """The knobs of a structure and the constraints between their values.
 
     `constraints` are expressions for `tilewright.tuning.Space`: the factor of a split inside
     another divides that one's where it did as planned; elsewhere it is at most as large.

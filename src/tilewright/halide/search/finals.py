@@ -1,7 +1,7 @@
-"""The final rounds: schedules timed in turn, so that their times can be set against each other.
+"""The final rounds: schedules timed in turns, so that their times can be compared.
 
-Times taken at different moments differ by whatever else the machine did then. Here all are timed
-in the same rounds, and the records keep and give back such a run only as a whole.
+Times of different moments differ by the machine's other work. Here all schedules are timed in the
+same rounds, and the records store and return such a run only as a whole.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tilewright.halide.execution.session import Session, Variant, versions
 from tilewright.measure import Finals, Measurement
 from tilewright.records import MeasurementRecord, canonical
 
-# Rounds without which a final counts for nothing; `finalists` begins no fewer.
+# Minimum number of rounds of a valid final; `finalists` begins no fewer.
 LEAST_ROUNDS = 2
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds there are at most, and after how many seconds no further one begins.
+    """The maximum number of rounds, and the seconds after which no further round begins.
 
-    `reuse` says whether a recorded final among the same schedules will do.
+    `reuse` says whether a recorded final among the same schedules is accepted.
     """
 
     number: int = 9
@@ -36,7 +36,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Final:
-    """What the final rounds gave; `recorded` is when that was, empty for now."""
+    """The result of the final rounds; `recorded` is the time of a recorded one, else empty."""
 
     finals: Finals = field(hash=False)
     recorded: str = ""
@@ -50,7 +50,7 @@ class Final:
 
     @property
     def words(self) -> str:
-        """How many rounds of how many schedules, and when."""
+        """The numbers of rounds and schedules, and the time, in words."""
         rounds = max((len(m.times) for m in self.finals.measurements), default=0)
         when = f"recorded {self.recorded}" if self.recorded else "in this run"
         return f"{rounds} of {len(self.finals.candidates)} schedules, {when}"
@@ -59,16 +59,16 @@ class Final:
 def final_rounds(
     session: Session, variants: Sequence[Variant], rounds: Rounds, *, brief: Collection[str] = ()
 ) -> Final:
-    """Time the variants in interleaved rounds, or find that the same ones have been, together.
+    """Time the variants in interleaved rounds, or find a recorded final of the same variants.
 
     Args:
-        session: where they are timed; what comes of it goes to its records.
-        variants: what takes part, with distinct names.
-        rounds: how many, for how long.
-        brief: names of slow ones, which take part in the first rounds alone.
+        session: the session that times them and records the result.
+        variants: the variants, with distinct names.
+        rounds: the number of rounds and their time limit.
+        brief: names of slow variants, which only take part in the first rounds.
 
     Raises:
-        OutOfTimeError: the session's deadline came before every one had its first rounds.
+        OutOfTimeError: the session's deadline came before every variant had its first rounds.
     """
     problem = session.prepare()
     together = sorted(canonical(variant.configuration) for variant in variants)
