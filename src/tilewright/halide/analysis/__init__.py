@@ -1,1 +1,1 @@
-"""What an algorithm computes and what a schedule makes of it: bounds, inlining, loop nests."""
+"""Analyses of algorithms and schedules: bounds, inlining, loop nests."""

@@ -194,8 +194,8 @@ def _combine(a: Linear, b: Linear, sign: float) -> Linear:
 class Bounder:
     """Bounds expressions over boxes of their loop variables.
 
-    `values` bounds what Funcs and images hold, for data-dependent indices: by name, and for
-    the further values of a Tuple by name, a dot and the value's place.
+    `values` bounds the values of Funcs and images, for data-dependent indices: by name, and for the
+    further values of a Tuple by name, a dot and the value's position.
     """
 
     linear: Linearizer

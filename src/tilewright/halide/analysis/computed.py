@@ -1,8 +1,8 @@
 """How much of a Func is computed at a time under a schedule.
 
-A Func at root is computed whole. One that is computed at a consumer's loop is computed as far as
-one iteration of that loop wants it; what was kept from the iteration before is left out.
-Extents may be arrays, so that many sizes of the outputs are looked at together.
+A Func at root is computed completely. A Func at a consumer's loop is computed as far as one
+iteration of that loop requires; values kept from the previous iteration do not count. Extents may
+be arrays, so that many sizes of the outputs are computed together.
 """
 
 from __future__ import annotations

@@ -36,14 +36,13 @@ Path = tuple[tuple[StageKey, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel: extents in x, y, z, bytes of shared memory a block.
+    """One kernel: extents in x, y, z, bytes of shared memory per block.
 
-    `registers` are the words (4 bytes) that a thread keeps of Funcs computed inside it; what the
-    expressions themselves need comes on top. `slides` says that values in shared memory are kept
-    from one iteration to the next, where Halide may fold the storage; what is
-    given is the most. `partial` says
+    `registers` are the words (4 bytes) of Funcs computed inside a thread, without those that the
+    expressions need. `slides` says that values in shared memory are kept from one iteration to the
+    next; Halide may then fold the storage, and the size given is an upper bound. `partial` says
     that a loop over blocks or threads runs inside a serial loop whose iterations keep values for
-    the next: Halide may compute only what is new there, so that grid, block and shared memory are
+    the next: Halide may compute only new values there, so that grid, block and shared memory are
     upper bounds. Numbers are scalars or arrays of shape (N,).
     """
 
@@ -59,7 +58,7 @@ class Launch:
 
 @dataclass
 class _Kernel:
-    """What belongs to one kernel, gathered from the loops and allocations inside it."""
+    """The loops and allocations inside one kernel."""
 
     stage: StageNest
     path: Path

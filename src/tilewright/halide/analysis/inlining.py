@@ -1,8 +1,7 @@
 """A pipeline seen with some of its Funcs inlined into their consumers.
 
-Inlining is done on the expressions themselves, with equal subexpressions shared, so that
-what is counted afterwards (operations, loads) is what the compiler is left with once it has
-eliminated common subexpressions.
+Inlining substitutes expressions and shares equal subexpressions, so that the counts (operations,
+loads) are those after the compiler's elimination of common subexpressions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Func, O
 
 
 class Interner:
-    """Makes expression nodes, each distinct one once."""
+    """Makes expression nodes; equal nodes are one object."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[object, ...], Expr] = {}
@@ -44,7 +43,7 @@ class Interner:
 
 
 class TooLarge(Exception):
-    """Inlining would blow an expression up beyond the limit given."""
+    """Inlining would make an expression larger than the given limit."""
 
 
 def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:

@@ -48,7 +48,7 @@ def _output_box(func: Func) -> Box:
 
 
 class _Lines:
-    """What every part of the nest needs to know."""
+    """State shared by all parts of the nest."""
 
     def __init__(self, nest: ScheduledNest, schedule: Schedule, groups: Mapping[str, int]) -> None:
         self.nest = nest

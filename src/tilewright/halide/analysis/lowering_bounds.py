@@ -3,11 +3,10 @@
 Halide 21 (``Bounds.cpp``) bounds expressions in symbols. Two rules differ from interval arithmetic
 on the numbers that the symbols turn out to have:
 
-- The remainder of what varies is anything from 0 to the divisor less one, even where all values
-  lie in one period: the two ends of a loop are two symbols, never one point. Only where all
-  variables stand still the remainder is computed.
-- A ``select`` takes a branch where its condition can be decided from the ends of what it compares,
-  else both.
+- The remainder of a varying value is anything from 0 to the divisor less one, even if all values
+  lie in one period: the two ends of a loop are two symbols, never one point. The remainder is only
+  computed if all variables stand still.
+- A ``select`` takes one branch if the ends of the compared ranges decide its condition, else both.
 """
 
 from __future__ import annotations

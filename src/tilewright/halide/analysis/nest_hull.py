@@ -1,11 +1,11 @@
-"""The most that Halide's interval arithmetic can make of an allocation.
+"""The largest allocation that Halide's interval arithmetic can infer.
 
-Halide 21 finds what a loop nest touches (``box_touched`` in ``Bounds.cpp``) with every symbol
-inside the nest replaced by its own interval over all iterations. The lower and the upper end of a
-loop are two symbols: where both move with a loop around, the interval of their difference is wider
-than any extent that occurs. What its simplifier cancels beforehand is decided symbolically. So the
-allocation lies between what is touched (`nest_walk.Touched`) and the box found here, where nothing
-cancels. If no end of any loop moves, the two agree.
+Halide 21 computes the box that a loop nest touches (``box_touched`` in ``Bounds.cpp``) with every
+symbol inside the nest replaced by its interval over all iterations. The lower and the upper end of
+a loop are two symbols: if both move with a surrounding loop, the interval of their difference is
+wider than any extent that occurs, unless the simplifier cancels terms symbolically. So the
+allocation lies between the box that is touched (`nest_walk.Touched`) and the box computed here
+without cancellation. If no end of any loop moves, the two agree.
 
 Notation: `Ends` are the intervals of a lower and of an upper end; a loop that stands at any one
 iteration of ``[lo, hi]`` has ``low = high = [lo, hi]``.
@@ -183,7 +183,7 @@ def _where(condition: object, yes: Interval, no: Interval) -> Interval:
 
 
 class Hull:
-    """What is loaded and stored inside a point, each end of each loop on its own."""
+    """The boxes loaded and stored inside a point, with independent ends of all loops."""
 
     def __init__(self, nest: ScheduledNest, here: Context) -> None:
         self.nest = nest.apart

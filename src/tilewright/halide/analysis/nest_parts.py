@@ -1,4 +1,4 @@
-"""What `ScheduledNest` hands out: loops, allocations, and points in the nest."""
+"""The results of `ScheduledNest`: loops, allocations, and points in the nest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LoopSize:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """What is required of one stage: its box, and the ranges of its reduction variables."""
+    """The required box of one stage, and the ranges of its reduction variables."""
 
     box: Box
     rvars: Mapping[str, Interval]
@@ -52,7 +52,7 @@ Boxes = dict[StageKey, Required]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A point in the nest: what is required there, and where the loops around stand."""
+    """A point in the nest: the boxes required there, and the positions of surrounding loops."""
 
     boxes: Boxes = field(default_factory=dict)
     body: Body | None = None

@@ -1,4 +1,4 @@
-"""Where every Func of a scheduled pipeline is produced and stored: the nest without its sizes.
+"""The structure of a scheduled nest: where every Func is produced and stored, without sizes.
 
 A `Body` is the inside of a loop, or the whole pipeline. It stores some Funcs and produces some;
 each `Production` has one `StageNest` per stage, whose loops have bodies in turn. A Func computed
@@ -32,7 +32,7 @@ _MOST_PLACES = 4096
 
 @dataclass(frozen=True, eq=False)
 class StageNest:
-    """One stage's loops, outermost first, and what is inside each of them.
+    """One stage's loops, outermost first, with their bodies.
 
     `variables` maps canonical loop names (``v0``, ``r1``) to the variables of the definition.
     `known` has the extents that Halide knows when it compiles, by canonical name. `bodies` holds

@@ -1,4 +1,4 @@
-"""Passes over a scheduled nest: its loops and allocations, and what is touched at a point."""
+"""Passes over a scheduled nest: its loops and allocations, and the boxes touched at a point."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Walk:
 
 
 class Touched:
-    """What is loaded and stored inside a point, over all iterations of the loops there.
+    """The boxes loaded and stored inside a point, over all iterations of its loops.
 
     The loops inside that other Funcs' loops depend on are looked at in their first and their
     last iteration; `found` covers both, as coordinates move one way along a loop.

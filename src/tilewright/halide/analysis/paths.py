@@ -23,7 +23,7 @@ _MOST_PLACES = 256
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One loop on the way to a stage: whose it is, its name, and how it runs.
+    """One loop on the way to a stage: its Func and stage, its name, and its mapping.
 
     `guarded` says that some of its iterations may be skipped under a condition.
     """

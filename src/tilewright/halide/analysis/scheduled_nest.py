@@ -1,9 +1,9 @@
-"""What a scheduled pipeline produces, stores and reads at each loop, for many sizes at once.
+"""The regions that a scheduled pipeline produces, stores and reads at each loop, for many sizes.
 
 `ScheduledNest` follows Halide 21's own bounds inference (``BoundsInference.cpp``,
 ``AllocationBoundsInference.cpp``) in numbers. The required box of a Func is computed afresh in
 every loop that it is computed in, from the boxes of its readers there. The box that is allocated
-covers all that is stored and loaded where the Func is stored, rounded-up tails included.
+covers all stores and loads within the store level of the Func, including rounded-up tails.
 
 Notation: N is the number of rows of sizes. Every number is a float64 scalar or an array of shape
 (N,). A loop that is not the first of its nest stands at one iteration, given by `at`: 0 is the

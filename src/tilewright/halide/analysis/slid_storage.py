@@ -1,4 +1,4 @@
-"""How much may be stored of a Func that slides, at most.
+"""Upper bounds of the storage of a Func that slides.
 
 A Func that slides is stored outside a serial loop and computed inside it. Halide 21 computes only
 what is new in each iteration (``SlidingWindow.cpp``); to fill the window it may start as many

@@ -1,9 +1,9 @@
 """Numbers given by the caller that are worth compiling for: see `StageSchedule.specialize`.
 
-These are the ones that a short reduction's length depends on (the taps of a filter, say), the
-ones that multiply or divide an index (the step of a pooling), and the strides of dimensions that
-are contiguous because those before them have a single element. Knowing them, the compiler unrolls
-the loops, keeps sums in registers, and turns gathers into dense loads.
+These are numbers that determine the length of a short reduction (such as the taps of a filter),
+numbers that multiply or divide an index (the step of a pooling), and the strides of dimensions that
+are contiguous because those before them have a single element. With known values, the compiler
+unrolls the loops, keeps sums in registers, and turns gathers into dense loads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What each stage computes and touches: operations, loads with their strides, regions.
+"""Summaries of stages: operations, loads with their strides, regions.
 
-An `Analysis` looks at one `View` (an algorithm with some Funcs inlined) at given sizes. It is
-what the cost models read; nothing here knows of machines.
+An `Analysis` describes one `View` (an algorithm with some Funcs inlined) at given sizes, for the
+cost models; it does not depend on machines.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class OpCount:
-    """So many operations of one kind and type that depend on the same loops.
+    """A number of operations of one kind and type that depend on the same loops.
 
     `name` is an operator, an intrinsic's or a C function's name; `constant_operand` says the
     right operand is a literal (a division by a literal is cheap).
@@ -89,7 +89,7 @@ class OpCount:
 
 @dataclass(frozen=True, eq=False)
 class StageSummary:
-    """Everything the cost models need to know of one stage."""
+    """Everything that the cost models need of one stage."""
 
     func: str
     index: int
@@ -259,9 +259,9 @@ def _free(expr: Expr) -> frozenset[str]:
 class Analysis:
     """Summaries and regions of a view's stages.
 
-    `output_boxes` gives the region wanted of each output; `scalars` the estimated value of
-    each scalar parameter. With `specialize`, code is compiled for the values that are worth
-    knowing (`tilewright.halide.analysis.specialization`).
+    `output_boxes` gives the required region of each output, `scalars` the estimated value of each
+    scalar parameter. With `specialize`, code is compiled for known values of parameters
+    (`tilewright.halide.analysis.specialization`).
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Which schedules Halide accepts, and at which sizes of the output."""
+"""Checks whether Halide accepts a schedule, and at which sizes of the output."""

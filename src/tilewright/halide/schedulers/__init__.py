@@ -1,1 +1,1 @@
-"""Where schedules come from: naive, analytic, and Halide's autoschedulers as peers."""
+"""Schedulers: naive, analytic, and Halide's autoschedulers as peers."""

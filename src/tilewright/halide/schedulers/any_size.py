@@ -1,12 +1,12 @@
-"""A schedule that is right at every size, at no cost where it is fast.
+"""Makes a schedule correct at every size, at no cost for the estimated sizes.
 
-Splits that shift inwards or round up suit large regions. A nest with such splits is kept as it
-is for calls whose outputs are large enough, and is compiled a second time with every split
-guarded for all others (`StageSchedule.sizes`). All nests of a schedule share one condition, on
-the extents of the outputs: inside one that holds, Halide drops those of the nests within.
+Splits that shift inwards or round up suit large regions. A nest with such splits stays unchanged
+for calls whose outputs are large enough, and is compiled a second time with every split guarded for
+all other calls (`StageSchedule.sizes`). All nests of a schedule share one condition, on the extents
+of the outputs: inside a branch where it holds, Halide drops the conditions of inner nests.
 
-Not every nest needs that: computing more than is wanted of a Func harms only where an input, or
-an output, is read further out (`tilewright.halide.legality.overreach`).
+Not every nest needs that: computing more of a Func than is required only matters if an input, or an
+output, is then read further out (`tilewright.halide.legality.overreach`).
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:
 class _Sizes:
     """The least extents of the outputs at which every nest is right as it is written.
 
-    `own` has the least extents that the outputs' nests need themselves, `inner` those that
-    other Funcs need of what is computed of them at a time. `hopeless` are the Funcs that do
-    not have theirs even at the estimates.
+    `own` has the least extents that the outputs' nests need, `inner` the least extents, computed at
+    a time, that other Funcs need. `hopeless` are the Funcs whose needs are not met even at the
+    estimates.
     """
 
     def __init__(

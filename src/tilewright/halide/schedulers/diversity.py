@@ -1,8 +1,8 @@
-"""Which schedules differ where it matters, so that measuring several is worth its time.
+"""Chooses schedules that differ in what matters, so that measuring several is worthwhile.
 
-Two schedules are alike if they agree on every Func of weight about where it is computed and
-stored, its loops and what these are mapped to, and, within a factor of the square root of two
-or so, the sizes of its tiles and vectors.
+Two schedules are alike if they agree for every important Func: on its compute and store levels, its
+loops and their mapping, and, up to a factor of about the square root of two, on the sizes of its
+tiles and vectors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST_SHARE = 0.02
 
 @dataclass
 class Chosen:
-    """Schedules that differ where it matters, and a reserve of others that differ at all."""
+    """Schedules that differ in what matters, and a reserve of others with smaller differences."""
 
     algorithm: Algorithm
     accepted: list[PlannedSchedule] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Schedules by the autoschedulers that come with Halide, to compare ours with.
+"""Runs the autoschedulers that come with Halide, for comparison.
 
-They are never part of an answer. Each runs in a process of its own, from the pipeline's bytes,
-with limits on CPU time and memory, and gives the scheduled pipeline as bytes.
+Their schedules never become results of ours. Each runs in a separate process, from the pipeline's
+bytes, with limits on CPU time and memory, and returns the scheduled pipeline as bytes.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class PeerSchedule:
-    """What a peer made of a pipeline.
+    """The schedule of a peer for a pipeline.
 
-    `serialized` is the scheduled pipeline where `status` is ``ok``, else None. `cpu_seconds`
-    is what the search took, from bytes to schedule (until it was ended, where it failed),
-    `memory_bytes` the largest resident size of its process. `source` is the schedule as C++.
+    `serialized` is the scheduled pipeline if `status` is ``ok``, else None. `cpu_seconds` is the
+    CPU time of the search, from bytes to schedule (or until it ended, if it failed), `memory_bytes`
+    the largest resident size of its process. `source` is the schedule as C++.
     """
 
     peer: Peer

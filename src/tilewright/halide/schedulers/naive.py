@@ -1,7 +1,7 @@
-"""The naive schedule: every Func computed whole, in memory, one after the other.
+"""The naive schedule: every Func at root, computed completely, one after the other.
 
-What a pipeline has before anyone thinks about its schedule, and the yardstick of speedups.
-(Halide's own default, everything inlined, takes exponential time on many pipelines.)
+It is the baseline of speedups. (Halide's own default, everything inlined, takes exponential time on
+many pipelines.)
 """
 
 from __future__ import annotations

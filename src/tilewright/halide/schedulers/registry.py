@@ -1,4 +1,4 @@
-"""The analytic schedulers behind one door: the schedules worth trying, best first."""
+"""The common interface of the analytic schedulers: the schedules worth trying, best first."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def plan(
 
 
 class _Refused(NamedTuple):
-    """A schedule that was left out: how many had been accepted before it, and why."""
+    """A schedule that was left out: how many had been accepted before it, and the reason."""
 
     place: int
     reason: str
@@ -123,7 +123,7 @@ def _vary(chosen: Chosen, task: Task, k: int) -> None:
 
 
 class Sized(NamedTuple):
-    """A schedule for the sizes that a task asks for, and what a reader should know of it."""
+    """A schedule for the sizes of a task, with notes for the reader."""
 
     schedule: Schedule
     notes: tuple[str, ...] = ()

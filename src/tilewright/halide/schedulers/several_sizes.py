@@ -1,13 +1,12 @@
-"""One schedule for several sizes: what is computed where is common, the nests are each size's own.
+"""One schedule for several sizes: a common structure, with separate nests for each size.
 
-Each size is scheduled by itself. What these schedules compute where is a *structure*; for each
-structure the groups are tiled again for each of the other sizes, and the structure with the least
-geometric mean of predicted times, each over the best that is known for its size, is taken. Its
+Each size is scheduled separately. The *structure* of a schedule says where Funcs are computed. The
+groups of each structure are tiled again for each of the other sizes, and the structure with the
+least geometric mean of predicted times, each relative to the best for its size, is taken. Its
 nests become the variants of one schedule (`tilewright.halide.ir.schedule.SizeVariant`), the
 largest size first, and those for the smallest are for all other calls, right at every size.
 
-A call runs the nests of the largest size whose extents it reaches half way, by ratio: between
-1000 and 250 the border is 500.
+The border between two sizes is their geometric mean: between 1000 and 250 it is 500.
 """
 
 from __future__ import annotations

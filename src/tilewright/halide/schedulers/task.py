@@ -1,4 +1,4 @@
-"""What is to be scheduled for what: the pipeline, the target and the machine."""
+"""The task of a scheduler: the pipeline, the target and the machine."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Estimates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True)
 class Task:
-    """A pipeline, a Halide target string, and the machine it stands for.
+    """A pipeline, a Halide target string, and the machine of that target.
 
-    `smaller` has the algorithm with further sizes, in descending order, where it is to be scheduled
-    for several; those of `algorithm` itself are the largest.
+    For several sizes, `smaller` has the algorithm with the other sizes, in descending order; that
+    of `algorithm` is the largest.
 
-    With `exact_sizes`, schedules suit the estimates and need not be right at other sizes.
-    `calibration` is what was measured of a CPU, None for its family's defaults.
+    With `exact_sizes`, schedules only have to be correct at the estimated sizes. `calibration` has
+    the measured rates of a CPU, None for its family's defaults.
     """
 
     algorithm: Algorithm

@@ -1,9 +1,9 @@
 """Schedules that differ from a given one in a single choice that matters.
 
-The cost models choose among the schedules that they can tell apart. Where they leave too few, as
-on a pipeline of one Func, these are further ones worth measuring: another dimension in vectors, in
-parallel or in threads, other tiles, more or less unrolled, a Func computed elsewhere. None is
-costed; each may be illegal, which is the caller's to check.
+The cost models choose among schedules with different costs. If that leaves too few, as for a
+pipeline of one Func, the schedules made here are worth measuring: another dimension in vectors, in
+parallel or in threads, other tiles, more or less unrolling, a Func computed elsewhere. None is
+costed; each may be illegal, which the caller has to check.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LAUNCH_DIMENSIONS = 3
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """What the moves need to know of a planned schedule's pipeline."""
+    """The pipeline of a planned schedule, as the moves need it."""
 
     algorithm: Algorithm
     machine: Machine

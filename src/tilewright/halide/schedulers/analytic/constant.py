@@ -1,4 +1,4 @@
-"""How the cost models write down a number: its value, its unit and where it is from."""
+"""Constants of the cost models: each with its value, unit and source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def constant(value: Any, unit: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSizes:
-    """What the searches of both models take a size to be that nothing bounds."""
+    """The sizes that both models assume for unbounded extents."""
 
     unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
     unknown_iterations: float = constant(

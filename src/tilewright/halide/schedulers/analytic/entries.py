@@ -1,4 +1,4 @@
-"""A schedule's entries for the Funcs that no group has computed."""
+"""The entries of a schedule for Funcs outside all groups."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Greedy grouping: which Funcs are computed together, tile by tile.
 
-A group has one output, tiled; its members are computed inside the output's tiles. Groups
-start as single Funcs, and the merge of a group into the one group that reads it is done as
-long as some merge lowers the summed cost (Mullapudi 2016, Section 4; Sioutas 2020,
-Section 4.2). What a group costs is the caller's business: a cost model for a GPU or a CPU.
+A group has one tiled output; its members are computed inside the output's tiles. Every Func starts
+as a group, and a group is merged into the only group that reads it as long as some merge lowers the
+summed cost (Mullapudi 2016, Section 4; Sioutas 2020, Section 4.2). The caller provides the cost of
+a group: a cost model for a GPU or a CPU.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def greedy_grouping(
 
 
 class _Merger(Generic[P]):
-    """The groups as they are, and the merges that would gain, the best first.
+    """The current groups, and the merges that would gain, the best first.
 
-    After a merge only the merged group and those that it reads are looked at again: what any
-    other merge gains is as it was.
+    After a merge only the merged group and those that it reads are evaluated again: the gains of
+    all other merges are unchanged.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The analytic scheduler carried over to CPUs: vector lanes, caches and cores."""
+"""The analytic scheduler for CPUs: vector lanes, caches and cores."""

@@ -116,7 +116,7 @@ def stage_nest(
 
 
 class _Loops:
-    """The loops of one stage while they are made.
+    """Builds the loops of one stage.
 
     `inner` has the loop over each dimension inside a tile, but for the block's; `tile_loops`
     those over tiles; `block_loops` and `row_loops` those of the block, innermost first.

@@ -1,8 +1,8 @@
 """Every number of the CPU's cost model, with its unit and its source.
 
-`CpuConstants` has what a machine can differ in: a calibration replaces some of them
-(`tilewright.machines.calibration`), the rest hold for the processors that the model knows.
-`CpuSearch` has the limits of the search, which no machine changes.
+`CpuConstants` has the values that differ between machines: a calibration replaces some of them
+(`tilewright.machines.calibration`), the others hold for the processors that the model knows.
+`CpuSearch` has the limits of the search, which do not depend on the machine.
 
 A source is a measurement ("measured: …", on the development machine, an AVX-512 Xeon with two
 cores, unless it says otherwise), a paper's section, or a choice with its reason ("chosen: …").

@@ -1,18 +1,17 @@
-"""What a group costs on a CPU, for a whole array of tilings at once.
+"""The cost of a group on a CPU, for an array of tilings at once.
 
-The time of a group is estimated from what its tiles compute (vector kernels over the regions
-that one tile needs, redundant work at the borders included) and what they move between the
-levels of memory. The traffic into a cache follows from the largest sweep of consecutive
-tiles whose data fits into it: what such a sweep touches is fetched once, what is outside it
-again each time. Compute and traffic overlap, so the largest term counts in full and the
-others in part.
+The time of a group is estimated from the work of its tiles (vector kernels over the regions that
+one tile needs, including redundant work at the borders) and their traffic between levels of memory.
+The traffic into a cache follows from the largest sweep of consecutive tiles whose data fit into it:
+data touched within such a sweep are fetched once, and fetched again in every other sweep. Compute
+and traffic overlap, so the largest term counts in full and the others in part.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
 | N | tilings that are costed at once | count |
 | `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
 | `full` | extents of the output | (dimensions,), elements |
-| `compute` | what one tile computes, on one core | (N,), cycles |
+| `compute` | arithmetic of one tile, on one core | (N,), cycles |
 | `l2`, `l3`, `memory` | traffic of the group | (N,), cycles |
 | `overhead` | loops, allocations, tasks and fresh pages | (N,), cycles |
 
@@ -59,10 +58,10 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
-    `nested` has the reductions that are computed in the innermost block of their one reader
-    (nested fusion, Sioutas 2020, Section 4.3). `block_rank` takes that many blocks worse than
-    the best for reductions; `transposed` stores what is inside the pipeline with its second
-    dimension innermost.
+    `nested` has the reductions that are computed in the innermost block of their one reader (nested
+    fusion, Sioutas 2020, Section 4.3). `block_rank` uses the block_rank-th best register block for
+    reductions (0: the best); `transposed` stores intermediate Funcs with their second dimension
+    innermost.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Which numbers a processor is costed with: its family's, or what was measured of it.
+"""Constants per processor family, and their replacement by a calibration.
 
 Without a calibration the constants of the processor's family hold (`FAMILIES`), with those of
-`CpuConstants` for every family that is not listed. A calibration replaces what has settled, as
-far as a factor of `TRUST` from these: what is farther off is a disturbance, or another thing
-than the model means.
+`CpuConstants` for every family that is not listed. A calibration replaces constants by measured
+values that have settled, up to a factor of `TRUST`: a value that is farther off is a disturbance,
+or not the quantity that the model means.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trivial inlining: Funcs that cost less recomputed at every use than kept.
+"""Trivial inlining: Funcs that are cheaper to recompute at every use than to store.
 
 | symbol | meaning | unit |
 |---|---|---|
@@ -6,8 +6,8 @@
 | apart | the Func at root, its readers, and its values to and from the second cache | cycles |
 | bias | inlined where together <= apart x bias | 1 |
 
-Costing a reader takes time in proportion to what it reads. Where one reads very many Funcs, only
-what substituting this one adds to it is counted (`_substituted_cycles`).
+Costing a reader takes time in proportion to its reads. If a reader reads very many Funcs, only the
+cycles that substituting this Func adds are counted (`_substituted_cycles`).
 """
 
 from __future__ import annotations

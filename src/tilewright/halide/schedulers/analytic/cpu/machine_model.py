@@ -1,4 +1,4 @@
-"""The CPU as the cost model sees it: what differs between machines, and the constants.
+"""The CPU of the cost model: the machine's figures and the constants.
 
 Notation, used in `cost`, `register_block` and `inline`:
 
@@ -7,9 +7,9 @@ Notation, used in `cost`, `register_block` and `inline`:
 | `l1_bytes`, `l2_bytes` | a core's share of the first and second cache | bytes |
 | `l3_bytes` | the whole third cache | bytes |
 | `vector_bytes`, `registers` | width and number of the vector registers | bytes, count |
-| `l2_rate`, `l3_rate` | what a core takes from these caches | bytes per cycle and core |
-| `memory_rate` | what all cores together take from memory | bytes per cycle |
-| `core_memory_rate` | what one core can take from memory | bytes per cycle |
+| `l2_rate`, `l3_rate` | transfer rate of these caches to a core | bytes per cycle and core |
+| `memory_rate` | transfer rate from memory to all cores together | bytes per cycle |
+| `core_memory_rate` | transfer rate from memory to one core | bytes per cycle |
 | `cores` | hardware threads that run tasks | count |
 
 Everything else is in `constants`. Lanes, caches, cores and clock are read from the `CpuMachine`

@@ -1,8 +1,8 @@
-"""What any schedule takes on a CPU: the cost model's terms, evaluated on the loop nest.
+"""The predicted time of any schedule on a CPU: the cost model evaluated on the loop nest.
 
-The formulas are those that the search chooses by (`cost`, `register_block`, `traffic`); what goes
-into them is read off a `ScheduledNest` instead of a tiling. A part is a Func at root with all that
-is computed in its loops, stage by stage.
+The formulas are those of the search (`cost`, `register_block`, `traffic`); their inputs come from a
+`ScheduledNest` instead of a tiling. A part is a Func at root with all Funcs computed in its loops,
+stage by stage.
 
 | symbol | meaning | unit |
 |---|---|---|
@@ -11,12 +11,12 @@ or run in parallel | |
 | `tiles` | iterations of all tile loops | count |
 | `tasks` | iterations of the parallel loops | count |
 | `runs` | how often a member is computed, over all tiles | count |
-| `repeats` | what is computed of a member over what is needed of it, at least 1 | 1 |
+| `repeats` | computed over required points of a member, at least 1 | 1 |
 
-Where the search has made the nest, the figure differs from its own in three things: tasks are those
-of the loops that are parallel, not all tiles; stages of an output follow one another; and a stage
-that reduces is looked at block by block where its tile outgrows a cache. Vectors along a reduction
-are costed as scalar code.
+For a nest that the search has made, the figure differs from the search's in three ways. Tasks are
+iterations of the parallel loops, not all tiles. Stages of an output run one after another. A stage
+that reduces is costed block by block if its tile outgrows a cache. Vectors along a reduction are
+costed as scalar code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def part_times(nest: ScheduledNest, model: CpuModel) -> tuple[PartTime, ...]:
 
 
 class _Cycles(NamedTuple):
-    """What a stage takes in all, and its terms before they overlap; cycles."""
+    """The total of a stage, and its terms before they overlap; cycles."""
 
     total: float
     compute: float
@@ -85,9 +85,10 @@ class _Cycles(NamedTuple):
 class _Member:
     """A Func computed inside the loops of a stage at root.
 
-    `runs` is how often, `box` what each time. `within` is what one iteration of the loop around
-    all of that needs, of `times` iterations: a tile, or a loop further out. `slides` says that it
-    is stored outside the loop that computes it, `blockwise` that this loop is the innermost.
+    `runs` is how often it is computed, and `box` the box of each time. `within` is the box required
+    by one of the `times` iterations of the surrounding loop: a tile, or a loop further out.
+    `slides` says that it is stored outside the loop that computes it, `blockwise` that this loop is
+    the innermost.
     """
 
     name: str
@@ -116,7 +117,7 @@ class _Member:
 
 
 class _Stage:
-    """A stage at root with its loops, and what is touched at each of them."""
+    """A stage at root with its loops, and the boxes touched at each of them."""
 
     def __init__(self, nest: ScheduledNest, stage: StageNest, loops: Sequence[LoopSize]) -> None:
         self.nest = nest

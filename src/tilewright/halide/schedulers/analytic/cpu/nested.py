@@ -16,7 +16,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 class NestedReduction(NamedTuple):
     """A reduction is computed in the innermost block of `host`, the one Func that reads it.
 
-    Dimension `whole`, if any, is short and wholly inside that block.
+    Dimension `whole`, if any, is short and lies completely inside that block.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What N tilings of a group touch, and what they cost: the tables that `cost` fills in."""
+"""Tables of the regions and costs of N tilings of a group, filled in by `cost`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """What N tilings of a group touch, and the cycles that one tile of each computes.
+    """The regions that N tilings of a group touch, and the compute cycles of one tile of each.
 
-    `held` has the members' boxes that are there at a time, without a window (the whole tile's)
-    and with each. `outside` has what one tile touches outside the group, then what each longer
-    sweep of consecutive tiles does; `swept` lists the dimensions along which the sweeps go.
-    `strips` has what shorter sweeps touch, of the blocks inside a tile, and how many of each a
-    tile has, the shortest first; they are only told apart where a block sums up a reduction,
-    and so reads much again that the block before it has read.
+    `held` has the members' boxes that are stored at a time: without a window (those of the complete
+    tile), and with each window. `outside` has the boxes outside the group that one tile touches,
+    then those of each longer sweep of consecutive tiles; `swept` lists the dimensions of the
+    sweeps. `strips` has the boxes of shorter sweeps, of blocks inside a tile, and their numbers per
+    tile, the shortest first. Strips are only distinguished if a block sums up a reduction, and so
+    reads again much of what the previous block has read.
     """
 
     full: Array
@@ -47,7 +47,7 @@ class Regions:
 class GroupCosts:
     """Cycles of a group for each of N tilings (arrays of shape (N,)), and where they go.
 
-    `sliding` says that members are stored once a tile and computed row by row.
+    `sliding` says that members are stored once per tile and computed row by row.
     """
 
     cycles: Array

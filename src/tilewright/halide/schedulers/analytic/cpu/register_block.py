@@ -1,4 +1,4 @@
-"""The innermost loops of one stage: what a block of vectors costs to compute.
+"""The innermost loops of one stage: the cost of computing a block of vectors.
 
 A kernel computes, per step, a block of the stage's pure dimensions: several vectors along
 one dimension and several rows of another. For a reduction the block's accumulators live in
@@ -69,11 +69,11 @@ SCALAR = Block()
 
 @dataclass(frozen=True)
 class KnownBlocks:
-    """Innermost blocks and what they cost, found under some set of inlined Funcs.
+    """A cache of innermost blocks and their costs.
 
-    Neither depends on what is inlined elsewhere. Shared by the `CpuCosts` of one model and one
-    order of storage at the same sizes. Each is kept for the stage itself, which is found at once,
-    and for its `form`, which other stages may share.
+    Neither depends on the inlining of other Funcs. The `CpuCosts` of one model and one storage
+    order at the same sizes share the cache. Entries are kept by stage, for fast look-up, and by
+    `form`, which other stages may share.
     """
 
     blocks: dict[Hashable, Block] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a finished search suggests to search again with: copies of Funcs, another storage."""
+"""Follow-up searches that a result suggests: cloned Funcs or transposed storage."""
 
 from __future__ import annotations
 

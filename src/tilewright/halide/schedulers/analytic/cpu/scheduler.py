@@ -35,7 +35,7 @@ from tilewright.machines import CpuMachine
 
 
 class InliningSearch:
-    """The search under one policy: which Funcs to inline, and the groups of the others."""
+    """The search under one policy: chooses Funcs to inline, and groups of the others."""
 
     def __init__(
         self,
@@ -298,9 +298,9 @@ def schedule_cpu(
 class _Searches:
     """Searches of one pipeline and its clones under several policies.
 
-    Their schedules are offered to `found`; `results` keeps what each came from. What a stage
-    computes and touches does not depend on the policy, so that the searches share its analysis,
-    and those with one model of memory share their blocks.
+    Their schedules are offered to `found`; `results` keeps the origin of each. The analysis of a
+    stage does not depend on the policy, so that the searches share it; searches with the same model
+    of memory share their blocks.
     """
 
     machine: CpuMachine

@@ -73,7 +73,7 @@ def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
 
 
 class Advance(NamedTuple):
-    """An access advances `rate` rows of a dimension a step; its pattern repeats in `period`."""
+    """An access advances `rate` rows of a dimension per step; its pattern repeats in `period`."""
 
     dimension: int
     rate: Fraction

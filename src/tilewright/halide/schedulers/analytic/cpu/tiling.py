@@ -51,8 +51,9 @@ class Policy:
     windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
     them over inputs that are not clamped (Halide may then ask for a few more rows of input),
     `stepped` allows those that advance several rows at a time.
-    `memory_weight` makes traffic dearer, `block` takes a worse register block for reductions
-    (0: the best), `transposed` stores intermediate Funcs with their second dimension innermost.
+    `memory_weight` makes traffic more expensive, `block` uses the block-th best register block for
+    reductions (0: the best), `transposed` stores intermediate Funcs with their second dimension
+    innermost.
     """
 
     inline_bias: float = 1.0
@@ -67,10 +68,10 @@ class Policy:
 
 
 class Planner:
-    """Finds the best tiling of groups, remembering every group it has planned.
+    """Finds the best tiling of groups, and caches the plan of every group.
 
-    `unlike` gives tilings, by the group's output, that the best is to differ from in some
-    dimension by a factor of two at least. Those named in `cut` have at least one loop over tiles.
+    The best tiling has to differ from those in `unlike`, given by the group's output, by at least a
+    factor of two in some dimension. Groups named in `cut` have at least one loop over tiles.
     """
 
     def __init__(

@@ -5,9 +5,9 @@
 | `tiles` | tile sizes by dimension of the output | (N, dimensions), elements |
 | `full` | extents of the output | (dimensions,), elements |
 | `times` | how often a sweep of tiles is made | (N,), count |
-| `touched` | what one sweep touches of a buffer outside the group | (N,), bytes |
-| `held` | what the members of one tile hold at a time | (N,), bytes |
-| `moved` | what one tile writes and reads of them | (N,), bytes |
+| `touched` | bytes of a buffer outside the group that one sweep touches | (N,), bytes |
+| `held` | bytes of the members of one tile stored at a time | (N,), bytes |
+| `moved` | bytes of the members that one tile writes and reads | (N,), bytes |
 | `tasks` | tiles, each a task of the parallel loop | (N,), count |
 
 A sweep is a run of consecutive tiles: one tile, then the row of tiles along the innermost tile
@@ -49,8 +49,8 @@ class Traffic(NamedTuple):
 class Sweep:
     """A run of tiles: how often it is made, and bytes it touches.
 
-    `cold` has the bytes of buffers that have left the last cache when they are read, `held` what
-    lives meanwhile.
+    `cold` has the bytes of buffers that have left the last cache when they are read, `held` those
+    of buffers that live at the same time.
     """
 
     times: Array

@@ -1,4 +1,4 @@
-"""Planned groups written down as a schedule, with a report on every kernel."""
+"""Converts planned groups to a schedule, with a report on every kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU cannot run: stages that have to stay on the host, and reductions with atomics."""
+"""Capabilities of GPUs: stages that have to stay on the host, and reductions with atomics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Every number of the GPU's cost model, with its unit and its source.
 
-`GpuConstants` has what measuring on a GPU may replace, `GpuSearch` the limits of the search and
-of launches, which no GPU changes. The unit "operations" is that of the cost (Sioutas 2020, Section
-3): one arithmetic operation of one thread.
+`GpuConstants` has the values that measurements on a GPU may replace, `GpuSearch` the limits of the
+search and of launches, which do not depend on the GPU. The unit "operations" is that of the cost
+(Sioutas 2020, Section 3): one arithmetic operation of one thread.
 
 A source is a section of the paper, a measurement ("measured: …") or a choice with its reason
 ("chosen: …"). None of the choices has been measured on a GPU yet.

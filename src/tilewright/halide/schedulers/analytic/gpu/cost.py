@@ -47,7 +47,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Costs:
-    """Everything the model knows of one kernel under `n` tilings; all arrays of length n.
+    """The model's figures for one kernel under `n` tilings; all arrays of length n.
 
     `threads` has the block's extents by dimension (x, y, z). `occupancy` and `active_threads`
     are the least of any stage's, each with its own threads (Listing 1); `launch_occupancy` is
@@ -156,7 +156,7 @@ def _thread_x(kernel: FusedKernel, member: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage as a kernel runs it: points and threads per block, `row` threads in x."""
+    """A stage in a kernel: points and threads per block, `row` threads in x."""
 
     name: str
     points: Array

@@ -1,7 +1,7 @@
-"""A planned kernel in numbers, as the analytic model sees it: what a learned model may start from.
+"""Features of a planned kernel from the analytic model, as inputs for learned models.
 
-Everything can be computed again from the algorithm and the schedule; it is kept with a
-measurement so that whoever learns from it need not.
+They could be computed again from the algorithm and the schedule; they are stored with a
+measurement so that training does not have to.
 """
 
 from __future__ import annotations

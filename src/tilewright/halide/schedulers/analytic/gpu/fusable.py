@@ -1,7 +1,7 @@
 """Which Funcs may be computed inside the blocks of another.
 
-Besides what is impossible, this keeps out a Func of which Halide may not be able to size a block's
-share: the threads and shared memory of a block must be known before anything is compiled.
+Rejected are impossible members, and Funcs for which Halide may not be able to infer the region per
+block: the threads and shared memory of a block must be known before anything is compiled.
 """
 
 from __future__ import annotations

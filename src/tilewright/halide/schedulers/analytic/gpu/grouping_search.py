@@ -42,7 +42,7 @@ from tilewright.machines import GpuMachine
 
 
 class GroupingSearch:
-    """One pipeline with a set of Funcs inlined; groupings and tilings are looked for in it."""
+    """Searches groupings and tilings of one pipeline with a set of Funcs inlined."""
 
     def __init__(
         self,

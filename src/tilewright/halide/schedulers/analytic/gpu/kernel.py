@@ -1,7 +1,7 @@
 """One kernel: a stage of a group's output with the members computed inside its blocks.
 
-A `FusedKernel` knows which loops are parallel, how they are used, and infers for arrays of tilings
-what one block, and one thread, must compute of every member.
+A `FusedKernel` has the parallel loops and their uses, and infers, for arrays of tilings, the
+regions of every member that one block, and one thread, must compute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ParallelLoop:
-    """A loop that may be spread over blocks and threads, with its whole range."""
+    """A loop that may be distributed over blocks and threads, with its full range."""
 
     loop: Loop
     lo: float

@@ -18,7 +18,7 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 @dataclass(frozen=True, slots=True)
 class PredictedLaunch:
-    """One kernel launch: extents in x, y, z, and bytes of shared memory a block."""
+    """One kernel launch: extents in x, y, z, and bytes of shared memory per block."""
 
     blocks: tuple[int, ...]
     threads: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a stage does per iteration, grouped as the GPU cost model counts it."""
+"""Loads of a stage per iteration, grouped as the GPU cost model counts them."""
 
 from __future__ import annotations
 

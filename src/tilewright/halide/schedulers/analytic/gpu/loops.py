@@ -1,9 +1,9 @@
 """From a planned kernel to loop nests (Sioutas 2020, Section 4.3).
 
-Innermost come loops that are not threads (small ones unrolled), then threads, then blocks.
-Splits guard their tails, so that the schedule is right at every size; only where a kernel has
-members do tiles shift inwards, because Halide then knows the size of a block's shared memory and
-otherwise computes it on the host, block by block, before every launch.
+Innermost come loops that are not threads (small ones unrolled), then threads, then blocks. Splits
+guard their tails, so that the schedule is correct at every size. Only in kernels with members do
+tiles shift inwards: Halide then knows the size of a block's shared memory, which it would otherwise
+compute on the host, block by block, before every launch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ScheduledStage:
 
 
 class _Budget:
-    """How much of a stage may still be unrolled."""
+    """The number of points of a stage that may still be unrolled."""
 
     def __init__(self, body: float, enabled: bool) -> None:
         self.left = (

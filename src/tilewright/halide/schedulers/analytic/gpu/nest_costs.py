@@ -1,13 +1,13 @@
-"""What any schedule takes on a GPU: the roofline of every kernel, evaluated on the loop nest.
+"""The predicted time of any schedule on a GPU: the roofline of every kernel of the loop nest.
 
-The formulas are those of `roofline`; what goes into them is read off a `ScheduledNest` and its
-launches instead of a planned tiling. A part is a kernel, or a stage that stays on the host.
+The formulas are those of `roofline`; their inputs come from a `ScheduledNest` and its launches
+instead of a planned tiling. A part is a kernel, or a stage that stays on the host.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `runs` | how often a kernel is launched, or a member computed in one block | count |
 | `points` | iterations of a stage in one block | count |
-| `outside` | the Funcs and inputs that a kernel reads and does not compute | |
+| `outside` | the Funcs and inputs that a kernel reads but does not compute | |
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class _Work:
 
 @dataclass
 class _Gathered:
-    """A kernel while its stages are gathered.
+    """A kernel under construction.
 
-    `places` says where the Funcs are that it computes, `bytes` has the largest element that is
+    `places` has the memory of the Funcs that it computes, `bytes` the size of the largest element
     loaded of each Func and input.
     """
 

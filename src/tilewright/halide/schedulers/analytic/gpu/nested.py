@@ -2,8 +2,8 @@
 
 On a GPU two levels are safe: the innermost block loop, where a member lives in shared memory,
 and inside the innermost thread loop of a consumer, where it lives in registers. A member whose
-values neighbouring threads share must stay at the block's level, and so must one that takes a
-different amount of memory from thread to thread: registers are of a size known beforehand.
+values neighbouring threads share must stay at the block level. So must a member whose size differs
+between threads, because the size of registers must be constant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resident blocks and occupancy for whole arrays of tilings, by table look-up.
 
-`tilewright.machines.occupancy` says what one launch does; here its answer for every block size
-is kept in a table, so that only shared memory is computed per tiling.
+`tilewright.machines.occupancy` computes the occupancy of one launch; here its results for every
+block size are kept in a table, so that only shared memory is computed per tiling.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Residency:
-    """What a GPU keeps resident: blocks per SM by threads of a block, and its limits."""
+    """Resident blocks per SM by threads of a block, and the limits of the GPU."""
 
     machine: GpuMachine
     by_threads: Array

@@ -1,4 +1,4 @@
-"""What the members of a kernel allocate in shared memory, and how much that is packed.
+"""Allocations of a kernel's members in shared memory, and their packed size.
 
 The packing itself is `tilewright.halide.analysis.shared_memory`.
 """

@@ -1,4 +1,4 @@
-"""The best way found to run a group: its kernels, each with a tiling."""
+"""The plan of a group: its kernels, each with a tiling."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Choices that make one schedule differ from another for the same pipeline.
+    """Options that lead to different schedules for the same pipeline.
 
-    `mode` is how Funcs are fused: not at all, in overlapped tiles, or nested in threads too.
-    `inline` is false where loads are weighed less when inlining, so that less is inlined;
-    `max_threads` bounds a block, and with `any_size` no output need be as large as a tile.
-    `unlike` lists final tiles of kernels, each with the Func and the stage that it is of, that
-    theirs are to differ from by a factor of two at least in some dimension.
+    `mode` says how Funcs are fused: not at all, in overlapped tiles, or also nested in threads.
+    `inline` is false if loads weigh less when inlining, so that less is inlined; `max_threads`
+    bounds a block, and with `any_size` outputs may be smaller than a tile. `unlike` lists final
+    tiles of kernels, each with its Func and stage; new tiles have to differ from them by at least a
+    factor of two in some dimension.
     """
 
     mode: Mode = "nested"
@@ -34,7 +34,7 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class KernelPlan:
-    """One stage of a group's output, and what is computed inside its blocks.
+    """One stage of a group's output, with the members computed inside its blocks.
 
     `tile` and `registers` are by parallel loop; `nested` maps members computed inside threads
     to the Func in whose threads they are. `relaxed` counts the model's rejections that had to

@@ -1,15 +1,15 @@
-"""How long a kernel may take: a roofline over what the cost model counts.
+"""The predicted time of a kernel: a roofline over the counts of the cost model.
 
-The cost of Sioutas 2020 ranks tilings of one kernel; it is not a time. For a reader, and to compare
-kernels with one another, a kernel takes the longest of four things: its arithmetic, its bytes from
-memory, its accesses to caches and shared memory, and the latency of one thread's work where
-too few others hide it. Good to a factor of about two or three; measuring says more.
+The cost of Sioutas 2020 ranks tilings of one kernel; it is not a time. For reports, and to compare
+kernels with each other, the time of a kernel is the largest of four: that of its arithmetic, of its
+bytes from memory, of its accesses to caches and shared memory, and the latency of one thread's work
+if too few other threads hide it. It is accurate to a factor of about two or three.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `operations` | arithmetic of one block | operations |
 | `cache` | bytes that one block takes from the first cache or shared memory | bytes |
-| `latency` | what one thread waits for its own operations and loads, no others hiding it | cycles |
+| `latency` | wait of one thread for its operations and loads, if no others hide it | cycles |
 | `waves` | rounds of resident blocks until all have run | count |
 | `busy` | SMs that have a block | count |
 | `atomics` | atomic additions of the kernel | count |

@@ -1,9 +1,9 @@
 """Random legal schedules of a pipeline, for learning what makes one fast.
 
-The analytic search is made to err: costs are multiplied by random factors while grouping, tiles
-are drawn with a chance that falls with their cost, and the options are drawn too. With little
-noise the samples lie near the model's optimum, with much they are all over the space; the noise
-itself is drawn for each sample, so that both are covered.
+The analytic search is perturbed: costs are multiplied by random factors while grouping, tiles are
+drawn with a probability that falls with their cost, and options are random. With little noise the
+samples lie near the model's optimum, with much they cover the space. The noise level is drawn for
+each sample, so that both occur.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The analytic GPU scheduler (Sioutas 2020): from an algorithm to schedules, nothing compiled.
 
 Inline, group greedily with power-of-two tiles, tile finally in steps of two, nest where it is
-cheaper, then write down the loops. Whatever the model cannot reason about keeps a kernel, or a
-place on the host, of its own.
+cheaper, then generate the loops. Stages that the model cannot analyse get a separate kernel, or
+stay on the host.
 """
 
 from __future__ import annotations
