@@ -99,7 +99,7 @@ def plan(
         method: ``heft`` and ``peft`` are list schedules; ``search`` improves the better of them
             by local search; ``exact`` is an optimum, for a dozen tasks; ``auto`` searches, and
             proves the optimum of small graphs.
-        seed: of the local search.
+        seed: the seed of the local search.
 
     Raises:
         MappingError: a task that no device can run, or a graph too large for ``exact``.

@@ -47,7 +47,7 @@ def kernel(
     """Make a function a kernel: called as it is, but while `trace` runs, a task is noted.
 
     Args:
-        name: of the kernel, by which models are found.
+        name: the name of the kernel, by which models are found.
         query: from the arguments to the kernel's parameters, e.g.
             ``lambda a, b: {"m": a.shape[0], "k": a.shape[1], "n": b.shape[1]}``.
         result: from the arguments to something that is like the result (its shape, dtype and

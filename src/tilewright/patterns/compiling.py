@@ -73,7 +73,7 @@ def compile(
             loops, the outermost one on all cores. For a grid of threads, a program without
             any decision is run by all threads, one for each element of its outer dimensions.
         target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device.
-        name: of the function.
+        name: the name of the function.
         launch: threads of a grid, in place of the default (`codegen.grid`).
 
     Raises:

@@ -1,6 +1,6 @@
-"""Run-time prediction: NN+C (Srivastava et al., HiPC 2020), its baselines, and better ones.
+"""Run-time prediction: NN+C (Srivastava et al., HiPC 2020), its baselines, and better models.
 
-Every name is imported when it is first used, so that a dispatched call pays for little.
+Every name is imported when it is first used, to keep dispatched calls cheap.
 """
 
 import lazy_loader

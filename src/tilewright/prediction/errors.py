@@ -9,12 +9,12 @@ from tilewright.errors import TilewrightError
 
 
 class PredictionError(TilewrightError, ValueError):
-    """Data, an expression or a model file that cannot be used; says what and what to do."""
+    """Data, an expression or a model file cannot be used; the message names cause and cure."""
 
 
 @contextmanager
 def scikit_learn_for(what: str) -> Iterator[None]:
-    """Around an import of scikit-learn, which is optional: says who needs it and how to get it."""
+    """Wrap an import of scikit-learn, which is optional: an error says how to install it."""
     try:
         yield
     except ImportError as error:

@@ -16,7 +16,7 @@ def check_machine(machine: Machine) -> None:
     """Check a machine description: it can be stored, and its sizes fit together.
 
     Args:
-        machine: of a CPU or a GPU.
+        machine: the machine of a CPU or a GPU.
 
     Raises:
         AssertionError: what is wrong with it.

@@ -21,7 +21,7 @@ class Buffer:
     Args:
         space: ``input``, ``output``, ``global``, ``local``, ``private`` or ``table``.
         size: elements, in the program's sizes.
-        values: of a table.
+        values: the values of a table.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Code:
     """The code of a program.
 
     Args:
-        name: of the function.
+        name: the name of the function.
         inputs: arrays and scalars that it reads, in the order of the program's inputs.
         outputs: a buffer for each array (or scalar) of the result.
         sizes: names of the sizes that it takes, sorted.

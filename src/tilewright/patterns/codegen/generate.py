@@ -68,7 +68,7 @@ def generate(program: n.Pattern, name: str = "kernel") -> Code:
 
     Args:
         program: a pattern that starts at its inputs.
-        name: of the function.
+        name: the name of the function.
 
     Raises:
         PatternTypeError: it is not well typed.

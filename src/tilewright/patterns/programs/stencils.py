@@ -58,7 +58,7 @@ class Stencil:
 
     Args:
         build: makes it for a number of rows and columns of the result.
-        points: of a neighbourhood that are used.
+        points: the points of a neighbourhood that are used.
         halo: by how much the input is larger than the result on each side.
     """
 

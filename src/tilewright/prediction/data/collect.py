@@ -1,12 +1,11 @@
 """Instances of a kernel measured on this machine: timed, verified, recorded, resumed.
 
-Every instance is drawn from the seed and its index, and is timed after a warm-up, alone on the
-machine as far as other Tilewright processes are concerned. All instances are timed in a first
-round and in a second, and those whose quickest samples differ by more than `AGREE` in further
-rounds, with operands made again. The quickest sample of all counts: it is the time of the
-undisturbed kernel. Where the wall time is far above the CPU time, or other processes used the
-CPUs meanwhile, an instance is timed again, up to three times, and if none of them was undisturbed
-once more in the next collection that meets it. What fails is not tried again.
+Every instance is drawn from the seed and its index, and is timed after a warm-up, while no other
+Tilewright process measures. All instances are timed in two rounds, and those whose quickest samples
+differ by more than `AGREE` in further rounds, with new operands. The quickest sample of all counts:
+it is the time of the undisturbed kernel. If the wall time is far above the CPU time, or other
+processes used the CPUs at the same time, an instance is timed again, up to three times; if all were
+disturbed, it is timed once more in the next collection. Failed instances are not tried again.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ REPEATS = 2
 
 @dataclass(frozen=True)
 class CollectionProgress:
-    """How far a collection is.
+    """The progress of a collection.
 
     `done` of `total` measurements, of which `dirty` were repeated; `failed` instances so far.
     """
@@ -77,28 +76,28 @@ def collect(
     deadline: float | None = None,
     on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Runs:
-    """Draw instances and measure them; what the records know is not measured again.
+    """Draw instances and measure them; recorded instances are not measured again.
 
-    Instances are verified against the kernel's reference and timed in rounds, as the text at
-    the top of this file says. Each measurement is in the records before the next begins, so an
+    Instances are verified against the kernel's reference and timed in rounds, as the module's
+    docstring says. Each measurement is in the records before the next begins, so an
     interrupted collection continues where it stopped.
 
     Args:
-        kernel: what is measured.
-        variant: which implementation, or its name.
-        count: instances.
-        seed: what the instances are drawn from.
-        records: where measurements are kept; None keeps none.
-        retime: whether every instance is measured a second time, in rounds of its own between
-            those of the first: the noise floor is the difference.
-        rounds: how many rounds there are at most.
+        kernel: the kernel to measure.
+        variant: the implementation, or its name.
+        count: the number of instances.
+        seed: the seed that the instances are drawn from.
+        records: the store of measurements; None stores none.
+        retime: whether every instance is measured a second time, in separate rounds between those
+            of the first; the difference is the noise floor.
+        rounds: the maximum number of rounds.
         verify: whether answers are compared with the reference.
         timing: how an instance is timed.
-        isolate: whether each instance is measured in a worker process, whose crash, hanging or
-            want of memory is the outcome of that instance alone. By default what is compiled
-            and users' own kernels are, where another process can make them: functions have to
-            be at the top level of a module.
-        limits: what an instance may use of time and memory in a worker process.
+        isolate: whether each instance is measured in a worker process, so that a crash, a hang or
+            exhausted memory affects that instance only. By default this holds for compiled
+            variants and users' own kernels, if another process can make them: functions have
+            to be at the top level of a module.
+        limits: limits of time and memory of an instance in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
         on_progress: called after every measurement.
 
@@ -225,7 +224,7 @@ class _Collection:
     def measure(self, queue: Sequence[int], repeat: int, token: TimingToken) -> None:
         """Measure the first instance of a queue, or look it up.
 
-        A worker measures those after it as well, while it is at it.
+        A worker also measures the instances after it.
         """
         index = queue[0]
         if self._known(index, repeat):
@@ -289,7 +288,7 @@ class _Collection:
     def _settled(self, record: MeasurementRecord) -> bool:
         """Return whether a recorded measurement stands: verified where it has to be, and clean.
 
-        A failure stands, but not one by limits that are wider now, nor one by Ctrl-C.
+        A failure counts, unless it was caused by tighter limits than now, or by Ctrl-C.
         """
         known = record.measurement
         if known.ok:

@@ -1,4 +1,4 @@
-"""Cells of a CSV file as people write them: units in headings, missing values, words."""
+"""Reads CSV files as people write them: units in headings, missing values, words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CsvSheet:
         return self.known[name]
 
     def time_name(self) -> str:
-        """Return the column that is called as run times usually are."""
+        """Return the column with a usual name of run times."""
         lower = {name.lower(): name for name in reversed(self.known)}
         return next((lower[name] for name in _TIMES if name in lower), TIME)
 

@@ -55,8 +55,8 @@ def drawn_at(
 def placed(thing: Any) -> Any:
     """Return a dense array in memory of its own that begins with a cache line; all else as it is.
 
-    Where the allocator puts an array is chance, and decides by a fifth over how long it takes to
-    read it; zeros that were never written are all in one page, which stays in the cache.
+    The allocator's placement of an array changes the time to read it by up to a fifth. Zeros that
+    were never written are all in one page, which stays in the cache.
     """
     if type(thing) is not np.ndarray or not thing.flags.c_contiguous or thing.dtype.hasobject:
         return thing
@@ -68,12 +68,12 @@ def placed(thing: Any) -> Any:
 
 
 def dimension(rng: np.random.Generator, low: int = 1, high: int = LARGEST) -> int:
-    """Return uniform over whole numbers from `low` to `high`."""
+    """Draw a whole number from `low` to `high`, uniformly."""
     return int(rng.integers(low, high + 1))
 
 
 def density(rng: np.random.Generator, entries: int, first: int = 0) -> float:
-    """2^-j, j uniform from `first` to the whole part of log2 of the number of entries."""
+    """Return 2^-j, j uniform from `first` to floor(log2(entries))."""
     last = max(first, entries.bit_length() - 1)
     return float(2.0 ** -int(rng.integers(first, last + 1)))
 
@@ -93,7 +93,7 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, share: float) -> A
 
 
 def nonzeros(entries: int, share: float) -> int:
-    """Return how many non-zeros a density means."""
+    """Return the number of non-zeros for a density."""
     return min(max(round(entries * share), 1), entries)
 
 

@@ -1,7 +1,7 @@
-"""Instances measured in worker processes: what a variant breaks there is its own.
+"""Measures instances in worker processes, so that a crash or hang affects only one instance.
 
 A variant that crashes, hangs, or allocates without end has a measurement that says so, and the
-collection goes on with the next instance.
+collection continues with the next instance.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def measure_isolated(
 ) -> list[Measurement]:
     """Measure instances in a worker process; returns the first ones of those asked for.
 
-    A process of a few milliseconds has neither warm memory nor its threads where they stay, so
-    one worker measures several instances, as many as `TOGETHER` seconds allow. One that breaks
-    its worker is measured again alone, so that its outcome is its own.
+    A process of a few milliseconds has neither warm memory nor settled threads, so one worker
+    measures several instances, as many as `TOGETHER` seconds allow. An instance that breaks its
+    worker is measured again alone, so that the outcome concerns only this instance.
 
     Returns:
         At least one measurement.
@@ -116,7 +116,7 @@ def measure_isolated(
 class Instances:
     """The worker's side: instances prepared, verified, and timed with their repetitions.
 
-    What is measured is written to a file at once, so that it is not lost with the worker.
+    Each measurement is written to a file immediately, so that it is not lost with the worker.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:

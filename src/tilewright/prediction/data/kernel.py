@@ -1,4 +1,4 @@
-"""What a kernel is, and what its variants are."""
+"""Kernels and their variants."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Run: TypeAlias = Callable[[], Any]
 
 
 def always() -> tuple[bool, str]:
-    """Available everywhere."""
+    """Return that a variant is available everywhere."""
     return True, ""
 
 
 def no_versions() -> dict[str, str]:
-    """Depends on no other software."""
+    """Return no versions, for a variant that depends on no other software."""
     return {}
 
 
@@ -32,16 +32,15 @@ class KernelVariant:
     """One implementation of a kernel on one device.
 
     `build` takes operands (dense NumPy arrays or SciPy sparse ones) and settings, converts the
-    operands to its own storage, and gives a function of no arguments that computes and returns
-    the answer, an array or a SciPy sparse array; what the function does is what is timed.
-    `available` says whether the variant can be used here, and why not where it cannot.
-    `storage` is what it converts to. `settings` are its controllable settings, each a feature
-    of its run time, with the values it may take, smallest first. `device` is ``cpu`` or
-    ``gpu``. `versions` names the software that its run time depends on.
-    `isolate` says that it may crash or hang, so that it is measured in a process of its own.
-    `complexity` gives its own number of operations (`Complexity`), where it is not the kernel's
-    but what a schedule makes of it: whole tiles, in as many turns as the threads need.
-    `whole` is the variant of which this one is the whole call
+    operands to its own storage, and gives a function of no arguments that computes and returns the
+    answer, an array or a SciPy sparse array; what the function does is what is timed. `available`
+    says whether the variant can be used here, and why not where it cannot. `storage` is what it
+    converts to. `settings` are its controllable settings, each a feature of its run time, with the
+    values it may take, smallest first. `device` is ``cpu`` or ``gpu``. `versions` names the
+    software that its run time depends on. `isolate` says that it may crash or hang, so that it is
+    measured in a separate process. `complexity` gives its number of operations (`Complexity`), if
+    it differs from the kernel's because of a schedule: whole tiles, in as many rounds as the
+    threads need. `whole` is the variant of which this one is the whole call
     (`tilewright.prediction.data.whole_call.whole_call`).
     """
 
@@ -57,7 +56,7 @@ class KernelVariant:
     whole: KernelVariant | None = field(default=None, hash=False, repr=False)
 
     def prepare(self, operands: Operands, settings: Mapping[str, float] | None = None) -> Run:
-        """Ready to run on these operands; settings that are not given take their largest value.
+        """Prepare to run on these operands; missing settings take their largest value.
 
         Raises:
             PredictionError: the variant is not available here, or a setting is not one of its
@@ -90,7 +89,7 @@ class Kernel:
         complexity: the number of operations as an expression of the features (`Complexity`).
         draw: draws an instance, a value for each feature, from a random generator.
         make: makes operands for an instance. It may refine the instance in place: a density
-            becomes that of the non-zeros there are.
+            becomes that of the actual non-zeros.
         reference: the right answer by NumPy, a dense array; None if answers are not verified.
         describe: the instance that operands are, to dispatch a call by its arguments.
         variants: implementations by name; `with_variant` adds one.

@@ -49,7 +49,7 @@ class Runs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features' names."""
+        """The names of the features."""
         return tuple(self.features)
 
     @property
@@ -86,12 +86,12 @@ def read_csv(
     are 1 and 0. The numbering is in ``facts["levels"]``.
 
     Args:
-        path: the file; what is known about it is read from a JSON file of the same name.
+        path: the file; facts about it are read from a JSON file of the same name.
         target: the column of run times, with or without its unit; None for one that is called
             ``time_s``, ``time``, ``seconds``, ``runtime`` or alike.
         features: the columns to use; by default all but the times and those all of whose
             cells are empty.
-        retime: a column of second measurements, used where there is one.
+        retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
 
     Raises:

@@ -104,7 +104,7 @@ def _variants(
 
 @dataclass(frozen=True)
 class _UserKernel:
-    """The functions that a `Kernel` needs, of what the user gave."""
+    """The functions of a `Kernel`, made from a user's functions."""
 
     name: str
     spaces: Mapping[str, Callable[[np.random.Generator], Any]]
@@ -221,7 +221,7 @@ def _caller(
 def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
     """Return the data that identify a user's kernel in the records with its name: code, ranges.
 
-    What a function calls, or has from its surroundings, is not looked at.
+    Functions that it calls, and its closure, are not included.
     """
     text = ""
     for function in functions:

@@ -13,8 +13,8 @@ from tilewright.prediction.kernels.storage import csr, dense
 def whole_call(variant: KernelVariant) -> KernelVariant:
     """Return the variant with its preparation timed too, operands being in its storage already.
 
-    What a call costs in addition to the computation (checks, wrapping, copies into a library's own
-    form) is part of it; converting between dense and sparse storage is not.
+    The overhead of a call (checks, wrappers, copies into a library's own form) is included;
+    converting between dense and sparse storage is not.
     """
 
     def build(operands: Operands, settings: Mapping[str, int]) -> Run:

@@ -31,7 +31,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Ready:
-    """A variant prepared on operands, its answer looked at."""
+    """A variant prepared on operands, with its answer checked."""
 
     run: Run
     max_error: float | None
@@ -47,7 +47,7 @@ class VariantWork:
         self.verify, self.timing = verify, timing
 
     def begin(self, operands: Operands, settings: Mapping[str, float]) -> Ready | Measurement:
-        """Run it once and look at the answer; the measurement where that fails."""
+        """Run the variant once and check its answer; return the measurement if that fails."""
         try:
             run = self.variant.prepare(operands, settings)
             answer = run()
@@ -63,7 +63,7 @@ class VariantWork:
         return Ready(run, worst)
 
     def end(self, begun: Ready | Measurement) -> Measurement:
-        """Time it, again where others disturbed it; what has failed stays as it is."""
+        """Time the variant, again if disturbed; failures are returned unchanged."""
         if isinstance(begun, Measurement):
             return begun
         try:
@@ -97,23 +97,23 @@ def dirty(measurement: Measurement) -> bool:
 
 @dataclass(frozen=True)
 class Idleness:
-    """Why this process has not computed so far.
+    """The reasons for which this process has not computed so far.
 
     Args:
-        yields: how often it gave its processor away, to sleep or for input and output.
-        queued: seconds in which it could have run, and another process did.
+        yields: how often it gave up its processor, to sleep or for input and output.
+        queued: seconds in which it could have run but another process did.
     """
 
     yields: int
     queued: float
 
     def waited(self, earlier: Idleness, wall: float) -> bool:
-        """Return whether it has waited of its own accord in the `wall` seconds since then."""
+        """Return whether the process has waited voluntarily in the `wall` seconds since then."""
         return self.yields > earlier.yields and self.queued - earlier.queued <= OTHERS * wall
 
 
 def idleness() -> Idleness:
-    """Of this thread until now; without ``/proc/thread-self/schedstat`` nothing was queued."""
+    """Return the idleness of this thread; without ``/proc/thread-self/schedstat``, queued is 0."""
     yields = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
@@ -125,9 +125,8 @@ def idleness() -> Idleness:
 def other_seconds() -> float:
     """Return CPU seconds that all other processes have used since the computer was started.
 
-    Those that this one has started and waited for are not others.
-
-    0 where the system does not tell (``/proc/stat``).
+    Children that this process has waited for are not others. 0 if the system does not report it
+    (``/proc/stat``).
     """
     try:
         with open("/proc/stat", encoding="ascii") as file:

@@ -1,1 +1,1 @@
-"""What models are for: selecting variants, dispatching calls, and the regret of both."""
+"""Decisions by models: selecting variants, dispatching calls, and the regret of both."""

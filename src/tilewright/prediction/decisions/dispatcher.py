@@ -1,8 +1,8 @@
-"""Routing calls to the variant that is predicted to be the fastest.
+"""Routes calls to the variant that is predicted to be the fastest.
 
 A decision is made once for each signature of arguments (shapes, dtypes, densities) and kept, so
 that a later call pays for looking it up. Outside the models' training range the safe default
-runs. With ``learn=True`` calls are timed, and what was seen overrules what was predicted.
+runs. With ``learn=True`` calls are timed, and measured times overrule predictions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FOLLOW, _KEPT = 0.2, 10_000
 
 @dataclass(frozen=True)
 class Forecast:
-    """What was predicted for a call: the query, seconds of each route, and trust."""
+    """The prediction for a call: the query, seconds of each route, and trust."""
 
     query: Query
     seconds: tuple[float, ...]
@@ -41,7 +41,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Decision:
-    """Where calls of a signature go: the route, and every route's predicted seconds.
+    """The decision for a signature: the route, and every route's predicted seconds.
 
     `outside` says that the default was taken because a model was asked outside its range.
     """
@@ -53,7 +53,7 @@ class Decision:
 
 
 class _Entry:
-    """A cached decision, and what its calls took by route."""
+    """A cached decision, and the times of its calls by route."""
 
     __slots__ = ("forecast", "route", "run", "seen")
 
@@ -70,17 +70,17 @@ class Dispatcher:
         forecast: from a call's arguments to each route's seconds, in the order of `routes`
             (see `by_models`, `tilewright.prediction.decisions.library_dispatcher`).
         default: the safe route, by default the first.
-        learn: time calls, and let what was seen overrule the predictions.
+        learn: time calls, and let measured times overrule predictions.
         samples: entries looked at to estimate a dense array's density; 0 if densities of
             dense arrays do not matter.
-        key: what calls that share a decision have in common, from the tuple of arguments;
+        key: a function from the tuple of arguments to the signature of a call;
             by default `tilewright.prediction.decisions.signature.signature`.
-        size: decisions kept; the oldest goes first.
+        size: the number of decisions kept; the oldest are dropped first.
 
-    A dispatcher may be called from many threads. An exception of a route is the caller's.
+    A dispatcher may be called from many threads. Exceptions of a route are passed to the caller.
 
     Raises:
-        PredictionError: no routes, or a default that is none of them.
+        PredictionError: there are no routes, or the default is not one of them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Dispatcher:
         return Decision(route, seconds, entry.forecast.outside, entry.forecast.query)
 
     def clear(self) -> None:
-        """Forget the decisions, not what was learnt about the routes."""
+        """Forget the decisions, but not the measured times of the routes."""
         with self._lock:
             self._cache.clear()
 
@@ -212,7 +212,7 @@ class Dispatcher:
 def by_models(
     models: Mapping[str, Any], describe: Callable[..., Query], *, compiled: bool = True
 ) -> Callable[..., Forecast]:
-    """Forecasts by a fitted model for each route.
+    """Return a forecast function with a fitted model for each route.
 
     Args:
         models: estimators of `tilewright.prediction`, in the order of the routes.
@@ -239,7 +239,7 @@ def by_models(
 def _with_words(
     models: Sequence[Any], singles: Sequence[Callable[[Query], float]], describe: Callable[..., Any]
 ) -> Callable[..., Forecast]:
-    """As `by_models`, where features may be words, which each model numbers in its own way."""
+    """Return a forecast like `by_models` for features that may be words, numbered per model."""
     numbers = [
         {name: {word: float(i) for i, word in enumerate(words)} for name, words in levels.items()}
         for levels in (getattr(model, "levels", None) or {} for model in models)
@@ -270,7 +270,7 @@ def dispatch(
 ) -> Callable[[Callable[..., Any]], Dispatcher]:
     """Make a function dispatch to the predicted best of itself and its variants.
 
-    The function itself is the safe default. `models` has a fitted model for it, by its name,
+    The function itself is the safe default. `models` has a fitted model for it, under its name,
     and for each of the variants; `describe` turns arguments into the models' features.
     `options` go to `Dispatcher`.
 

@@ -1,7 +1,7 @@
 """A dispatcher for a kernel of the registry: variants, their settings, and storage.
 
-The predicted time of a route is its variant's, and that of converting every operand that is
-not in the variant's storage, and the result where it is wanted in another.
+The predicted time of a route is that of its variant, plus that of converting operands and result
+that are in another storage.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def dispatcher(
             conversion costs; for a matrix product `product_outline` is taken.
         samples: entries looked at to estimate the density of a dense operand; a call whose
             shapes were seen before looks at `operands.GLANCE` at most.
-        slack: how far beyond the training range, as a factor, the models are still asked; a
-            query farther away goes to the default.
+        slack: the factor beyond the training range up to which the models are used; queries
+            farther away use the default.
         learn: see `Dispatcher`, which `options` go to as well.
 
     Raises:
-        PredictionError: the selector has a variant that the kernel has not.
+        PredictionError: the selector has a variant that the kernel lacks.
     """
     names = tuple(_operand_names(kernel))
     costs = _Costs(kernel, selector, names, wanted, result, samples, slack)
@@ -131,7 +131,7 @@ class _Costs:
         ]
 
     def forecast(self, *args: Any) -> Forecast:
-        """Of a call with these operands."""
+        """Return the costs of a call with these operands."""
         if len(args) != len(self.names):
             raise PredictionError(
                 f"{self.kernel} takes {len(self.names)} operands, {', '.join(self.names)}, "
@@ -151,7 +151,7 @@ class _Costs:
         return self.of(query, outlines, ["sparse" if is_sparse(a) else "dense" for a in args])
 
     def of(self, query: Query, outlines: list[Any], given: list[str]) -> Forecast:
-        """Of a query with operands of these outlines in the given storages."""
+        """Return the costs of a query with operands of these outlines in the given storages."""
         wanted = _wanted(self.wanted, given)
         moved = dict.fromkeys(self.kinds, 0.0)
         for kind in self.kinds:

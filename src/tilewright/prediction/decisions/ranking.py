@@ -1,4 +1,4 @@
-"""Candidates in the order of their predicted times, and the best few measured.
+"""Ranks candidates by predicted time, and measures the best few.
 
 For schedules: thousands of choices of split factors are predicted at once, and those that are
 predicted to be the fastest are built, verified and timed.
@@ -29,10 +29,10 @@ MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate: its place among those that were ranked, from 0, and what is known of it.
+    """A ranked candidate: its index in the input, from 0, and its times.
 
     `low` and `high` bound the time with a probability of 90%; None for a model without
-    intervals. `measurement` is there where it was measured.
+    intervals. `measurement` is None if it was not measured.
     """
 
     index: int
@@ -53,13 +53,13 @@ class Ranked:
 def rank(model: Estimator, candidates: Any, most: int | None = None) -> list[Ranked]:
     """Return the candidates, those that are predicted to be the fastest first.
 
-    Those outside the training range come after all others: among thousands, predictions that
-    are guesses would otherwise take the first places.
+    Candidates outside the training range come after all others: among thousands, guesses would
+    otherwise take the first places.
 
     Args:
-        model: fitted.
+        model: a fitted model.
         candidates: a table, data frame, or rows by name, as for ``predict``.
-        most: how many to give, by default all.
+        most: the number to return, by default all.
 
     Raises:
         PredictionError: candidates that the model cannot read.
@@ -116,8 +116,8 @@ def verify_schedules(
     """Build, verify and time the best few schedules.
 
     Args:
-        family: of the schedules.
-        size: of its pipeline.
+        family: the family of the schedules.
+        size: the size of its pipeline.
         ranked: schedules, the best first.
         count: how many have to go well. Schedules that fail do not count, but no more than
             `MOST_FAILURES` times as many are tried.
@@ -163,7 +163,7 @@ def verify_variants(
         kernel: whose variants they are.
         query: the instance.
         choices: variants with settings, as `Selector.select` gives them.
-        seed: of the operands.
+        seed: the seed of the operands.
         calls: whether whole calls are timed, as `train` does by default.
         on_progress: called with the number done and the total.
     """

@@ -1,4 +1,4 @@
-"""What a choice among variants costs compared with the best one."""
+"""Regret: the cost of choices among variants, compared with the best one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Choosing a kernel's variant by predicted time.
+"""Chooses a kernel's variant by predicted time.
 
-A `Selector` holds a model of each variant. Where variants want their operands in different
-storage, models of the conversion between dense and sparse storage are part of it, and what a
-query's operands must be converted is added to the prediction.
+A `Selector` has a model of each variant. If variants need their operands in different storage, it
+also has models of the conversion between dense and sparse storage, and the predicted time of
+converting a query's operands is added to the prediction.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Choice:
 class Selection:
     """Every variant by its best settings, the fastest first.
 
-    `best` is the one to use: the fastest, or the safe default where the query lies outside the
+    `best` is the one to use: the fastest, or the safe default if the query lies outside the
     training range of any model.
     """
 
@@ -99,13 +99,13 @@ class Selector:
     """Models of a kernel's variants.
 
     Args:
-        models: a fitted model for each variant, or `Modelled` where it has settings.
+        models: a fitted model for each variant, or `Modelled` if it has settings.
         default: the safe variant, by default the first.
         kernel: the kernel's name.
         conversions: models ``to_sparse`` and ``to_dense`` of the kernel ``conversion``.
 
     Raises:
-        PredictionError: no models, or a default that is none of them.
+        PredictionError: there are no models, or the default is not one of them.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Selector:
             )
 
     def save(self, path: str | Path) -> None:
-        """Write the selector as JSON, in folders made where they are missing.
+        """Write the selector as JSON; missing folders are made.
 
         Raises:
             PredictionError: the file cannot be written.
@@ -318,16 +318,16 @@ def train_selector(
 
     Args:
         kernel: registered, or its name.
-        variants: which of them, by default all that can be used here.
-        count: instances of each.
-        seed: what instances are drawn from.
-        model: cloned for every variant; by default `Augmented`.
-        calls: whether whole calls are timed (see `tilewright.prediction.data.whole_call`),
-            or only what follows a variant's preparation.
+        variants: the variants to measure, by default all that can be used here.
+        count: the number of instances per variant.
+        seed: the seed that instances are drawn from.
+        model: the model, cloned for every variant; by default `Augmented`.
+        calls: whether complete calls are timed (see `tilewright.prediction.data.whole_call`),
+            or only the computation after a variant's preparation.
         timing: how an instance is timed; by default as `collect` does.
-        records: where measurements are kept, so that an interrupted training goes on.
+        records: the store of measurements, so that an interrupted training can continue.
         path: where the selector is written (default: `default_path`).
-        deadline: of ``time.monotonic``, after which no more is measured.
+        deadline: the value of ``time.monotonic`` after which no more is measured.
         on_progress: called after every measurement.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a dispatched call knows of its arguments: shapes, dtypes, densities."""
+"""The signature of a dispatched call: shapes, dtypes, densities of its arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GLANCE = 32
 class Outline:
     """An array's shape and number of non-zeros, in place of the array.
 
-    It has what `tilewright.prediction.kernels` asks of a sparse array to describe a query.
+    It has the attributes of a sparse array that `tilewright.prediction.kernels` needs to describe a
+    query.
     """
 
     __slots__ = ("nnz", "shape")
@@ -30,7 +31,7 @@ class Outline:
 
 
 def outline(thing: Any, samples: int = SAMPLES) -> Any:
-    """Of a sparse array its stored count; of a dense one estimated from `samples` entries.
+    """Return the outline of a sparse array, or of a dense one, estimated from `samples` entries.
 
     Anything without a shape is given back as it is. At least one non-zero is assumed, or half
     of what a single hit in the sample would mean.

@@ -1,4 +1,4 @@
-"""What differs between Python and C in exported models."""
+"""The differences between Python and C in exported models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Dialect:
 
     Attributes:
         let: a statement naming a value. at_least: the larger of a variable and a number.
-        tanh: of an expression. table: a constant array from its C type, name and values.
+        tanh: the tanh of an expression. table: a constant array from its C type, name and values.
         walk: statements that sum the leaves of trees into ``total_``, from the inputs, the
             number of trees and their depth.
         matern: statements that sum a Gaussian process's kernel into ``total_``, from the inputs

@@ -1,7 +1,7 @@
 """A fitted model as source: pure Python without NumPy, and a C header.
 
 Both are written from one list of statements. Standardisation is folded into the weights, so a
-query costs a logarithm an input and one multiplication a weight.
+query costs one logarithm per input and one multiplication per weight.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
 def compile_single(model: Estimator) -> Callable[..., float]:
     """Return the model as a function of plain floats: seconds for one query, in microseconds.
 
-    It runs the source of `export_python`, which holds nothing but numbers of the model and
-    names that were checked to be identifiers.
+    It runs the source of `export_python`, which contains only numbers of the model and names that
+    were checked to be identifiers.
     """
     scope: dict[str, Any] = {}
     exec(compile(export_python(model), "<tilewright model>", "exec"), scope)

@@ -1,4 +1,4 @@
-"""The kernel library: operations, their implementations, and how to register one's own."""
+"""The kernel library: operations, their implementations, and the registry of kernels."""
 
 from tilewright.prediction.data.kernel import (
     Instance,

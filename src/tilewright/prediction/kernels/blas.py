@@ -31,8 +31,8 @@ def _libraries() -> tuple[Any, ...]:
 def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> KernelVariant:
     """Return the variant ``numpy`` of a kernel that uses BLAS, with the setting ``threads``.
 
-    The number of threads is set for the length of a call: it belongs to the whole process, and
-    the last of calls that overlap restores what was there before the first.
+    The number of threads is set during a call. It is a property of the process; the last of
+    overlapping calls restores the number from before the first.
     """
 
     def prepared(operands: Operands, settings: Mapping[str, int]) -> Run:

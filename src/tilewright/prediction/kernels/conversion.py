@@ -1,4 +1,4 @@
-"""Turning a matrix from one storage into the other: what a change of storage costs a dispatch."""
+"""Conversions between storages as a kernel: the cost of a change of storage in a dispatch."""
 
 from __future__ import annotations
 

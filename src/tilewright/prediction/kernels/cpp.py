@@ -35,8 +35,8 @@ class CppLibrary:
     """A C++ library of matrix kernels: where its headers are, and how it is compiled.
 
     `packed` says that sparse operands are copied into the library's own storage when they are
-    prepared; otherwise it works on SciPy's arrays. `threads` are the numbers of threads it can
-    be set to use; 1 only where it cannot be set.
+    prepared; otherwise it works on SciPy's arrays. `threads` are the numbers of threads that it can
+    use; only 1 if the number cannot be set.
     """
 
     name: str
@@ -48,7 +48,7 @@ class CppLibrary:
     threads: tuple[int, ...] = (1,)
 
     def available(self) -> tuple[bool, str]:
-        """Return whether it can be compiled and loaded here, which is tried."""
+        """Return whether the library can be compiled and loaded here, by trying it."""
         if native.compiler() is None:
             return False, "there is no C++ compiler: install g++ or clang++, or set CXX"
         if self.include() is None:
@@ -137,7 +137,7 @@ def _pointer(array: Array) -> ctypes.c_void_p:
 
 
 class _SparseOperand:
-    """A sparse operand as the library takes it; keeps what it points to."""
+    """A sparse operand in the library's form; keeps the arrays alive that it points to."""
 
     def __init__(self, library: CppLibrary, handle: ctypes.CDLL, thing: Any) -> None:
         matrix = csr(thing)

@@ -1,4 +1,4 @@
-"""As much of the CUDA driver's interface as the kernels need, through ctypes."""
+"""The parts of the CUDA driver's interface that the kernels need, through ctypes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Driver:
         return out
 
     def free(self, pointer: ctypes.c_uint64) -> None:
-        """Give memory back."""
+        """Free memory."""
         self.enter()
         self._call("cuMemFree_v2", pointer)
 

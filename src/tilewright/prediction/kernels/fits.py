@@ -1,4 +1,4 @@
-"""Whether operands fit each other: compiled code would read beyond those that do not."""
+"""Checks that operands fit each other: compiled code would read beyond those that do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.prediction.errors import PredictionError
 
 
 def check(kernel: str, operands: Operands) -> None:
-    """Raise PredictionError where operands do not fit each other, with their shapes."""
+    """Raise PredictionError, with their shapes, if operands do not fit each other."""
     if not _FITS[kernel](operands):
         shapes = ", ".join(f"{name} {_shape(thing)}" for name, thing in operands.items())
         raise PredictionError(f"the operands of {kernel} do not fit each other: {shapes}")

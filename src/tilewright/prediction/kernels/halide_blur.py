@@ -41,10 +41,9 @@ MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "fusion": TILE}
 def family(*, gpu: bool = False) -> ScheduleFamily:
     """Return the schedules of Table IV, for the CPU or for a CUDA GPU.
 
-    On the CPU there are two more choices than in the paper. `fusion` is where blur_x is computed:
-    a tile's before the tile (0), each row where it is first used (1), or at every use (2). And `s2`
-    may be `n`, so that threads have whole rows: large blurs wait for memory, which is fastest in
-    one stream.
+    On the CPU there are two more choices than in the paper. `fusion` says where blur_x is computed:
+    before each tile (0), each row at its first use (1), or at every use (2). And `s2` may be `n`,
+    so that threads have whole rows: large blurs wait for memory, which is fastest in one stream.
     """
     names = ["s1", "s2", "s3"] if gpu else ["s1", "s2", "s3", "s4"]
     units = {"n": "pixels", **dict.fromkeys(names, "iterations")}

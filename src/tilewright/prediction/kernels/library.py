@@ -1,4 +1,4 @@
-"""The kernels that come with Tilewright, each with every variant, available here or not."""
+"""The kernels that come with Tilewright, with all variants, available here or not."""
 
 from __future__ import annotations
 

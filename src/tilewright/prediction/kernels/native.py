@@ -1,4 +1,4 @@
-"""C++ sources of the library compiled at first use, kept by their content, loaded with ctypes."""
+"""Compiles C++ sources of the library at first use, caches and loads them with ctypes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
     """Return the shared library of a source file, compiled unless it is in the cache directory.
 
     Its name is a hash of the sources, the compiler's version, the flags, and the processor,
-    for which it is optimised. Two processes that compile at once do no harm to each other.
+    for which it is optimised. Two processes may compile at the same time.
 
     Raises:
         PredictionError: there is no compiler, or it fails; the message has its first error.

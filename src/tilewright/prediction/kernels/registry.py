@@ -9,7 +9,7 @@ _registered: dict[str, Kernel] = {}
 
 
 def register(kernel: Kernel) -> Kernel:
-    """Add a kernel to those that `kernels` gives, in place of one of the same name."""
+    """Register a kernel, replacing one of the same name."""
     _registered[kernel.name] = kernel
     return kernel
 

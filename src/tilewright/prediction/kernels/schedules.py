@@ -1,4 +1,4 @@
-"""Thousands of schedules of one Halide pipeline as variants of one kernel, measured.
+"""Measures thousands of schedules of one Halide pipeline as variants of one kernel.
 
 A `ScheduleFamily` is a pipeline of a size and a schedule for every choice of split factors; the
 factors are features of the run time, as is the size (Section V of the paper).
@@ -46,7 +46,7 @@ class ScheduleFamily:
         schedule: the schedule of a choice of factors.
         draw: draws factors for a size.
         target: the Halide target.
-        work: expressions of the features that say more of the time than these do: shares of
+        work: expressions of the features that determine the time more directly: shares of
             vectors, tiles, bytes (for `tilewright.prediction.models.forest.Forest`).
     """
 
@@ -77,7 +77,7 @@ class ScheduleFamily:
 
 @dataclass(frozen=True)
 class TriedFactors:
-    """A choice of factors and how often it was measured how."""
+    """A choice of factors with the counts of its measurements."""
 
     factors: Factors
     measurement: Measurement
@@ -96,12 +96,11 @@ def measure_candidates(
     limits: RunLimits = LIMITS,
     deadline: float | None = None,
 ) -> Iterator[TriedFactors]:
-    """Build, verify and time schedules, each in a worker process of its own.
+    """Build, verify and time schedules, each in a separate worker process.
 
-    What the records know is not measured again. `repeat` separates independent measurements of the
-    same schedules apart. A schedule that cannot be built or run, is wrong, or takes longer than
-    the limits has a measurement that says so. Ends early at the `deadline`, of
-    ``time.monotonic``.
+    Recorded schedules are not measured again. `repeat` distinguishes independent measurements of
+    the same schedule. A schedule that cannot be built or run, is wrong, or exceeds the limits has a
+    measurement that says so. Ends early at the `deadline`, of ``time.monotonic``.
 
     Raises:
         PredictionError: a candidate of another size.
@@ -145,18 +144,19 @@ def collect_schedules(
     on_progress: Callable[[int, int], object] | None = None,
     **how: Any,
 ) -> tuple[Runs, bool]:
-    """Measure candidates of every size twice; gives the runs, and whether all were measured.
+    """Measure candidates of every size twice; return the runs, and whether all were measured.
 
     Args:
-        family: whose schedules are measured.
-        sizes: of the pipeline.
-        count, seed: how many candidates a size has, and what they are drawn from.
+        family: the family of schedules.
+        sizes: the sizes of the pipeline.
+        count, seed: the number of candidates per size, and the seed that they are drawn from.
         records: where measurements are kept and looked up.
-        also: candidates of a size that are measured in any case.
+        also: candidates per size that are measured in any case.
         verify_up_to: the largest size whose answers are verified; by default all are.
         retime: whether everything is measured a second time.
-        rounds: how often a schedule is built and started for one measurement at most: all in
-            the first round, in further ones those near the quickest of their size (`CLOSE`).
+        rounds: the maximum number of times that a schedule is built and started for one
+            measurement: all in the first round, in further rounds those near the quickest of
+            their size (`CLOSE`).
         deadline: when to stop, of ``time.monotonic``.
         on_progress: called with the number of measurements done and their total.
         how: `timing` and `limits` of `measure_candidates`.

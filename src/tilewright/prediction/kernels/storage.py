@@ -1,4 +1,4 @@
-"""Dense and compressed sparse row storage, and turning one into the other."""
+"""Dense and compressed sparse row storage, and conversions between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_sparse(thing: Any) -> bool:
 
 
 def dense(thing: Any) -> Array:
-    """As a C-ordered array of float64; itself if it is one.
+    """Convert to a C-ordered array of float64; return the argument itself if it is one.
 
     Raises:
         PredictionError: complex numbers, a mask, or anything but an array of numbers.
@@ -37,7 +37,7 @@ def dense(thing: Any) -> Array:
 
 
 def _check(thing: Any) -> None:
-    """Refuse what would lose its meaning as an array of float64."""
+    """Refuse values that an array of float64 cannot represent."""
     dtype = getattr(thing, "dtype", None)
     if dtype is None:
         dtype = np.asarray(thing).dtype
@@ -48,7 +48,9 @@ def _check(thing: Any) -> None:
 
 
 def csr(thing: Any) -> Any:
-    """As a ``scipy.sparse.csr_array`` of float64 with sorted 32-bit indices; itself if it is one.
+    """Convert to a ``scipy.sparse.csr_array`` of float64 with sorted 32-bit indices.
+
+    Returns the argument itself if it is one.
 
     Stored zeros stay, as they do in SciPy.
 

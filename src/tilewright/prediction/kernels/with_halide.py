@@ -1,8 +1,9 @@
 """The kernels by Halide, scheduled by Tilewright for this machine.
 
-A schedule is made for sizes and may need tiles of at least some size, so a kernel is compiled
-three times at most: scheduled for large and for small sizes, and plainly for what is smaller
-still. The first that takes the operands' shapes is used. Compiling happens at first use.
+A schedule is made for sizes and may need outputs of at least the size of a tile, so a kernel is
+compiled at most three times: scheduled for large and for small sizes, and with the naive schedule
+for still smaller ones. The first that fits the operands' shapes is used. Kernels are compiled at
+first use.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def variant(kernel: str) -> dict[str, KernelVariant]:
 def complexity(kernel: str) -> str:
     """Return the vector operations of a kernel's busiest thread, as its schedules have them.
 
-    Tiles are computed whole, also where they overlap those before them, and threads take them in
-    turns; what is smaller than a tile falls to the next schedule, and in the end to one number
-    after the other.
+    Tiles are computed completely, even if they overlap earlier ones, and threads take them in
+    rounds. Outputs smaller than a tile use the next schedule, and the smallest are computed element
+    by element.
     """
     columns, rows, depth = _WORK[kernel]
     text = f"({columns}) * ({rows}) * {depth}"

@@ -1,8 +1,8 @@
 """Our default model of run time: see `tilewright.prediction.models.surface` for its form.
 
 Beyond the paper: log time of log sizes, a sum of monomials added to the hidden layer, second-order
-training on the relative error that outliers cannot bend, and a choice among a few such
-configurations by cross-validation, from which the intervals come as well.
+training on a relative error that is robust to outliers, and a choice among such configurations by
+cross-validation, which also gives the intervals.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Augmented(Estimator):
     Args:
         max_parameters: the limit on weights and biases (standardisation by the training
             instances' statistics is not counted).
-        threads: the features that count threads; by default those named so.
+        threads: the features that count threads; by default those called threads.
         work: expressions of actual work, such as non-zeros, used in addition to the
             complexity. Without them, expressions such as how full a sparse product is are tried.
-        max_seconds: CPU seconds of training. No further configuration is tried when more than
-            half of it is spent; None for no limit, so that the choice is the same everywhere.
+        max_seconds: CPU seconds of training. No further configuration is tried after half of it.
+            None for no limit, so that the choice is the same everywhere.
     """
 
     kind: ClassVar[str] = "augmented"
@@ -128,7 +128,7 @@ class Augmented(Estimator):
         rows: Array,
         probes: Array,
     ) -> tuple[ScoredConfiguration, Array]:
-        """Of the best configurations fitted to `rows`, the one steadiest at the probes."""
+        """Return the steadiest at the probes of the best configurations, fitted to `rows`."""
         fits: list[tuple[float, ScoredConfiguration, Array]] = []
         for choice in choices[:4]:
             if choice.error > _AS_GOOD * choices[0].error:

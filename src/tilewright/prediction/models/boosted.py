@@ -1,7 +1,6 @@
 """Models without a limit on their size: gradient boosting and a Gaussian process, on log time.
 
-Both correct our default model's prediction, which carries the trend: where it is all there is to
-know, little is left to correct.
+Both model the residuals of our default model, which provides the trend.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _OUTLYING = 4.0  # robust standard deviations that a residual counts for at most
 
 
 def _trend(model: Estimator, data: Array, seconds: Array) -> tuple[Augmented, Array]:
-    """Our default model fitted, and what it leaves of log time, outliers pulled in."""
+    """Return our default model, fitted, and its residuals in log time, with outliers clipped."""
     names = model.names_
     trend = Augmented(
         features=names, complexity=model.complexity, folds=0, seed=model.seed, max_seconds=None
@@ -36,7 +35,7 @@ def _trend(model: Estimator, data: Array, seconds: Array) -> tuple[Augmented, Ar
 
 @dataclass(eq=False)
 class Boosted(Estimator):
-    """Gradient boosting of what our default model leaves of log time, Huber's loss.
+    """Gradient boosting of our default model's residuals in log time, with Huber's loss.
 
     Args:
         trees, rate, depth, subsample, leaf: of the boosting (Friedman 2001, 2002); ``leaf`` is
@@ -93,12 +92,12 @@ class Boosted(Estimator):
 
 @dataclass(eq=False)
 class GaussianProcess(Estimator):
-    """A Gaussian process of what our default model leaves of log time: Matérn 5/2, a length each.
+    """A Gaussian process of our default model's residuals in log time: Matérn 5/2, ARD.
 
     Args:
-        largest: instances from which the hyperparameters are estimated, and
-        most: instances that the process rests on; a random subset of larger sets.
-        steps: of that estimation at most.
+        largest: the number of instances from which the hyperparameters are estimated.
+        most: the number of instances of the process; a random subset of larger sets.
+        steps: the maximum number of steps of the estimation.
     """
 
     kind: ClassVar[str] = "gp"

@@ -1,9 +1,9 @@
-"""Further inputs worth trying, and a quick judgement which are worth training with.
+"""Candidates for further inputs, and a quick test of which are worth training with.
 
-What a kernel does is not always a product of powers of its sizes: an operand's rows may be empty,
+The work of a kernel is not always a product of powers of its sizes: an operand's rows may be empty,
 a product of sparse operands fills up, vectors and blocks are padded, strides of powers of two
-collide in caches, work is shared out among threads in whole rows. Each such expression is judged
-by the held-out error after one Gauss-Newton step with it, which takes no training.
+collide in caches, work is distributed over threads in whole rows. Each such expression is judged by
+the held-out error after one Gauss-Newton step with it, which needs no training.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
     Sizes are features of whole numbers, densities those between 0 and 1.
 
     Args:
-        names: of the features. table: instances, shape (n, features).
+        names: the names of the features. table: instances, shape (n, features).
         threads: names of the features that count threads.
     """
     columns = {
@@ -94,7 +94,7 @@ def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Ar
     """Return the share of the held-out error that one step with each candidate would leave.
 
     Args:
-        shape: of the models. folds: see there.
+        shape: the shape of the models. folds: see there.
         candidates: columns to judge, shape (candidates, n).
         cap: larger residuals count as this one.
 

@@ -1,4 +1,4 @@
-"""What all run-time models share: the scikit-learn conventions, ranges, intervals, JSON."""
+"""The base of all run-time models: scikit-learn's conventions, ranges, intervals, JSON."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Estimator:
         units: a unit for each feature that has one, by name.
         levels: the words of a feature in the order of their numbers, for features that are words.
         folds: folds of the cross-validation that calibrates intervals; 0 for no intervals.
-        seed: of every random choice.
+        seed: the seed of every random choice.
 
     After ``fit``: ``feature_names_in_``, ``n_features_in_``, ``ranges_`` (smallest and largest
     value of each feature, shape (2, features)), ``target_range_`` (seconds),
-    ``parameter_count_`` (fitted numbers of the model), ``chosen_`` (a report of what was chosen).
+    ``parameter_count_`` (fitted numbers of the model), ``chosen_`` (a report on the choice).
     """
 
     kind: ClassVar[str] = ""
@@ -155,7 +155,7 @@ class Estimator:
                     raise PredictionError(f"{what} given for {name!r}, which is not a feature")
 
     def _check(self) -> None:
-        """Settings that would fail later, or mean something else than they look like."""
+        """Refuse settings that would fail later or be misunderstood."""
         for name, least in (("folds", 0), ("seed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
@@ -179,7 +179,7 @@ class Estimator:
         return table(X, self.names_, self.levels)
 
     def _calibrate(self, data: Array, seconds: Array) -> None:
-        """Held-out predictions by cross-validation, a fresh model for each fold."""
+        """Predict held-out instances by cross-validation, with a new model for each fold."""
         folds = min(self.folds, len(data))
         if len(data) - -(-len(data) // folds) < 2:
             folds = len(data)

@@ -1,4 +1,4 @@
-"""How good predictions are: the paper's error, rank correlation, and what intervals hold."""
+"""Evaluation of predictions: the paper's error, rank correlation, coverage of intervals."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Evaluation:
         outside: whether each query lies outside the training range, booleans (n,).
         nominal: the probability of the intervals.
         low, high: their bounds in seconds, shape (n,); None for a model without intervals.
-        coverages: for some nominal probabilities the share of times inside their intervals.
-        floor: the noise floor of the measured times, where they were measured twice.
+        coverages: the share of times inside the intervals, for some nominal probabilities.
+        floor: the noise floor of the measured times, if they were measured twice.
     """
 
     measured: Array
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def mape_long(self) -> float:
-        """The paper's: without the 30% of the instances that run shortest (Section IV-E)."""
+        """The paper's error: without the 30% of the instances that run shortest (Section IV-E)."""
         return thresholded(self.predicted, self.measured)
 
     @property
@@ -73,7 +73,7 @@ class Evaluation:
 
     @property
     def inside(self) -> Array | None:
-        """Which measured times lie in their intervals, booleans (n,)."""
+        """Whether each measured time lies in its interval, booleans (n,)."""
         if self.low is None or self.high is None:
             return None
         return np.asarray((self.low <= self.measured) & (self.measured <= self.high))
@@ -119,10 +119,10 @@ def ranks(values: Array) -> Array:
 def evaluate(
     model: Estimator, X: Any, y: Any, *, coverage: float = 0.9, retimes: Any = None
 ) -> Evaluation:
-    """Predict instances whose times are known.
+    """Evaluate a model on instances whose times are known.
 
     Args:
-        model: fitted, on other instances than these.
+        model: a model fitted to other instances.
         X: the instances, as for ``predict``.
         y: measured seconds, shape (n,).
         coverage: nominal probability of the intervals.
@@ -160,10 +160,10 @@ def cross_validate(
     """Predict every instance by a model that was fitted without it.
 
     Args:
-        model: whose parameters are used; fitted or not, it stays as it is.
+        model: the model whose parameters are used; it is not changed.
         X: instances.
         y: seconds, shape (n,).
-        folds: into how many parts the instances are divided.
+        folds: the number of parts that the instances are divided into.
         coverage: nominal probability of the intervals.
         retimes: an independent second measurement, for the noise floor.
         on_progress: called with the number of folds done and their total.

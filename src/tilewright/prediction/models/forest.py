@@ -1,9 +1,8 @@
 """A model to rank candidates by: extremely randomised trees of log time.
 
 Schedules differ by factors that are powers of two, and their times by orders of magnitude, in
-steps: a vector that does not fill a register, a tile that leaves a cache. Trees have steps, and
-their mean is not led astray by one of them; a smooth model's best candidate is often where it
-overshoots.
+steps: a vector that does not fill a register, a tile that outgrows a cache. Trees represent steps,
+and their mean is robust. The best candidate of a smooth model is often one of its errors.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Forest(Estimator):
-    """Extremely randomised trees (Geurts et al. 2006) of log time, or of log time an operation.
+    """Extremely randomised trees (Geurts et al. 2006) of log time, or of log time per operation.
 
     Args:
-        trees: how many; their predictions are averaged.
-        leaf: the smallest number of instances in a leaf. With 1, a training instance is
-            predicted to take what it took.
+        trees: the number of trees; their predictions are averaged.
+        leaf: the smallest number of instances in a leaf. With 1, the prediction for a training
+            instance is its measured time.
         work: expressions of the features, used as further inputs, such as the bytes of a
             tile (`tilewright.prediction.kernels.schedules.Family.work`).
     """

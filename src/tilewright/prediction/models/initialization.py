@@ -1,6 +1,6 @@
-"""Where training starts: a sum of few monomials found by a convex fit, and the linear fit.
+"""Starting points of training: a sum of few monomials from a convex fit, and the linear fit.
 
-Non-linear least squares finds the minimum near which it starts. The sum of monomials with
+Non-linear least squares finds the minimum near its start. The sum of monomials with
 small whole exponents (n, m n, m n k / threads, ...) whose coefficients are not negative is a
 convex problem, and its largest terms are close to what a kernel does.
 """
@@ -78,7 +78,7 @@ def _products(choices: list[tuple[int, ...]]) -> Array:
 def starts(
     shape: Shape, scaled: Array, targets: Array, found: Array, restarts: int, seed: int
 ) -> Array:
-    """Starting points (restarts, count): the first two are the convex and the linear fit."""
+    """Return starting points (restarts, count), first those of the convex and the linear fit."""
     random = np.random.default_rng([seed, 2])
     gram = scaled @ scaled.T + 1e-6 * np.eye(len(scaled))
     linear = np.linalg.solve(gram, scaled @ targets)

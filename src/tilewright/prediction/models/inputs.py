@@ -1,6 +1,6 @@
-"""From columns of numbers to a model's inputs: logarithms of sizes, reciprocals, standardised.
+"""Converts columns of numbers to a model's standardised inputs: logarithms and reciprocals.
 
-Only the training instances decide what is done to a column and how it is scaled.
+Only the training instances decide how a column is transformed and scaled.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ _LARGEST = 6.0  # median sizes that a residual counts for at most
 
 @dataclass(frozen=True)
 class IntervalCalibration:
-    """How far measured times lie from held-out predictions.
+    """The distances of measured times from held-out predictions.
 
     Attributes:
         residuals: sorted log(measured / predicted), each divided by its scale. Shape (n,).
         knots: log predictions, ascending, shape (k,). scale: of the residuals there, shape (k,),
             linear between the knots and constant beyond them.
-        error: of the held-out predictions, mean absolute relative error without the 30% of
-            instances that run shortest.
+        error: the error of the held-out predictions, mean absolute relative error without the 30%
+            of instances that run shortest.
     """
 
     residuals: Array

@@ -46,11 +46,11 @@ def minimise(
     """Fit log times.
 
     Args:
-        shape: of the model.
+        shape: the shape of the model.
         theta: starting points, shape (B, count).
         inputs: with a row of ones, shape (inputs + 1, n).
         logs: targets, shape (n,).
-        weights: of the instances in each problem, shape (B, n).
+        weights: the weights of the instances in each problem, shape (B, n).
         ridge: strength for each parameter, shape (count,), towards zero.
         steps: Levenberg-Marquardt steps at most.
     """

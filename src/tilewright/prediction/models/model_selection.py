@@ -1,9 +1,8 @@
-"""Choosing the default model's inputs and shape by cross-validation.
+"""Chooses the default model's inputs and shape by cross-validation.
 
-Compared are sums of few and of many monomials, without the inputs that turn out not to matter
-(the densities of a dense product), with inputs that may (see
-`tilewright.prediction.models.candidate_inputs`, and the reciprocal of a number of threads), and
-held more or less close to the prior.
+The candidates have few or many monomials, lack inputs without effect (the densities of a dense
+product), have additional inputs (see `tilewright.prediction.models.candidate_inputs`, and the
+reciprocal of a number of threads), and are held more or less close to the prior.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ _CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would d
 
 @dataclass(frozen=True)
 class SelectionProblem:
-    """Training instances, as the choice sees them.
+    """The training instances of a selection.
 
     Attributes:
         columns: features, and further columns computed from them, shape (n, columns).
-        names: of the columns, as text for people.
+        names: the names of the columns, as text for people.
         features: how many of the columns are features; the rest are expressions.
         targets: log times less their median, shape (n,).
         place: the fold of each instance, shape (n,).
         threads: columns that count threads.
         optional: columns that are tried one at a time.
         limit: the most fitted numbers.
-        seed: of the starting points.
+        seed: the seed of the starting points.
         cap: larger relative errors count as this one.
         until: when to try nothing further, by ``time.thread_time``.
     """
@@ -74,7 +73,7 @@ class SelectionProblem:
 
 @dataclass(frozen=True)
 class ScoredConfiguration:
-    """A configuration: inputs, shape, its error, and log times predicted for held-out instances."""
+    """A configuration with its error, and log times predicted for held-out instances."""
 
     inputs: ModelInputs
     shape: Shape
@@ -128,8 +127,9 @@ def _without_densities(
 ) -> ScoredConfiguration:
     """Return the best model that sees no densities, where those do not clearly help.
 
-    What sparse operands take follows their non-zeros, what dense ones take their shapes: which
-    further inputs are tried depends on it (see `_promising`), so chance must not decide.
+    Times of sparse operands follow their non-zeros, times of dense operands their shapes. The
+    further inputs to try depend on this decision (see `_promising`), so it must not be left to
+    chance.
     """
     columns = best.inputs.columns
     kept = [i for i, j in enumerate(columns) if not extras.is_density(problem.columns[:, j])]
@@ -145,7 +145,7 @@ def _without_densities(
 def _clearly_better(
     problem: SelectionProblem, new: ScoredConfiguration, best: ScoredConfiguration
 ) -> bool:
-    """Of many additions some look good by chance; the instances' errors are compared in pairs."""
+    """Return whether an addition helps clearly, by paired errors: many look good by chance."""
     gain = _errors(best.held_out, problem.targets, problem.cap)
     gain -= _errors(new.held_out, problem.targets, problem.cap)
     certain = _CERTAIN * float(gain.std()) * len(gain) ** -0.5
@@ -223,7 +223,7 @@ def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
 def score(predicted: Array, logs: Array, cap: float = 2.0) -> float:
     """Return mean absolute relative error without the 30% of instances that run shortest.
 
-    An error beyond ``cap`` counts as that, as an outlier says nothing about the model.
+    An error beyond ``cap`` counts as ``cap``, because an outlier says nothing about the model.
     """
     error = float(_errors(predicted, logs, cap).mean())
     return error if np.isfinite(error) else np.inf

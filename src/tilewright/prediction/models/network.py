@@ -33,7 +33,7 @@ class Network:
 
     @property
     def count(self) -> int:
-        """How many weights and biases there are."""
+        """The number of weights and biases."""
         return sum(w.size for w in self.weights) + sum(b.size for b in self.biases)
 
 
@@ -62,7 +62,7 @@ def train(
         rates: Adam's learning rates, one stage after the other.
         epochs: full batches, over all stages together.
         restarts: how many initialisations.
-        seed: of the initialisations (Glorot and Bengio 2010, uniform).
+        seed: the seed of the initialisations (Glorot and Bengio 2010, uniform).
     """
     random = np.random.default_rng(seed)
     sizes = [inputs.shape[1], *hidden, 1]

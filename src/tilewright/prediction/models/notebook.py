@@ -1,4 +1,4 @@
-"""Models as notebooks show them."""
+"""HTML of models for notebooks."""
 
 from __future__ import annotations
 

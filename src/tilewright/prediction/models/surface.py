@@ -1,9 +1,8 @@
 """Our model of log time: terms of a sum of monomials, times a smooth correction.
 
 With standardised logarithms z of the sizes, ``exp(a . z + b)`` is a monomial such as
-``c m n k / threads``; kernels take a sum of them (set-up, traffic, arithmetic), and one term
-alone is the linear path. Beside it a layer of hyperbolic tangents bends where a cache is left
-or a regime changes:
+``c m n k / threads``. The time of a kernel is a sum of them (set-up, traffic, arithmetic); a single
+term is the linear path. A layer of hyperbolic tangents corrects for caches and changes of regime:
 
     log t = log sum_k exp(a_k . z + b_k) + sum_h v_h tanh(w_h . z + u_h)
 """
@@ -20,7 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """How many inputs, monomial terms and hidden units; parameters lie in one vector.
+    """The numbers of inputs, monomial terms and hidden units; parameters are one vector.
 
     The order is: for each term its exponents and its constant, then for each hidden unit its
     weights and its constant, then the output weights of the hidden units.
@@ -32,7 +31,7 @@ class Shape:
 
     @property
     def count(self) -> int:
-        """Fitted numbers."""
+        """The number of fitted parameters."""
         return self.terms * (self.inputs + 1) + self.hidden * (self.inputs + 2)
 
     def split(self, theta: Array) -> tuple[Array, Array, Array]:
@@ -51,7 +50,7 @@ def value(shape: Shape, theta: Array, inputs: Array) -> Array:
 
 
 def value_and_jacobian(shape: Shape, theta: Array, inputs: Array) -> tuple[Array, Array]:
-    """As `value`, and its derivatives in the parameters, shape (B, count, n)."""
+    """Return `value`, and its derivatives in the parameters, shape (B, count, n)."""
     result, share, bent = _forward(shape, theta, inputs)
     batch, n = result.shape
     p, k, h = shape.inputs + 1, shape.terms, shape.hidden

@@ -1,4 +1,4 @@
-"""What users hand in, as one table of numbers with named columns."""
+"""Converts users' data to one table of numbers with named columns."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ class Trees:
     Attributes:
         roots: first node of each tree. feature, threshold: of each node.
         left, right: children of each node (``x <= threshold`` goes left).
-        value: of each node, already weighted. offset: added to the sum. depth: of the deepest.
+        value: the value of each node, already weighted. offset: added to the sum. depth: of the
+            deepest.
     """
 
     roots: Array
@@ -51,7 +52,7 @@ class Trees:
 
     @cached_property
     def _inputs(self) -> int:
-        """How many inputs the trees look at, up to the last one that they name."""
+        """The number of inputs of the trees: the index of the last one used, plus one."""
         inner = self.left != np.arange(len(self.left))
         return int(self.feature[inner].max(initial=-1)) + 1
 

@@ -27,11 +27,11 @@ class Layout:
     """Where nodes are, the points edges pass between their ends, and the whole size.
 
     Args:
-        centres: of the nodes.
+        centres: the centres of the nodes.
         routes: for every edge that skips layers, the way from its first end to its second.
         bands: top and bottom of each node's layer, which is as high as its highest node.
-        width: of everything.
-        height: of everything.
+        width: the total width.
+        height: the total height.
     """
 
     centres: dict[Name, tuple[float, float]]

@@ -25,7 +25,7 @@ class PredictionReport:
     """A model of run time with its evaluation.
 
     Attributes:
-        title: of the page. model: its kind. machine: where the runs were measured.
+        title: the title of the page. model: its kind. machine: where the runs were measured.
         how: which instances these are, such as ``held out by 5-fold cross-validation``.
         measured, predicted: seconds, one per instance.
         low, high: bounds in seconds of the intervals of probability `nominal`, empty for a

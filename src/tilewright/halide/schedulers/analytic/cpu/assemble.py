@@ -354,7 +354,7 @@ def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
     """A tile in the middle of an output; the last tile ends with its region, as shifting does.
 
     Args:
-        sizes: of a tile, by dimension, in elements.
+        sizes: the sizes of a tile, by dimension, in elements.
         region: what is computed of the output.
     """
     box = []
