@@ -95,7 +95,7 @@ def test_the_file_says_what_it_holds(fitted, tmp_path):
     (tmp_path / "text.json").write_text("hello")
     with pytest.raises(PredictionError, match="cannot read"):
         load(tmp_path / "text.json")
-    with pytest.raises(PredictionError, match="is no NNC"):
+    with pytest.raises(PredictionError, match="is not a NNC"):
         NNC.from_dict(data)
 
 

@@ -191,11 +191,11 @@ def test_operands_are_not_changed(three):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((np.ones(()), np.ones((2, 2))), "no operands of matmul"),
-        ((np.ones(3), np.ones((3, 2))), "no operands of matmul"),
-        ((np.ones((2, 2, 2)), np.ones((2, 2))), "no operands of matmul"),
-        ((3.0, np.ones((2, 2))), "no operands of matmul"),
-        (("ab", np.ones((2, 2))), "no operands of matmul"),
+        ((np.ones(()), np.ones((2, 2))), "not operands of matmul"),
+        ((np.ones(3), np.ones((3, 2))), "not operands of matmul"),
+        ((np.ones((2, 2, 2)), np.ones((2, 2))), "not operands of matmul"),
+        ((3.0, np.ones((2, 2))), "not operands of matmul"),
+        (("ab", np.ones((2, 2))), "not operands of matmul"),
         ((np.ones((2, 2)),), "2 operands, a, b, and was given 1"),
         ((np.ones((2, 2)),) * 3, "was given 3"),
         ((np.ones((2, 2)) * 1j, np.ones((2, 2))), "complex"),

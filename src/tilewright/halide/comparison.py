@@ -178,7 +178,9 @@ def compare(
     )
     existing = groups.planning.existing
     if existing == "improve":
-        raise TilewrightError("compare shows a schedule by hand next to ours: give it as hand")
+        raise TilewrightError(
+            "compare measures a hand-written schedule next to ours: pass it as hand"
+        )
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
@@ -360,7 +362,7 @@ def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entr
         alone = outcome.naive
     if alone is not None and not alone.ok:
         return Entry(label, alone.status, message=alone.message, measurement=alone)
-    message = f"not compared: {outcome.stopped or 'there was nothing of ours to compare with'}"
+    message = f"not compared: {outcome.stopped or 'none of our schedules was measured'}"
     return Entry(label, "timeout", message=message, search_seconds=used)
 
 

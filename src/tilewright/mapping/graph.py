@@ -206,5 +206,5 @@ def _topological(names: list[str], edges: Iterable[Edge]) -> tuple[str, ...]:
                 ready.append(follower)
     if len(ready) < len(names):
         stuck = next(name for name in names if waiting[name])
-        raise MappingError(f"the tasks need each other in a circle, among them {stuck!r}")
+        raise MappingError(f"the tasks depend on each other in a cycle, among them {stuck!r}")
     return tuple(ready)

@@ -95,7 +95,7 @@ def reference(
                 return paths
             failures.append(f"{measurement.status}: {measurement.message}{_printed(measurement)}")
     raise ReferenceError(
-        "the pipeline could not be run to have answers to verify against. With every Func at "
+        "the pipeline could not be run to compute reference answers. With every Func at "
         f"root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
         "or more memory"
     )
@@ -117,7 +117,7 @@ def _measure(
         deadline=deadline,
     ):
         return measurement
-    raise OutOfTimeError("the time was up before the answers to verify against were computed")
+    raise OutOfTimeError("the time limit was reached before the reference answers were computed")
 
 
 def _printed(measurement: Measurement) -> str:

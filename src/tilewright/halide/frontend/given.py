@@ -129,7 +129,7 @@ class _Reader:
         if said and guarded(inner) == nest:
             return replace(inner, sizes=said)
         raise UnreadableScheduleError(
-            name, "a specialisation with a schedule of its own, or on a condition that is rare"
+            name, "a specialisation with a schedule of its own, or on an unsupported condition"
         )
 
     def entry(self, place: int) -> FuncSchedule:
@@ -201,7 +201,7 @@ class _Reader:
         """Read memory, layout and bounds."""
         said, name = record.func_schedule, record.name
         if said.memory_type >= len(_MEMORIES):
-            raise UnreadableScheduleError(name, "store_in() of a kind of memory that is rare")
+            raise UnreadableScheduleError(name, "store_in() with an unsupported kind of memory")
         args = list(record.args)
         order = tuple(args.index(dim.var) for dim in said.storage_dims)
         align, dims = 1, []

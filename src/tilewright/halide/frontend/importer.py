@@ -314,7 +314,7 @@ def _realisation_order(funcs: dict[str, Func], outputs: tuple[str, ...]) -> list
             order[name] = None
             open_.discard(name)
         elif name in open_:
-            raise MalformedError(f"the Funcs call each other in a circle, {name} among them")
+            raise MalformedError(f"the Funcs call each other in a cycle, {name} among them")
         elif name not in order:
             if name not in funcs:
                 raise MalformedError(f"{name} is not defined in the pipeline")

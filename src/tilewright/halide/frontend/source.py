@@ -193,7 +193,7 @@ def resolve(source: str) -> Any:
     if not name and path.endswith(".py"):
         raise TilewrightError(
             f"say which pipeline of {path}: {path}:NAME; it has "
-            f"{', '.join(_candidates(_run(path))) or 'none that could be meant'}"
+            f"{', '.join(_candidates(_run(path))) or 'no pipeline'}"
         )
     if not name:
         return _read(path)

@@ -21,7 +21,7 @@ def schedule_html(schedule: Schedule) -> str:
     ]
     notes = [f"copies of Funcs: {len(schedule.clones)}"] if schedule.clones else []
     if schedule.variants:
-        notes.append(f"sizes with loops of their own: {len(schedule.variants)}")
+        notes.append(f"sizes with separate loops: {len(schedule.variants)}")
     return fragment(f"Schedule for {schedule.target}", _COLUMNS, rows, notes)
 
 

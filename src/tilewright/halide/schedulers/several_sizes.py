@@ -114,7 +114,7 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
     notes = tuple(dict.fromkeys((*plans[0].notes, *doubts)))
     without = [extents_text(a) for a, each in zip(task.sizes, row, strict=True) if each is None]
     if without:
-        notes = (*notes, f"No loops of their own for {', '.join(without)}: {_NO_NESTS}.")
+        notes = (*notes, f"No separate loops for {', '.join(without)}: {_NO_NESTS}.")
     return replace(
         plans[0],
         schedule=schedule,
@@ -131,7 +131,7 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
     )
 
 
-_NO_NESTS = "nothing that the model knows suits them with all computed where the other sizes do"
+_NO_NESTS = "the model has no schedule for them with the structure of the other sizes"
 
 
 def _serves(

@@ -145,7 +145,7 @@ class _Costs:
         except (AttributeError, IndexError, TypeError, ValueError):
             shapes = ", ".join(str(getattr(a, "shape", type(a).__name__)) for a in arrays)
             raise PredictionError(
-                f"these are no operands of {self.kernel}, which takes {', '.join(self.names)}: "
+                f"these are not operands of {self.kernel}, which takes {', '.join(self.names)}: "
                 f"{shapes}"
             ) from None
         return self.of(query, outlines, ["sparse" if is_sparse(a) else "dense" for a in args])

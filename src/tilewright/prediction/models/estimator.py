@@ -286,8 +286,8 @@ class Estimator:
             )
         if not issubclass(found, cls):
             raise PredictionError(
-                f"the model is of kind {data.get('kind')!r}, which is no {cls.__name__}: load it "
-                "with tilewright.prediction.load"
+                f"the model is of kind {data.get('kind')!r}, which is not a {cls.__name__}: load "
+                "it with tilewright.prediction.load"
             )
         words = "the model's data are damaged"
         try:

@@ -40,7 +40,7 @@ def last_match(pattern: str, text: str, seconds: float = REGEX_SECONDS) -> str |
         )
     except subprocess.TimeoutExpired:
         raise SlowRegexError(
-            f"objective.regex was not found out within {seconds:g} s: make it simpler, without "
+            f"objective.regex took more than {seconds:g} s: make it simpler, without "
             "repetitions inside repetitions"
         ) from None
     found: str | None = json.loads(done.stdout)

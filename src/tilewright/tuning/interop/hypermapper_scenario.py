@@ -361,7 +361,9 @@ def _normal(p: Real, prior: str, given: Sequence[float]) -> tuple[float, float]:
 def _weights(name: str, prior: Any, count: int) -> list[float]:
     if isinstance(prior, list):
         if len(prior) != count or not all(isinstance(w, int | float) for w in prior):
-            raise SpaceError(f"parameter {name}: its prior must have {count} numbers, one a value")
+            raise SpaceError(
+                f"parameter {name}: its prior must have {count} numbers, one per value"
+            )
         most = max(max(prior), _FLOOR)
         return [max(w / most, _FLOOR) for w in prior]
     a, b = _BETA[prior]

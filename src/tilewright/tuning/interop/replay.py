@@ -179,7 +179,7 @@ def _replay(
         except ConfigurationError as error:
             raise SpaceError(f"{path}: {error}; is it the right problem description?") from None
     if not any(isinstance(v, float) for v in values.values()):
-        raise SpaceError(f"{path} holds no successful measurement")
+        raise SpaceError(f"{path} has no successful measurement")
     return Replay(name, space, values)
 
 

@@ -406,7 +406,7 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
             reports.append(GroupReport(group.members, group.output, notes=(note,)))
             continue
         if unplanned(func, plan):
-            note = "not understood by the cost model: computed at root, its loops as they are"
+            note = "not analysed by the cost model: computed at root with unchanged loops"
             reports.append(GroupReport(group.members, group.output, notes=(note,)))
             continue
         block = costs.block(group.output, len(func.stages) - 1)
