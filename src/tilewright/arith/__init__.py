@@ -1,9 +1,9 @@
 """Integer arithmetic that the rooms share: sizes and indices as polynomials with a normal form.
 
-Start at `polynomial`: the normal form, what is proved of it for all sizes, and division with the
-ranges of loop variables in mind. `atoms` is what it is made of, `substitution` and `evaluation`
-put polynomials and numbers in place of atoms, and `parsing` reads what ``str`` printed.
-`expressions` says what the expressions that users write may consist of.
+Start at `polynomial`: the normal form, proofs about it for all sizes, and division with ranges of
+loop variables. `atoms` has the atoms of polynomials, `substitution` and `evaluation` replace atoms
+by polynomials and numbers, and `parsing` reads the output of ``str``. `expressions` defines the
+expressions that users may write.
 """
 
 from tilewright.arith.atoms import Atom, Boundary, Div, LoopVariable, Mod, Size

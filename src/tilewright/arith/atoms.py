@@ -1,7 +1,7 @@
-"""What polynomials are made of: atoms, monomials of them, and how both print.
+"""Atoms, the monomials made of them, and how both print.
 
-Atoms are sizes of the program (`Size`), loop variables (`LoopVariable`), and what does not expand
-(`Div`, `Mod`, `Boundary`). `polynomial` adds monomials up; nothing here computes with the
+Atoms are sizes of the program (`Size`), loop variables (`LoopVariable`), and operations that do not
+expand (`Div`, `Mod`, `Boundary`). `polynomial` adds monomials; nothing here computes with the
 polynomials inside an atom.
 """
 
@@ -19,7 +19,7 @@ Number = int | Fraction
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """What a polynomial is made of. Atoms of the same ``key`` are the same."""
+    """An indivisible part of a polynomial. Atoms with the same ``key`` are the same."""
 
     key: str = field(init=False, repr=False)
 
@@ -102,7 +102,7 @@ BOUNDARIES = ("clamp", "wrap", "mirror")
 
 @dataclass(frozen=True, eq=False)
 class Boundary(Atom):
-    """``x`` led back into ``[0, n)``: ``clamp``, ``wrap`` or ``mirror`` (Lift's ``pad``)."""
+    """``x`` mapped into ``[0, n)`` by ``clamp``, ``wrap`` or ``mirror`` (Lift's ``pad``)."""
 
     kind: str
     x: Poly

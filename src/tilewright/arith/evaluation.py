@@ -10,7 +10,7 @@ from tilewright.arith.polynomial import ONE, Poly
 
 
 class NotWhole(ValueError):
-    """A size that is not a whole number, for instance ``N / 4`` where ``N`` is 6."""
+    """A size is not a whole number, such as ``N / 4`` if ``N`` is 6."""
 
 
 def evaluate(p: Poly, known: Mapping[str, Any]) -> Any:

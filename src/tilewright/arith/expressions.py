@@ -1,9 +1,9 @@
 """Expressions that users write: read by Python's parser, checked by a `Grammar`, never run as code.
 
 Constraints of a search space, complexities of a kernel and the conditions of scenario files are
-all such expressions. What is allowed is said here once; what an expression is worth is up to who
-asks: constraints compute whole numbers exactly and know permutations, complexities compute in
-double precision and are printed as Python and as C.
+all such expressions. This module defines what is allowed; the value of an expression depends on its
+use: constraints compute whole numbers exactly and know permutations, complexities compute in double
+precision and are printed as Python and as C.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 
 
 class ExpressionError(ValueError):
-    """A text that is not an expression; the message follows on the text: ``is not …``."""
+    """A text is not an expression; the message continues the text: ``is not …``."""
 
 
 def parse_expression(text: str) -> ast.expr:
@@ -59,7 +59,7 @@ def parse_expression(text: str) -> ast.expr:
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong with a part of an expression, and what to do about it."""
+    """A mistake in a part of an expression, with its cure."""
 
     what: str
     cure: str
@@ -71,12 +71,12 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Grammar:
-    """What an expression may consist of: numbers, names, arithmetic and calls of functions.
+    """The allowed parts of an expression: numbers, names, arithmetic and calls of functions.
 
     Args:
-        names: what may be named.
-        functions: which of `FUNCTIONS` may be called.
-        noun: what the names are, for messages: ``parameters``.
+        names: the allowed names.
+        functions: the functions of `FUNCTIONS` that may be called.
+        noun: a word for the names, for messages: ``parameters``.
         words: whether strings and truth values are constants, too.
     """
 

@@ -1,7 +1,8 @@
 """Mapping a graph of kernels to the devices of a machine.
 
 A `Graph` of tasks (from JSON, or from a Python function by `trace`) and a `Platform` of devices
-and links make a `Plan` by `plan`; it is shown as a Gantt chart and carried out by `execute`.
+and links are the input of `plan`, which makes a `Plan`. It can be shown as a Gantt chart and run by
+`execute`.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""How short no plan can be: a lower bound on the makespan."""
+"""A lower bound on the makespan of all plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a plan with the real kernels, each device a worker pinned to its cores."""
+"""Runs a plan with the real kernels; each device is a worker pinned to its cores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Work = Mapping[str, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Execution:
-    """What happened: when each task ran, in seconds from the beginning, and its result."""
+    """The record of a run: when each task ran, in seconds from the beginning, and its result."""
 
     steps: tuple[PlanStep, ...]
     results: Mapping[str, Any]

@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError
 
 
 class MappingError(TilewrightError):
-    """A graph or a machine that cannot be planned, with what to change."""
+    """A graph or a machine cannot be planned; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,9 @@ class GraphTask:
     """One kernel's run.
 
     `seconds` has its time on each device that can run it, by the device's name. `kernel` and
-    `query` (the kernel's parameters) say what a model is to predict where `seconds` does not
-    say. `result_bytes` is the size of the result, `input_bytes` that of the operands that no
-    other task makes: they lie on the machine's home device. `returned` says that the result is
-    wanted there.
+    `query` (the kernel's parameters) are the inputs of a model for devices without `seconds`.
+    `result_bytes` is the size of the result, `input_bytes` that of the operands that no other task
+    makes: they lie on the machine's home device. `returned` says that the result is wanted there.
     """
 
     name: str
@@ -39,7 +38,7 @@ Task = GraphTask  # its name in earlier versions
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`target` needs what `source` makes; `bytes` (default: all of its result) must travel."""
+    """`target` needs the result of `source`; `bytes` (default: all of it) are moved."""
 
     source: str
     target: str

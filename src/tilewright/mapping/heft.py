@@ -1,4 +1,4 @@
-"""List scheduling on unlike devices: HEFT, and its variant that looks a task ahead.
+"""List scheduling on heterogeneous devices: HEFT, and PEFT, which looks one task ahead.
 
 Sources: Topcuoglu, Hariri, Wu, Performance-effective and low-complexity task scheduling for
 heterogeneous computing, IEEE TPDS 13(3), 2002 (HEFT); Arabnejad, Barbosa, List scheduling

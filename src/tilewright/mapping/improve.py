@@ -1,8 +1,8 @@
 """Local search from a list schedule: move a task to another device or another place.
 
-Simulated annealing over orders and placements. A neighbour moves one task, most often one on
-the critical path; it is simulated from the first place that changed, and given up as soon as
-the tasks behind it can no longer end in time.
+Simulated annealing over orders and placements. A neighbour moves one task, most often one on the
+critical path. It is simulated from the first changed position, and abandoned as soon as the later
+tasks can no longer end in time.
 """
 
 from __future__ import annotations

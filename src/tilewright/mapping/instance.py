@@ -1,4 +1,4 @@
-"""A graph on a machine as numbers, and the times that an order and a placement lead to."""
+"""A graph on a machine as numbers, and the times of an order and a placement."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _cost(task: GraphTask, device: str, platform: Platform, predict: Predictor |
 
 @dataclass(frozen=True, slots=True)
 class TaskSchedule:
-    """An order of the tasks, a device for each (by task), and the times they lead to."""
+    """An order of the tasks, a device for each (by task), and the resulting times."""
 
     order: tuple[int, ...]
     device: tuple[int, ...]

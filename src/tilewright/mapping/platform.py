@@ -32,9 +32,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Platform:
-    """Devices, and a link for each ordered pair; `link` where none is given.
+    """Devices, and a link for each ordered pair; `link` is the default.
 
-    `home` is the device whose memory holds what the user gives and gets, by default the first.
+    `home` is the device whose memory has the user's inputs and results, by default the first.
 
     Raises:
         MappingError: no devices, a name twice, or a link between unknown devices.

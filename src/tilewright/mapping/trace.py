@@ -15,7 +15,7 @@ _active = threading.local()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedValue:
-    """What stands for a kernel's result while a function is traced; `like` is its shape's data."""
+    """A placeholder for a kernel's result while a function is traced; `like` is shape data."""
 
     task: str
     like: Any
@@ -23,7 +23,7 @@ class TracedValue:
 
 @dataclass
 class Trace:
-    """A traced function: its graph, and what to run for each task (see `execute`).
+    """A traced function: its graph, and the work of each task (see `execute`).
 
     `work` maps each task to a function of the results it needs.
     """

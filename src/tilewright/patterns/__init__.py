@@ -1,9 +1,9 @@
 """Array programs from a handful of patterns, after Lift and RISE.
 
-The way through the room: `build` (how programs are written), `nodes` (what they are), `check`
-(types and sizes), `interpreter` (what they mean), `printing` and `json_form` (how they are
-kept), `rewriting` (other programs that mean the same), `codegen` (loops and indices, and their
-source), `compiling` (from Python to a running kernel).
+The files, in the order in which data flows: `build` (functions to write programs), `nodes` (the
+patterns), `check` (types and sizes), `interpreter` (their meaning), `printing` and `json_form`
+(storage), `rewriting` (other programs with the same meaning), `codegen` (loops and indices, and
+their source), `compiling` (from Python to a running kernel).
 """
 
 from tilewright.arith import sizes

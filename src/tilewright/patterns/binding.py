@@ -1,4 +1,4 @@
-"""Sizes found from the shapes of the arrays that a program is called with."""
+"""Infers sizes from the shapes of a program's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How programs are written: functions that make patterns, named as the field names them.
+"""Functions to write programs: they make patterns and have the names usual in the field.
 
 Example:
     >>> from tilewright.patterns import *

@@ -1,4 +1,4 @@
-"""Type checking: what a pattern makes of a value, and what it asks of the sizes.
+"""Type checking: the type of a pattern's result, and its requirements on the sizes.
 
 Types flow from the inputs through the pattern; lengths are polynomials in the program's sizes.
 What can be decided for all sizes is decided here. The rest, such as "4 divides N", is collected
@@ -33,13 +33,13 @@ from tilewright.patterns.types import (
 
 @dataclass(frozen=True, slots=True)
 class SizeRequirement:
-    """What a pattern asks of the sizes.
+    """A requirement of a pattern on the sizes.
 
     Args:
         kind: ``whole`` (``value`` is a whole number), ``least`` (``value`` is at least 0),
             ``inside`` (an index function stays below ``value``), ``permutation`` (it also
             takes every value once).
-        pattern: which pattern asks.
+        pattern: the pattern with this requirement.
     """
 
     kind: str
@@ -84,7 +84,7 @@ NONE: frozenset[SizeRequirement] = frozenset()
 
 
 class Mismatch(Exception):
-    """A pattern that does not take its input; becomes a `PatternTypeError` with the place."""
+    """A pattern does not accept its input; becomes a `PatternTypeError` with the place."""
 
     def __init__(self, pattern: n.Pattern, expected: str, found: str) -> None:
         self.trail, self.expected, self.found = [pattern], expected, found

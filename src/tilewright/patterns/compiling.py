@@ -1,4 +1,4 @@
-"""Programs compiled and called from Python: NumPy arrays in, NumPy arrays out."""
+"""Compiles programs to functions of NumPy arrays."""
 
 from __future__ import annotations
 

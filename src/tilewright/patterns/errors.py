@@ -6,27 +6,27 @@ from tilewright.errors import TilewrightError
 
 
 class PatternError(TilewrightError):
-    """A pattern program that cannot be used: the message names the cause and the cure."""
+    """A pattern program cannot be used; the message names the cause and the cure."""
 
 
 class PatternTypeError(PatternError, TypeError):
-    """A pattern applied to what it does not take: both types, and the place in the source."""
+    """A pattern is applied to the wrong type; the message has both types and the source line."""
 
 
 class SizeError(PatternError, ValueError):
-    """Arrays or tiles whose sizes do not fit the program."""
+    """The sizes of arrays or tiles do not fit the program."""
 
 
 class LoweringError(PatternError):
-    """A program whose loops or memories cannot be made code for the target."""
+    """The loops or memories of a program cannot be compiled for the target."""
 
 
 MappingError = LoweringError  # its name in earlier versions
 
 
 class CompileError(PatternError):
-    """A compiler that is missing or refuses the generated code."""
+    """The compiler is missing or refuses the generated code."""
 
 
 class RewriteError(PatternError):
-    """A rewrite that does not apply: the message says which condition fails, and where."""
+    """A rewrite does not apply; the message says which condition fails, and where."""

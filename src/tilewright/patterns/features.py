@@ -3,8 +3,8 @@ extraction for GPU performance prediction of stencils" (2020), its section 4.
 
 Counts are totals over all threads as polynomials in the program's sizes; numbers per thread
 follow for known sizes. Deviations from the paper: a loop over threads whose last round is only
-partly full is counted exactly, and a warp that spans several rows of a group is laid out as the
-hardware does it, not as if dimension 0 went on.
+partly full is counted exactly, and a warp that spans several rows of a group is laid out as in
+hardware, not as if dimension 0 continued.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_SAMPLES = 4  # iterations of a loop at which an access is looked at, evenly
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What all threads of a kernel do together, in the program's sizes.
+    """Totals over all threads of a kernel, in the program's sizes.
 
     ``if_statements``, ``loop_bodies`` and ``barriers`` count each thread that executes them.
     """

@@ -25,7 +25,7 @@ Value = Any
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """What stays the same while a program runs: sizes and inputs."""
+    """The constants of one run of a program: sizes and inputs."""
 
     sizes: Mapping[str, int]
     inputs: Mapping[str, np.ndarray[Any, Any]]

@@ -1,4 +1,4 @@
-"""What compiled programs of all targets share: arguments checked, results shaped."""
+"""The common part of compiled programs: checks of arguments, shapes of results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CompiledPattern:
     Attributes:
         program: the patterns.
         source: its source in the target's language.
-        code: what the source was printed from.
+        code: the code that the source was printed from.
     """
 
     def __init__(self, program: n.Pattern, code: Code, source: str) -> None:

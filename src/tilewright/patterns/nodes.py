@@ -22,7 +22,7 @@ from tilewright.patterns.types import DataType, ScalarType, converted
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pattern(InternedNode):
-    """A function of one value; several are a tuple. ``a >> b`` is first a, then b."""
+    """A function of one value; several values are a tuple. ``a >> b`` is a, then b."""
 
     def __rshift__(self, other: Pattern) -> Pattern:
         if not isinstance(other, Pattern):
@@ -73,7 +73,7 @@ IDENTITY = Pipe(())
 
 @dataclass(frozen=True, slots=True)
 class MapLevel:
-    """Who runs the iterations of a map or reduction.
+    """The level that runs the iterations of a map or reduction.
 
     Args:
         kind: ``glb`` all threads, ``wrg`` work-groups, ``lcl`` threads of a group, ``seq`` one

@@ -1,7 +1,7 @@
-"""Where in the user's source a pattern was written, for error messages.
+"""Source lines of patterns, for error messages.
 
 Patterns are interned, so a place cannot be part of them: the last places at which a pattern was
-made are kept in a table aside. Of several, an error shows the one nearest to the program.
+made are kept in a separate table. Of several, an error shows the one nearest to the program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Patterns printed as they are written (`build`), 2-D abbreviations included."""
+"""Prints patterns in the form in which they are written (`build`), with 2-D abbreviations."""
 
 from __future__ import annotations
 

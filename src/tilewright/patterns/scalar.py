@@ -20,7 +20,7 @@ MOST_POWER = 8  # of x ** n that is written as a product
 
 
 class Operand:
-    """What operators apply to: an expression, or a traced parameter that stands for one."""
+    """An operand: an expression, or a traced parameter that represents one."""
 
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's numbers leave operators to this class
@@ -145,14 +145,14 @@ class ScalarOp(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What is to know of an operation.
+    """The properties of an operation.
 
     Args:
         takes: ``n`` numbers, ``f`` floating point, ``b`` truth values, ``s`` a truth value and
             two of one type (a selection).
         gives: ``same`` type as its operands, or ``boolean``.
-        python: how it prints in Python, with ``{0}`` for operands.
-        flops: floating-point operations that it counts for.
+        python: its form in Python, with ``{0}`` for operands.
+        flops: the number of floating-point operations that it counts as.
     """
 
     arity: int

@@ -1,1 +1,1 @@
-"""From a pipeline (live, serialised, in a file) to an `Algorithm` with its estimates."""
+"""Reads a pipeline (live, serialised, in a file) into an `Algorithm` with its estimates."""

@@ -1,4 +1,4 @@
-"""The sizes and scalar values that a pipeline is scheduled for, and which of them are missing."""
+"""The sizes and scalar values that a pipeline is scheduled for, and missing ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 class MissingEstimatesError(TilewrightError):
-    """Sizes or values that the pipeline does not say; `missing` lists what, by name."""
+    """Sizes or values of the pipeline are missing; `missing` lists them by name."""
 
     def __init__(self, missing: Mapping[str, tuple[str, ...]]) -> None:
         """`missing` maps a Func's or input's name to dimensions, a scalar's to nothing."""

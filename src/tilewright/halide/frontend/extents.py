@@ -1,4 +1,4 @@
-"""How much of its inputs a pipeline reads, from the estimates of its outputs."""
+"""Infers the extents of inputs from the estimates of outputs."""
 
 from __future__ import annotations
 

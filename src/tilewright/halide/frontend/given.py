@@ -1,4 +1,4 @@
-"""The schedule that a pipeline arrives with, read from its bytes into a `Schedule`."""
+"""Reads the existing schedule of a pipeline from its bytes into a `Schedule`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ALIGNS: tuple[LoopAlign, ...] = get_args(LoopAlign)
 
 @dataclass(frozen=True)
 class Given:
-    """A pipeline as it was before it was scheduled, and the schedule that it came with."""
+    """A pipeline without its schedule, and the schedule that it came with."""
 
     algorithm: Algorithm
     schedule: Schedule

@@ -1,4 +1,4 @@
-"""From the bytes of Halide's serialisation to an `Algorithm`."""
+"""Converts the bytes of Halide's serialisation to an `Algorithm`."""
 
 from __future__ import annotations
 

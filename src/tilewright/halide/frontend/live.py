@@ -1,4 +1,4 @@
-"""What only the live pipeline knows: serialisation loses it, so it is read beforehand."""
+"""Reads data of a live pipeline that serialisation loses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Scalar = int | float
 
 @dataclass(frozen=True)
 class Capture:
-    """A pipeline's bytes, and what only its live parameters say.
+    """A pipeline's bytes, and the data that only its live parameters have.
 
     `scalars` has the estimate of a scalar parameter or else its value, `ranges` the estimate
     of each dimension of an input buffer, or else its constraint, or else its size if a buffer

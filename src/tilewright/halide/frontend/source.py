@@ -1,4 +1,4 @@
-"""Pipelines from wherever a user has them."""
+"""Loads pipelines from all supported sources."""
 
 from __future__ import annotations
 

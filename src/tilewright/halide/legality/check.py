@@ -1,4 +1,4 @@
-"""Whether a schedule is legal, decided before anything is compiled."""
+"""Checks whether a schedule is legal, before anything is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the rarer directives fit: hoisting, folding, bounds, prefetching, shared loops."""
+"""Checks the less common directives: hoisting, folding, bounds, prefetching, shared loops."""
 
 from __future__ import annotations
 

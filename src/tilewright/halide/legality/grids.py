@@ -1,4 +1,4 @@
-"""Whether a device can run the kernels that a schedule launches at the pipeline's estimates."""
+"""Checks whether a device can run the kernels of a schedule at the pipeline's estimates."""
 
 from __future__ import annotations
 

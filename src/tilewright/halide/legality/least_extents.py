@@ -1,8 +1,8 @@
-"""How large what is computed of a Func is at the least, whatever the caller asks for.
+"""The least extents of Funcs computed at a time, for any size of the outputs.
 
-Much of what a pipeline computes between its inputs and outputs does not depend on the size of
-the outputs: a reduction over 64 channels reads 64 channels of its producer for a single point.
-A split of such a dimension needs no second nest for small outputs.
+Many extents between the inputs and outputs of a pipeline do not depend on the size of the outputs:
+a reduction over 64 channels reads 64 channels of its producer for a single point. A split of such a
+dimension needs no second nest for small outputs.
 """
 
 from __future__ import annotations

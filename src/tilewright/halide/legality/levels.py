@@ -1,4 +1,4 @@
-"""Whether Funcs are computed and stored where they may be, given all loops around them."""
+"""Checks compute and store levels of Funcs, given all surrounding loops."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a schedule says of extents itself, apart from how loops are split.
+"""Limits of extents that a schedule sets directly, apart from splits.
 
 ``bound_extent`` promises how many coordinates of a Func are computed, ``align_bounds`` and
-``align_extent`` widen that, ``bound_storage`` and ``fold_storage`` limit what is held at a time.
-Halide checks the promises and limits when the pipeline runs. One that depends on the sizes of the
-outputs is a requirement; one that holds at every size is none.
+``align_extent`` widen that, ``bound_storage`` and ``fold_storage`` limit the elements stored at a
+time. Halide checks the promises and limits when the pipeline runs. One that depends on the sizes of
+the outputs is a requirement; one that holds at every size is not.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _UNKNOWN = Span(0, 64)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is said of one dimension of a Func, by place: the `number`, and which it is.
+    """A limit on one dimension of a Func, by position: the `number`, and its kind.
 
-    ``promised`` is the extent that is computed, ``aligned`` what the extent is a multiple of, and
-    ``stored`` the most that is held at a time.
+    ``promised`` is the computed extent, ``aligned`` a divisor of the extent, and ``stored`` the
+    maximum number of elements stored at a time.
     """
 
     func: int

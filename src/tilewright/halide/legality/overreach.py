@@ -1,9 +1,9 @@
-"""Which Funcs must not be computed beyond what is wanted of them.
+"""Finds Funcs that must not be computed beyond their required region.
 
-A loop that is rounded up, or shifted inwards where it is shorter than its split, computes more of
-a Func than its readers want. That is harmless where the Func's own producers simply grow, and
-where inputs are read within their own bounds whatever is asked for (boundary conditions). It is
-not where an input, or an output that belongs to the caller, would be read further out.
+A loop that is rounded up, or shifted inwards although it is shorter than its split, computes more
+of a Func than its readers need. That is harmless if the producers simply grow, and if inputs are
+always read within their bounds (boundary conditions). It is not harmless if an input, or an output
+that belongs to the caller, would be read further out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""At which sizes a schedule is right, and what it asks of the caller's buffers.
+"""The sizes at which a schedule is correct, and its requirements on the caller's buffers.
 
-Splits with ``guard_with_if`` and ``predicate`` are right at every size. The other tails let a
-split run past the end of its loop, or start before its beginning. On an output that needs a
-minimum extent, or an extent that is a multiple; elsewhere it may read inputs, or outputs that
-others are made of, further out than the unscheduled pipeline does (Halide's ``TailStrategy``
-documents which tail does what).
+Splits with ``guard_with_if`` and ``predicate`` are correct at every size. The other tails let a
+split run past the end of its loop, or start before its beginning. On an output this requires a
+minimum extent, or an extent that is a multiple. Elsewhere inputs, or outputs that other Funcs read,
+may be read further out than by the unscheduled pipeline (see Halide's ``TailStrategy``).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _LARGEST_PERIOD = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one dimension of one Func's region must be for the schedule to be right.
+    """A requirement on one dimension of a Func's region for the schedule to be correct.
 
     `on` is ``"output"`` where an output of another extent is refused when the pipeline runs:
     its extent must be at least `minimum` and a multiple of `multiple`. It is ``"input"``
@@ -58,12 +57,12 @@ class Requirement:
     made of) further out than the unscheduled pipeline does; inputs sized by
     ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
 
-    It is ``"storage"`` where the schedule limits what is stored, or computed, of the Func at a
-    time: a call that wants more than `maximum` is refused when the pipeline runs. An output with a
+    It is ``"storage"`` if the schedule limits the part of the Func that is stored or computed at a
+    time: a call that needs more than `maximum` is refused when the pipeline runs. An output with a
     `maximum` must not be larger; 0 sets no limit.
 
-    `axis` is the dimension's name and `reason` what asks for it. Where not `certain`, extents
-    that fit are right, and others may be.
+    `axis` is the dimension's name and `reason` the cause. If not `certain`, other extents may be
+    correct, too.
     """
 
     func: int

@@ -1,4 +1,4 @@
-"""Whether one stage's nest is legal by itself, whatever is computed around or inside it."""
+"""Checks the nest of one stage by itself, regardless of surrounding and inner computations."""
 
 from __future__ import annotations
 

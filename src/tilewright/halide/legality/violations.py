@@ -1,4 +1,4 @@
-"""What is wrong with a schedule, and the limits that a device sets."""
+"""Violations of a schedule, and the limits of a device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Why a schedule is refused.
+    """A reason for which a schedule is refused.
 
     `kind` is one word for programs, `message` a sentence for people that names the Func and
     the cure. `stage` is None where the Func as a whole is meant.

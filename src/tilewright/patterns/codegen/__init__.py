@@ -1,1 +1,1 @@
-"""Code from patterns: `views` and `generate` make loops, `printing` writes them down."""
+"""Code generation from patterns: `views` and `generate` make loops, `printer` prints them."""

@@ -1,7 +1,7 @@
 """Barriers where threads of a group need each other's results, and nowhere else.
 
-Statements of a work-group run one after the other, each spread over the threads. Between two of
-them a barrier is needed if one writes local memory that the other reads or writes, unless every
+Statements of a work-group run one after the other, each distributed over the threads. Between two
+of them a barrier is needed if one writes local memory that the other reads or writes, unless every
 thread touches its own elements only. In a loop, the end also comes before the beginning.
 """
 

@@ -1,7 +1,7 @@
 """Code as C with OpenMP: one function, which runs on the cores and vector lanes of a CPU.
 
-All maps of a thread grid are loops here: the outermost one is spread over the cores. A GPU's
-program thus runs, and can be checked, on a CPU.
+All maps of a thread grid are loops here; the outermost one is distributed over the cores. So a
+GPU's program can be run and checked on a CPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What patterns become before they are printed: loops, loads and stores with symbolic indices.
+"""The intermediate code of patterns: loops, loads and stores with symbolic indices.
 
-One form serves all targets; printers differ in words, features count its loads and stores.
+All targets share this form; printers differ in syntax, and features count its loads and stores.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ Block = list[Statement]
 
 @dataclass(eq=False, slots=True)
 class ForLoop(Statement):
-    """A loop of ``variable`` from 0 to its extent, and who runs it."""
+    """A loop of ``variable`` from 0 to its extent, and the level that runs it."""
 
     variable: LoopAtom
     level: MapLevel

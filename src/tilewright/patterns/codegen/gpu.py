@@ -16,13 +16,13 @@ from tilewright.patterns.types import f64
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """In which OpenCL and CUDA differ.
+    """The differences between OpenCL and CUDA.
 
     Args:
-        kernel: what a kernel begins with.
+        kernel: the beginning of a kernel.
         pointer: the address space of arrays in global memory.
         local: the address space of local memory.
-        table: what begins an array of fixed numbers.
+        table: the beginning of an array of fixed numbers.
         barrier: the call.
         group, groups, thread, threads: indices and counts of a dimension, ``{d}`` (or ``{x}``
             as a letter).

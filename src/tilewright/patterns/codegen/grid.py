@@ -1,9 +1,9 @@
-"""Code for a grid of threads: kernels, launch sizes, and what a grid cannot run.
+"""Code for a grid of threads: kernels, launch sizes, and checks that a grid can run the code.
 
-Every outermost loop is a kernel of its own, because only the end of a kernel makes all threads
-wait; what is outside of loops is run by one thread. By default a kernel is launched with as many
-work-groups as its loops over groups have iterations, and as many threads in a group as the last
-loop over its threads has. Any other launch is right, too: loops stride by the number of threads.
+Every outermost loop is a separate kernel, because only the end of a kernel synchronises all
+threads; code outside of loops is run by one thread. By default a kernel is launched with one
+work-group per iteration of its loops over groups, and one thread per iteration of the last loop
+over threads. Any other launch is correct, too: loops stride by the number of threads.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ DIMS = 3
 
 @dataclass(frozen=True, slots=True)
 class ThreadGrid:
-    """How many threads run a kernel, by dimension.
+    """The number of threads of a kernel, by dimension.
 
     Args:
-        groups: work-groups; None: as many as there are iterations.
+        groups: the number of work-groups; None for one per iteration.
         threads: threads in a work-group.
     """
 

@@ -1,4 +1,4 @@
-"""What the printers of all targets share: blocks, assignments, definitions of indices."""
+"""The common part of the printers of all targets: blocks, assignments, definitions of indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code made shorter without a change of meaning: values used once, indices used often."""
+"""Simplifies code without changing its meaning: values used once, indices used often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: arrays described by how an element is found, read or written (Lift's views).
+"""Views: arrays described by how an element is located, read or written (Lift's views).
 
 Layout patterns make views of views and no code. Indices that reach memory are polynomials in
 normal form (`tilewright.arith`), so that nested layouts cancel.
@@ -52,9 +52,9 @@ Store: TypeAlias = "Buffer | tuple[Store, ...]"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory(ArrayView):
-    """What is stored row by row; tuples have a buffer for each component.
+    """An array stored row by row; tuples have a buffer for each component.
 
-    What is written where a guard (i, n) does not hold, ``i < n``, is dropped.
+    Writes for which a guard (i, n), meaning ``i < n``, does not hold are dropped.
     """
 
     store: Store

@@ -24,11 +24,11 @@ from tilewright.patterns.types import ScalarType, boolean
 
 @dataclass(frozen=True, slots=True)
 class CDialect:
-    """In which the C family of languages differs.
+    """The differences between C, OpenCL C and CUDA C.
 
     Args:
         index: the type of indices and sizes.
-        helper: what a function of one file begins with.
+        helper: the beginning of a function that is local to a file.
         suffixed: whether functions of f32 have an ``f`` at their end, as in C.
         boolean: the type that stores a truth value.
     """
@@ -67,7 +67,7 @@ _INDEX_HELPERS = {
 
 @dataclass(slots=True)
 class Words:
-    """Makes text of expressions, and keeps the helpers and user functions that it needs.
+    """Prints expressions, and collects the helpers and user functions that they need.
 
     Args:
         named: names of parts of indices.
@@ -188,7 +188,7 @@ class Words:
 
 @dataclass(slots=True)
 class FunctionBody:
-    """The body of a user function; what is used several times becomes a variable."""
+    """The body of a user function; repeated subexpressions become variables."""
 
     words: Words
     types: tuple[ScalarType, ...]

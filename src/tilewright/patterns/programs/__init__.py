@@ -1,4 +1,4 @@
-"""Programs that papers measure with: Lift's eight stencils, and linear algebra as in RISE."""
+"""Benchmark programs of papers: Lift's eight stencils, and linear algebra as in RISE."""
 
 from tilewright.patterns.programs.linear_algebra import LINEAR_ALGEBRA
 from tilewright.patterns.programs.stencils import STENCILS, Stencil

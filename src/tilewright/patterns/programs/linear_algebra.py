@@ -1,4 +1,4 @@
-"""Linear algebra as RISE writes it: dot product, sums, scaling, products of matrices; softmax."""
+"""Linear algebra in the style of RISE: dot product, sums, scaling, matrix products; softmax."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ class Stencil:
     """A stencil program.
 
     Args:
-        build: makes it for a number of rows and columns of the result.
-        points: the points of a neighbourhood that are used.
-        halo: by how much the input is larger than the result on each side.
+        build: makes the program for a number of rows and columns of the result.
+        points: the number of points of a neighbourhood that are used.
+        halo: the number of elements by which the input is larger than the result on each side.
     """
 
     name: str

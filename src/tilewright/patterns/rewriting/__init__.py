@@ -1,6 +1,6 @@
-"""Rewriting: one program in many forms that mean the same.
+"""Rewriting of programs into others with the same meaning.
 
-`rule` says what a rule is and where it is tried; the families are `algorithmic`, `fusion`,
+`rule` defines rules and the sites where they are tried; the families are `algorithmic`, `fusion`,
 `motion`, `tiling` and `lowering`; `strategies` combine rules, `exploration` enumerates.
 """
 

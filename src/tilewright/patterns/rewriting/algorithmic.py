@@ -1,4 +1,4 @@
-"""Rules that change what is computed in which order: divide and conquer, partial reductions."""
+"""Rules that change the order of computation: divide and conquer, partial reductions."""
 
 from __future__ import annotations
 

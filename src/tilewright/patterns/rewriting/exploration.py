@@ -1,4 +1,4 @@
-"""Enumeration of programs that mean the same as one: tilings, who runs loops, memory, unrolling.
+"""Enumerates programs with the same meaning: tilings, levels of loops, memory, unrolling.
 
 Algorithmic rules are tried at every site, breadth first; each result is lowered in every way
 that the target allows. The order is fixed, so that the same settings give the same programs.
@@ -39,16 +39,16 @@ FAMILIES = ("tiling", "split", "fusion", "partial", "interchange")
 
 @dataclass(frozen=True, slots=True)
 class ExplorationSettings:
-    """What `explore` tries.
+    """Settings of `explore`.
 
     Args:
         target: ``c`` (cores and vector lanes) or ``gpu`` (the grid of threads).
-        families: which algorithmic rules: of `FAMILIES`.
-        depth: algorithmic rules in a row.
+        families: the families of algorithmic rules, of `FAMILIES`.
+        depth: the maximum number of algorithmic rules in a derivation.
         times: how often rules of one family may occur in a derivation.
-        tiles: edges of tiles and lengths of chunks that are tried, where they divide.
+        tiles: edges of tiles and lengths of chunks to try, if they divide the sizes.
         most_local: elements that a tile in local memory may have (48 KiB of f32).
-        limit: derivations after which it stops.
+        limit: the number of derivations after which the search stops.
     """
 
     target: str = "gpu"

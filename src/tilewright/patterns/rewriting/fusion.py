@@ -1,4 +1,4 @@
-"""Rules that join loops, or part them."""
+"""Rules that fuse or split loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that decide who runs a loop and where a result is stored."""
+"""Rules that choose the level that runs a loop, and the memory of a result."""
 
 from __future__ import annotations
 

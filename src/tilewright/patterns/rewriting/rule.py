@@ -1,8 +1,8 @@
 """A rewrite rule as a value, and the sites of a program at which rules are tried.
 
 A rule replaces the first stages of a pipe. Wherever a rule applies, the replaced stages have the
-type of the new ones: `apply_at` checks it. What a rule asks of the sizes (tiles that divide)
-becomes a requirement of the new program, as the types of the new stages collect it.
+type of the new ones: `apply_at` checks it. Conditions of a rule on the sizes (tiles that divide)
+become requirements of the new program, because type checking the new stages collects them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Site:
         stages: that stage and those after it.
         given: the type of the first stage's input.
         around: the patterns that this pipe is inside of, outermost first.
-        put: makes the whole program with other stages here.
+        put: makes the complete program with other stages here.
         reader: the pattern that reads the result of this pipe, if it does not go to memory.
     """
 
@@ -44,7 +44,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a rule does: the first ``count`` stages become ``stages``."""
+    """The effect of a rule: the first ``count`` stages become ``stages``."""
 
     count: int
     stages: Stages
@@ -59,11 +59,11 @@ class Rule:
     """A rewrite rule with its parameters.
 
     Args:
-        name: with its parameters, as it is written in Python.
+        name: its name with parameters, as it is written in Python.
         before: the form of the stages that it replaces.
-        after: what they become.
-        source: the paper or project that has it.
-        step: does it.
+        after: the form of the new stages.
+        source: the paper or project that it is from.
+        step: the function that applies it.
     """
 
     name: str

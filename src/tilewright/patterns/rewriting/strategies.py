@@ -1,7 +1,7 @@
-"""Strategies: how rules are combined to write a schedule down, after ELEVATE (Hagedorn 2020).
+"""Strategies combine rules to a schedule, after ELEVATE (Hagedorn 2020).
 
-A strategy makes one derivation longer, or raises `RewriteError`. A `Rule` stands for itself at
-the first site, outermost and leftmost, where it applies.
+A strategy extends a derivation, or raises `RewriteError`. A `Rule` is a strategy that applies it at
+the first site, outermost and leftmost, where it fits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Derivation:
     """A program, and the steps by which it came from another.
 
     Args:
-        start: the program that one began with.
+        start: the original program.
         steps: rule by rule, with the program after each.
     """
 

@@ -1,6 +1,6 @@
 """Gaussian process regression with a Matérn-5/2 kernel (Section 3.2).
 
-The squared distance is a weighted sum over blocks, one length scale a block. Hyperparameters
+The squared distance is a weighted sum over blocks, one length scale per block. Hyperparameters
 are maximum a posteriori, found by multi-start L-BFGS with analytic gradients.
 """
 

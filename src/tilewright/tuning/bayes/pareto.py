@@ -1,4 +1,4 @@
-"""Several objectives: the Pareto front, and one objective drawn from them a decision."""
+"""Several objectives: the Pareto front, and a random scalarisation per decision."""
 
 from __future__ import annotations
 

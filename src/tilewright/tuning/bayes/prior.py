@@ -1,4 +1,4 @@
-"""Where the user expects the optimum (PiBO)."""
+"""The user's prior on the optimum (PiBO)."""
 
 from __future__ import annotations
 

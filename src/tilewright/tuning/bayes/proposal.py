@@ -22,7 +22,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Observations:
-    """What has been seen: codes, shape (n, width), and values, NaN if they failed.
+    """The observations: codes, shape (n, width), and values, NaN for failures.
 
     ``bounded`` marks values that are only lower bounds (cut short).
     """

@@ -1,4 +1,4 @@
-"""The model of the objective: what is expected of a configuration, and how surely."""
+"""The model of the objective: the expected value of a configuration, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Surrogate(Protocol):
 
 @dataclass(frozen=True)
 class ForestSurrogate:
-    """A random forest: mean over trees, and how far the trees disagree (the paper's RF)."""
+    """A random forest: mean and variance over trees (the paper's RF)."""
 
     forest: GrownTrees
 
@@ -43,8 +43,8 @@ class ForestSurrogate:
 class Outputs:
     """The objective as it is modelled, standardised, shape (n,).
 
-    ``slope`` is the relative change of the objective a unit of the modelled one near the best
-    (0 if the objective is not positive), to say what an improvement is worth.
+    ``slope`` is the relative change of the objective per unit of the modelled one near the best (0
+    if the objective is not positive), to convert improvements.
     """
 
     values: Array

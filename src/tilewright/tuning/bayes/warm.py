@@ -1,8 +1,8 @@
-"""Warm starts: what evaluations of a similar problem say about this one.
+"""Warm starts: a prior from evaluations of a similar problem.
 
-A Gaussian process of the earlier evaluations gives the prior mean of the model here, times a
-factor that is learned from what is measured here: near one where the problems behave alike,
-near zero where the earlier one misleads. Only the difference is left for the model to learn.
+A Gaussian process of the earlier evaluations gives the prior mean of this problem's model, times a
+factor that is learned from the new measurements: near one if the problems behave alike, near zero
+if the earlier one misleads. The model only has to learn the difference.
 
 Source: Kennedy and O'Hagan, Predicting the Output from a Complex Computer Code When Fast
 Approximations Are Available, 2000 (the autoregressive model of two levels).
@@ -45,10 +45,10 @@ class WarmStart:
     """Evaluations of a similar problem: another size, another machine.
 
     ``evaluations`` are pairs of a configuration and its objective (None if it failed), all
-    on one scale, which need not be this problem's. The ``queued`` best that are feasible here
-    are asked first; then all of them, if ``model`` is True and there are enough, shape the
-    model (see `SourceModel`). Numbers that this space has not are taken as its nearest, names
-    that it has not are left out.
+    on one scale, which need not be this problem's. The ``queued`` best feasible ones are evaluated
+    first; all of them, if ``model`` is True and there are enough, train the model (see
+    `SourceModel`). Values missing from this space are rounded to the nearest one; unknown
+    parameters are dropped.
     """
 
     evaluations: Sequence[tuple[Mapping[str, Any], float | None]]
@@ -125,7 +125,7 @@ def _near(p: Parameter, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Shift:
-    """A prior mean in units of the modelled outputs, and the scale of what is left.
+    """A prior mean in units of the modelled outputs, and the scale of the residuals.
 
     ``source`` gives the earlier problem's mean, ``factors`` the constant and its factor.
     """
@@ -147,8 +147,8 @@ class Shift:
 class Shifted:
     """A model of residuals as one of the outputs: the posterior of both levels together.
 
-    The prior covariance here is that of the residual, plus what the earlier evaluations leave
-    open of their own problem, times the factor squared.
+    The prior covariance is that of the residual, plus the posterior covariance of the earlier
+    problem times the factor squared.
 
     Args:
         inner: the residuals' posterior. Another surrogate gets the prior mean alone.
@@ -185,7 +185,7 @@ class Shifted:
 
 
 class _Open:
-    """What a posterior leaves open at points: their covariances given its observations."""
+    """The posterior covariances at points."""
 
     def __init__(self, source: Posterior, points: Array) -> None:
         self._source = source
@@ -201,7 +201,7 @@ class _Open:
 
 
 class SourceModel:
-    """What earlier evaluations say: a Gaussian process, and a forest of what failed.
+    """The model of earlier evaluations: a Gaussian process, and a forest of failures.
 
     Args:
         warm: the evaluations.

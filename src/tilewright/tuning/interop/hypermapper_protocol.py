@@ -130,7 +130,7 @@ def optimize(
 
 
 class _Resumed(Journal):
-    """A journal that first gives the trials of a CSV file."""
+    """A journal that first returns the trials of a CSV file."""
 
     def __init__(self, trials: Sequence[Trial], inner: Journal) -> None:
         self.trials, self.inner = list(trials), inner
@@ -197,7 +197,7 @@ def _ask(tuner: Tuner, count: int) -> list[Suggestion]:
 
 
 class _Conversation:
-    """The two streams, and the log of what was said where one is kept."""
+    """The two streams, and the log of the conversation, if any."""
 
     def __init__(self, scenario: Scenario, replies: TextIO, requests: TextIO) -> None:
         self.scenario, self.replies, self.requests = scenario, replies, requests

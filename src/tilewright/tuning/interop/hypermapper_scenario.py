@@ -1,8 +1,8 @@
 """BaCO's and HyperMapper's scenario files: a space and settings in JSON.
 
-Read are the published schemas of both (``baco/schema.json``, ``hypermapper/schema.json``).
-Settings that choose among things this tuner has are followed; those of machinery that it does
-not have (`WITHOUT_EFFECT`) are accepted, so that every scenario runs unchanged.
+The published schemas of both are supported (``baco/schema.json``, ``hypermapper/schema.json``).
+Settings with a counterpart here are followed; others (`WITHOUT_EFFECT`) are accepted and ignored,
+so that every scenario runs unchanged.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Scenario:
     """A scenario file's content.
 
     `published` maps the space's parameter names to the file's, which need not be identifiers.
-    `samples` configurations are asked at random first, then `iterations` times `batch`.
+    `samples` random configurations are tried first, then `iterations` times `batch`.
     `seconds` limits the run. Files are relative to the working directory, as in BaCO.
     """
 

@@ -34,14 +34,14 @@ _MOST_STEPS = 10_000
 
 
 class TilewrightSampler(BaseSampler):
-    """Suggests what `tilewright.tuning.Tuner` would ask next.
+    """Suggests the configurations of a `tilewright.tuning.Tuner`.
 
     Args:
         seed: the seed of all random choices.
         constraints: known constraints over the suggested parameters, as for `Space`.
         settings: the pieces of the search.
 
-    Trials that failed or were pruned teach the feasibility model; running ones are pending.
+    Failed or pruned trials train the feasibility model; running ones are pending.
     """
 
     def __init__(

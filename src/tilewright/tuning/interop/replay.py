@@ -1,6 +1,6 @@
-"""Recorded search spaces: exhaustive measurements read as problems that cost nothing.
+"""Recorded search spaces: exhaustive measurements as problems that cost nothing.
 
-Read are Kernel Tuner's cache files and the Auto-Tuning Association's T4 results (JSON, also
+Supported are Kernel Tuner's cache files and the Auto-Tuning Association's T4 results (JSON, also
 gzip'd) with their T1 problem descriptions. `tilewright.tuning.interop.t4` writes them.
 """
 

@@ -1,4 +1,4 @@
-"""Trials written in others' formats: T4 results files and Kernel Tuner caches, also gzip'd."""
+"""Writes trials as T4 results files and Kernel Tuner caches, also gzipped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Two real problems of ``cc``: its flags for a small program, and a tiled loop nest.
 
-Each evaluation compiles and runs a program of its own in a worker with limits of time and memory;
+Each evaluation compiles and runs a program in a worker with limits of time and memory;
 an answer that differs from the plain build's is reported as wrong.
 """
 
@@ -35,8 +35,8 @@ class CProgram:
         environment: what a configuration adds to the program's environment.
         arguments: the program's arguments for a configuration.
         compiler: the compiler's command.
-        plain: the flags of the build whose answer is right.
-        timeout: seconds that compiling and running may take each.
+        plain: the flags of the reference build.
+        timeout: the time limit of compiling and of running, in seconds.
     """
 
     name: str

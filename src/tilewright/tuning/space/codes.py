@@ -1,4 +1,4 @@
-"""From values to the numbers of a code and back: columns, positions in ranges, permutations."""
+"""Converts values to the numbers of a code and back: columns, positions, permutations."""
 
 from __future__ import annotations
 

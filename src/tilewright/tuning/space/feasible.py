@@ -1,10 +1,10 @@
 """The feasible set as a chain of trees with equal subtrees shared (Section 4.2).
 
-Parameters that a constraint links form a group; groups are independent of one another. A
-group's tree has one level a parameter. Two nodes of a level are one node when the part of
-the path that later constraints still look at is the same, and again when their subtrees turn
-out equal, so that the tree becomes a small layered graph, like a decision diagram. Counting,
-sampling and membership walk the layers with NumPy; no configuration is ever listed.
+Parameters that a constraint links form a group; groups are independent of one another. A group's
+tree has one level per parameter. Two nodes of a level are merged if the part of the path that later
+constraints depend on is the same, or if their subtrees are equal, so that the tree becomes a small
+layered graph, like a decision diagram. Counting, sampling and membership walk the layers with
+NumPy; no configuration is ever listed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_VALUES = 5_000_000  # of a constrained parameter: 40 MB per column of them
 class FiniteVariable:
     """One choice among ``size`` values.
 
-    ``columns`` are the columns that constraints see, each with one entry a value. Variables
+    ``columns`` are the columns that constraints see, each with one entry per value. Variables
     with the same ``distinct`` (an element each of one permutation) take different values.
     """
 

@@ -137,9 +137,9 @@ class Categorical:
 class Permutation:
     """An order of ``n`` things (``items`` a number), or of named items.
 
-    Of ``n`` things, the value is a tuple of whole numbers whose element ``i`` is the place
-    that thing ``i`` takes (the paper's convention, counted from zero). Of named items, the
-    value lists the items in their order, first item first.
+    For ``n`` things, the value is a tuple of whole numbers whose element ``i`` is the position of
+    thing ``i`` (the paper's convention, counted from zero). For named items, the value lists the
+    items in order.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """A search space: parameters, known constraints, and its feasible set.
 
 Inside the tuner a configuration is a *code*, one row of numbers: first the value index of
-each discrete choice (a permutation of more than six items takes one column an item), then each
+each discrete choice (a permutation of more than six items takes one column per item), then each
 real parameter's position in its range, from 0 to 1.
 """
 

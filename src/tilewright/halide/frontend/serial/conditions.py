@@ -1,4 +1,4 @@
-"""The conditions of specialisations, as far as a `Schedule` has them."""
+"""Reads the conditions of specialisations that a `Schedule` can express."""
 
 from __future__ import annotations
 

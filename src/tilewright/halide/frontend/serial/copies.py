@@ -14,7 +14,7 @@ from tilewright.halide.ir.schedule import Clone
 
 @dataclass
 class Copies:
-    """The copies of a file: what they are of, by place, and their names."""
+    """The copies in a file: their originals, by position, and their names."""
 
     clones: list[Clone] = field(default_factory=list)
     names: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""From the expression tables of a file to the expressions of an `Algorithm`.
+"""Converts the expression tables of a file to the expressions of an `Algorithm`.
 
 Equal subexpressions become one object, and every `Let` is replaced by its value, so that the
 result is a graph without local names. Nothing here recurses: expressions may be thousands of
@@ -59,7 +59,7 @@ class _Scope:
 
 
 class Expressions:
-    """Builds expressions, each distinct one once."""
+    """Builds expressions; equal ones are one object."""
 
     def __init__(self) -> None:
         """Start with no expressions."""

@@ -1,9 +1,9 @@
-"""One Func's stages as they are scheduled in a file: splits, loops, and what else a nest has.
+"""Reads the scheduled stages of one Func in a file: splits, loops and other directives.
 
 Halide names the loops that a split of ``x`` gives ``x.xo`` and ``x.xi``, and finds a loop by the
 end of its name; a name may be used again (``split(x, x, xi, 8)``). Here every loop gets a
-canonical name of its own, one for all stages of a Func that have a last loop of one name. It
-says where the loop comes from, as names of Halide's depend on what else was built.
+canonical name, which all stages of a Func share that have a final loop of one name. The name says
+where the loop comes from, because Halide's names depend on what else was built.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class UnreadableScheduleError(ScheduleError):
 
 @dataclass
 class StageLoops:
-    """The loops that are left of one stage: canonical names by Halide's full names."""
+    """The final loops of one stage: canonical names by Halide's full names."""
 
     names: dict[str, str] = field(default_factory=dict)
 

@@ -80,9 +80,9 @@ def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a vtable says of a table: its size, the fields that are there, the others' values.
+    """The content of a vtable: the table's size, its present fields, the others' defaults.
 
-    Each field that is there comes with its place in the table and that of its union's code.
+    Each present field has its offset in the table and that of its union's code.
     """
 
     size: int

@@ -1,10 +1,9 @@
-"""A pipeline's bytes without its schedule.
+"""Removes the schedule from a pipeline's bytes.
 
-What the pipeline computes stays, and so does what the user promised of it: estimates, bounds,
-constraints, traces, memoisation. Dropped are levels, memory and layout, async, the nests of
+The computation stays, and so do the user's promises: estimates, bounds, constraints, traces,
+memoisation. Dropped are levels, memory and layout, async, the nests of
 all stages, specialisations, prefetches, ``align_bounds``, and Funcs made by ``in_`` and
-``clone_in``, whose readers read the original again. An rfactor stays: it made an algorithm of
-its own.
+``clone_in``, whose readers read the original again. An rfactor stays: it changed the algorithm.
 """
 
 from __future__ import annotations

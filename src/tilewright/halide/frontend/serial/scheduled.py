@@ -1,4 +1,4 @@
-"""Whether a Func in a file carries a schedule.
+"""Checks whether a Func in a file has a schedule.
 
 Halide's own flag (``touched``) is also set by ``rfactor``, which is part of the algorithm
 once it is done, so every part of the schedule is compared with its default instead.

@@ -1,7 +1,7 @@
-"""What Halide's own reader takes for granted, beyond each table being where it should be.
+"""Checks the assumptions of Halide's reader, beyond the positions of tables.
 
-Halide reads its files without checking them: names that refer to nothing, lists of unequal
-length or buffers of absurd size would crash it. What passes here it can be given.
+Halide reads its files without checking them: dangling names, lists of unequal length or buffers of
+absurd size would crash it. Files that pass these checks are safe to read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wrappers (``Func.in_``) and clones (``Func.clone_in``): whose calls go where.
+"""Redirects calls to wrappers (``Func.in_``) and clones (``Func.clone_in``).
 
 A wrapped Func's schedule lists the wrappers; the calls themselves are redirected only when
 Halide lowers the pipeline. The same rules are applied here, so that an `Algorithm` shows the

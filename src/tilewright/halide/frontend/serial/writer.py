@@ -1,4 +1,4 @@
-"""Records written back as a FlatBuffer that Halide reads: the reverse of `reader.read`."""
+"""Writes records back as a FlatBuffer that Halide reads: the reverse of `reader.read`."""
 
 from __future__ import annotations
 
