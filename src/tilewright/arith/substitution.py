@@ -1,4 +1,4 @@
-"""Polynomials with other polynomials in place of atoms; boundaries and their simplification."""
+"""Polynomials with other polynomials instead of atoms; boundaries and their simplification."""
 
 from __future__ import annotations
 

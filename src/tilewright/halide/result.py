@@ -69,7 +69,7 @@ class Result:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the naive schedule, None if either is not measured."""
+        """The speedup over the naive schedule, None if either is not measured."""
         if self.naive is None or not self.naive.ok or not self.seconds:
             return None
         return self.naive.median / self.seconds

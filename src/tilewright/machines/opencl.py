@@ -127,7 +127,7 @@ def drivers() -> list[OpenClLoader]:
     else:
         found.append(OpenClLoader("the system", _SYSTEM_LOADER))
     if libraries and own_loaders:
-        # The loader takes a driver's library in place of a folder of drivers.
+        # The loader takes a driver's library instead of a folder of drivers.
         for pocl in sorted(libraries.glob("libpocl*.so*")):
             environment = {**home, "OCL_ICD_VENDORS": str(pocl)}
             found.append(

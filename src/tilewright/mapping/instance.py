@@ -31,7 +31,7 @@ class Instance:
 
     @property
     def count(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.names)
 
 

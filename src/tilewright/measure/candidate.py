@@ -73,7 +73,7 @@ Limits = RunLimits  # its name in earlier versions
 
 @dataclass(frozen=True)
 class Timing:
-    """How a candidate is timed.
+    """Settings for timing a candidate.
 
     After `warmup` runs, samples are taken until the standard error of their median is below
     `precision` times the median (at least `min_samples`), or `max_samples` are taken, or

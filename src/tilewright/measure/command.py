@@ -21,7 +21,7 @@ _CHUNK = 64 << 10  # bytes read at a time
 
 @dataclass(frozen=True)
 class EndedCommand:
-    """How a command ended, and the beginning and the end of what it printed."""
+    """The end of a command, and the beginning and the end of its output."""
 
     exit_code: int
     stdout: str

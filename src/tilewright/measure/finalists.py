@@ -21,7 +21,7 @@ VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, 
 
 @dataclass(frozen=True)
 class Finals:
-    """What interleaved rounds gave, in the order of the candidates.
+    """The results of interleaved rounds, in the order of the candidates.
 
     A measurement's `times` hold one entry a round, the median of that visit's samples, so
     entry r of every candidate belongs to the same round. A candidate that failed on the way

@@ -129,7 +129,7 @@ def _message(error: Mismatch, whole: n.Pattern) -> str:
 
 @lru_cache(200_000)
 def infer(p: n.Pattern, given: DataType) -> Result:
-    """As `type_of` and `requirements`, raising `Mismatch`."""
+    """Return the type and the requirements; raises `Mismatch`."""
     rule = _RULES[type(p)]
     try:
         found = rule(p, given)

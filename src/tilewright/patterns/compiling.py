@@ -74,7 +74,7 @@ def compile(
             any decision is run by all threads, one for each element of its outer dimensions.
         target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device.
         name: the name of the function.
-        launch: threads of a grid, in place of the default (`codegen.grid`).
+        launch: threads of a grid, instead of the default (`codegen.grid`).
 
     Raises:
         PatternTypeError: the program is not well typed.

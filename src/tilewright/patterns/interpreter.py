@@ -33,7 +33,7 @@ class _World:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where in the program a pattern runs: the lengths of the enclosing maps."""
+    """The position of a pattern in the program: the lengths of the enclosing maps."""
 
     world: _World
     batch: tuple[int, ...]

@@ -65,7 +65,7 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
 def _of_two_dimensions(
     first: n.Pattern, second: n.Pattern | None, stages: tuple[n.Pattern, ...]
 ) -> tuple[int, str] | None:
-    """As `_window`, for patterns on rows and columns; None if no such one begins here."""
+    """Return what `_window` does, for patterns on rows and columns; None if none begins here."""
     if isinstance(first, n.Pad | n.PadValue) and second == n.Map(first):
         return 2, _one(first).replace("pad(", "pad2(", 1)
     if isinstance(first, n.Map) and isinstance(first.f, n.Slide) and first.level is None:

@@ -173,14 +173,14 @@ class ScheduleReport:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the naive schedule, None if either is not measured."""
+        """The speedup over the naive schedule, None if either is not measured."""
         if not self.seconds or self.naive_seconds is None:
             return None
         return self.naive_seconds / self.seconds
 
     @property
     def failure(self) -> str:
-        """Why a schedule is not verified, in two words: a crash is not a wrong answer."""
+        """The reason for which a schedule is not verified, in two words."""
         statuses = {attempt.status for attempt in self.attempts} - {"ok", "not tried"}
         return statuses.pop().replace("_", " ") if len(statuses) == 1 else "wrong answer"
 

@@ -24,7 +24,7 @@ class Settings:
         log_parameters: measure distances on a log scale where a parameter asks for it.
         alignment: also distinguish numbers by the power of two that divides them (see
             `encoder`).
-        metric: a metric for all permutations in place of each parameter's own.
+        metric: a metric for all permutations instead of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
         feasibility: weigh by the probability that a configuration does not fail.
         feasibility_limit: draw a least probability of feasibility at each decision.

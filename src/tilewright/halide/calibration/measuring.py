@@ -90,7 +90,7 @@ class Series:
 
     @property
     def spread(self) -> float:
-        """How far the next best are from the best, relative to it."""
+        """The relative distance of the next best samples from the best."""
         ordered = sorted(self.samples)
         if len(ordered) <= NEXT_BEST or ordered[0] <= 0.0:
             return float("inf")

@@ -37,7 +37,7 @@ from tilewright.halide.legality.sizes import Requirement
 
 @dataclass(frozen=True)
 class _Language:
-    """How a language writes what the two write differently.
+    """The syntax of a language where Python and C++ differ.
 
     A constant of an enumeration, the outermost loop, a list, a pair, truth values, and methods
     that are keywords in the other.

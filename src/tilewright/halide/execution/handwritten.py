@@ -22,7 +22,7 @@ class Handwritten(Runner):
 
     It stays live: serialisation would lose the bounds and the alignment that a schedule by
     hand may count on. The payload is that of `Runner` with ``handwritten`` (the fields of
-    `tilewright.halide.execution.session.Source`) in place of a schedule.
+    `tilewright.halide.execution.session.Source`) instead of a schedule.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:

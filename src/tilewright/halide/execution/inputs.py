@@ -69,7 +69,7 @@ class OutputShape:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that a run of the pipeline needs besides its bytes."""
+    """Everything that a run of the pipeline needs, except its bytes."""
 
     seed: int
     buffers: tuple[BufferInput, ...]

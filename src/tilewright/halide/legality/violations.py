@@ -26,7 +26,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device can run: threads and bytes of shared memory per block, blocks in x, y, z."""
+    """Limits of a device: threads and bytes of shared memory per block, blocks in x, y, z."""
 
     threads_per_block: int = 1024
     shared_memory_bytes: int | None = None

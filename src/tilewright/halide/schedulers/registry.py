@@ -162,7 +162,7 @@ def _planned(
 def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[PlannedSchedule]:
     """Return schedules with what is computed where as in a plan, for the task's sizes.
 
-    What is left out of what a scheduler finds, and whether any is legal, is the caller's affair.
+    Which schedules are kept, and whether any is legal, is decided by the caller.
     """
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.suited import suited_gpu

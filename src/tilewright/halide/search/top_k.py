@@ -74,7 +74,7 @@ class Tried:
 
     @property
     def source(self) -> str:
-        """Where its time comes from, in words; empty if there is none."""
+        """The source of its time, in words; empty without a time."""
         if not self.ok:
             return ""
         if self.final:
@@ -87,7 +87,7 @@ class Tried:
 
     @property
     def note(self) -> str:
-        """What a reader should know of it."""
+        """A note for the reader."""
         if self.measurement is None:
             return "not tried: the time was up"
         said = self.measurement.message
@@ -101,7 +101,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What measuring gave: every schedule in the order of the model, and the naive one.
+    """The results of measuring: every schedule in the model's order, and the naive one.
 
     `naive` is what the naive schedule was measured at, in the final rounds where it was in them.
     `stopped` says why it ended early, if it did.

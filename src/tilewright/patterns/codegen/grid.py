@@ -114,7 +114,7 @@ def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKern
 
     Args:
         code: the code; it is changed: barriers are put in.
-        launch: for kernels with parallel loops, in place of the default.
+        launch: for kernels with parallel loops, instead of the default.
 
     Raises:
         MappingError: a loop that no thread is given to, memory that a grid has not, or stores

@@ -193,7 +193,7 @@ def _unzipped(view: ArrayView, made: DataType) -> ArrayView:
 
 
 def written_layout(p: n.Pattern, out: ArrayView, given: DataType) -> ArrayView | None:
-    """Where to write a layout pattern's input, of type ``given``, so that its output is ``out``.
+    """Return the view to write a layout pattern's input to, so that its output is ``out``.
 
     None if elements of the input would be written twice, or not at all, or it computes.
     """

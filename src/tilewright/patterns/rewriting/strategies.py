@@ -125,7 +125,7 @@ def attempt(part: Rule | Strategy) -> Strategy:
 
 
 def repeat(part: Rule | Strategy) -> Strategy:
-    """As often as it applies.
+    """Return a strategy that applies another one as often as possible.
 
     Raises:
         RewriteError: it still applies after `MOST_REPEATS` times.

@@ -107,7 +107,7 @@ def _tiles(
 
 
 def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """As `tiling2`, for windows zipped with other grids, which get tiles that do not overlap."""
+    """Return `tiling2` for windows zipped with other grids, whose tiles do not overlap."""
     steps = poly(rows), poly(columns)
 
     def at(site: Site) -> Change | str | None:

@@ -144,7 +144,7 @@ def read_columns(
         levels: the words of a feature in the order of their numbers.
 
     Returns:
-        The features' values, the units of those whose headings give one, and seconds, NaN where
+        The features' values, the units of those whose headings give one, and seconds, NaN if
         a cell is empty; a column of times that is not there is left out.
 
     Raises:

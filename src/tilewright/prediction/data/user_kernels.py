@@ -90,7 +90,7 @@ def _variants(
     make: Callable[..., Mapping[str, Any]] | None,
     ranges: Mapping[str, Range],
 ) -> dict[str, KernelVariant]:
-    """Return a variant for each function, measured in a process of its own."""
+    """Return a variant for each function, measured in a separate process."""
     return {
         label: KernelVariant(
             label,

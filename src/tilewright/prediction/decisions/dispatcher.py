@@ -130,7 +130,7 @@ class Dispatcher:
         return result
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: the object is the first argument."""
+        """Return the dispatcher as a method, whose first argument is the object."""
         return self if instance is None else types.MethodType(self, instance)
 
     def decision(self, *args: Any, **kwargs: Any) -> Decision:

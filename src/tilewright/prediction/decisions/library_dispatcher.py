@@ -82,7 +82,7 @@ def dispatcher(
 
 
 def product_outline(query: Query) -> Outline:
-    """Of a product of m x n and n x k with densities d1 and d2, non-zeros placed at random."""
+    """Return the outline of a product with densities d1 and d2, with random non-zeros."""
     filled = 1 - (1 - query["d1"] * query["d2"]) ** query["n"]
     entries = query["m"] * query["k"]
     return Outline((int(query["m"]), int(query["k"])), max(1.0, entries * filled))

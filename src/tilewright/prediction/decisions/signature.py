@@ -17,7 +17,7 @@ GLANCE = 32
 
 
 class Outline:
-    """An array's shape and number of non-zeros, in place of the array.
+    """An array's shape and number of non-zeros, instead of the array.
 
     It has the attributes of a sparse array that `tilewright.prediction.kernels` needs to describe a
     query.

@@ -83,11 +83,11 @@ class Complexity:
         return np.broadcast_to(np.asarray(value, dtype=float), (len(table),))
 
     def python(self, variables: Sequence[str]) -> str:
-        """As Python source, the features called ``variables``; functions come from ``math``."""
+        """Return Python source, the features called ``variables``; functions come from ``math``."""
         return _print(self._tree(), dict(zip(self.features, variables, strict=True)), False)
 
     def c(self, variables: Sequence[str]) -> str:
-        """As C source for doubles, the features called ``variables``; needs ``math.h``."""
+        """Return C source for doubles, the features called ``variables``; it needs ``math.h``."""
         return _print(self._tree(), dict(zip(self.features, variables, strict=True)), True)
 
 

@@ -57,7 +57,7 @@ class IntervalCalibration:
         return predicted * np.exp(low * scales), predicted * np.exp(high * scales)
 
     def quantiles(self, coverage: float) -> tuple[float, float]:
-        """Of the scaled residuals, with the correction for a finite number of them."""
+        """Return quantiles of the scaled residuals, corrected for their finite number."""
         n = len(self.residuals)
         tail = (1 - coverage) / 2
         below = math.floor(tail * (n + 1))

@@ -2,7 +2,7 @@
 
 The problems differ in their starting points and in the weights of the instances (a fold's
 held-out ones weigh nothing). The loss is Huber's, by reweighting; the scale at which it bends
-follows the residuals. The last steps take the relative error in place of the log residual:
+follows the residuals. The last steps take the relative error instead of the log residual:
 they agree where errors are small, and of runs that were disturbed it believes the quick ones.
 A ridge holds the parameters near zero, which is also a Gaussian prior on the weights (MacKay
 1992; Foresee and Hagan 1997).
@@ -103,7 +103,7 @@ def _scale(residual: Array, weights: Array) -> Array:
 
 
 def _error(residual: Array, relative: bool) -> Array:
-    """Of log time, or of time relative to the measured one (at most e^20)."""
+    """Return the error of log time, or of time relative to the measured one (at most e^20)."""
     return np.expm1(np.minimum(residual, 20.0)) if relative else residual
 
 

@@ -83,7 +83,7 @@ class ScoredConfiguration:
     stiffness: float = 1.0
 
     def report(self, names: Sequence[str]) -> dict[str, Any]:
-        """As data for people."""
+        """Return the configuration as data for people."""
         return {
             "inputs": self.inputs.describe(names),
             "terms": self.shape.terms,

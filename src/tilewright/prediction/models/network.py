@@ -92,7 +92,7 @@ def train(
 
 
 def _gradients(parameters: list[Array], inputs: Array, targets: Array) -> tuple[list[Array], Array]:
-    """Of the mean squared error in each parameter array, and the error of each restart."""
+    """Return gradients of the mean squared error by parameter array, and each restart's error."""
     layers: list[Array] = [np.broadcast_to(inputs, (len(parameters[0]), *inputs.shape))]
     depth = len(parameters) // 2
     for i in range(depth):

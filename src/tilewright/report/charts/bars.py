@@ -96,7 +96,7 @@ def _row(
 
 
 def _failure(bar: Bar, scale: Scale, middle: float) -> Html:
-    """Return the status and the message in place of a bar."""
+    """Return the status and the message instead of a bar."""
     words = bar.status.replace("_", " ")
     if bar.message:
         words = f"{words}: {bar.message}"

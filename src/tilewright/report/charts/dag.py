@@ -55,7 +55,7 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Where everything is: boxes in the picture, and members in the box of their group.
+    """The positions of boxes in the picture, and of members in the box of their group.
 
     Args:
         nodes: the nodes by name.

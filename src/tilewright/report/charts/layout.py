@@ -24,7 +24,7 @@ _PASSING_WEIGHT = 4.0
 
 @dataclass(frozen=True)
 class Layout:
-    """Where nodes are, the points edges pass between their ends, and the whole size.
+    """The positions of nodes, the points that edges pass, and the total size.
 
     Args:
         centres: the centres of the nodes.

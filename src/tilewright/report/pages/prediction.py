@@ -72,7 +72,7 @@ class PredictionReport:
 
     @property
     def inside(self) -> list[bool]:
-        """Which measured times lie in their intervals; empty without intervals."""
+        """Whether each measured time lies in its interval; empty without intervals."""
         if not self.low:
             return []
         bounds = zip(self.low, self.measured, self.high, strict=True)

@@ -88,7 +88,7 @@ def encoder(
     Args:
         space: the space.
         logs: use logarithmic distances where a parameter's scale asks for them.
-        metric: a permutation metric in place of each parameter's own.
+        metric: a permutation metric instead of each parameter's own.
         alignment: give a number that is a power of two in some values and not in others a
             second distance, between the largest powers of two that divide its values:
             hardware likes 96 to be far from 64 and 128, however close they are in size.

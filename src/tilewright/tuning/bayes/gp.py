@@ -54,7 +54,7 @@ class Hyperparameters:
 
 
 class Posterior:
-    """What a Gaussian process with given hyperparameters says after seeing points.
+    """The posterior of a Gaussian process with given hyperparameters.
 
     Args:
         points: shape (n, features). outputs: shape (n,).

@@ -33,7 +33,7 @@ class Observations:
 
     @property
     def valid(self) -> Array:
-        """Which observations did not fail."""
+        """Whether each observation is a success."""
         return ~np.isnan(self.values)
 
 

@@ -34,7 +34,7 @@ class ForestSurrogate:
     forest: GrownTrees
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """As `Surrogate.predict`."""
+        """Predict like `Surrogate.predict`."""
         each = self.forest.each(points)
         return each.mean(axis=0), np.maximum(each.var(axis=0), 1e-6)
 

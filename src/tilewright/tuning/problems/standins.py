@@ -44,7 +44,7 @@ def paper_space(name: str) -> Space:
 
 @dataclass(frozen=True)
 class StandIn:
-    """An analytic objective in place of a compiler's: called with a configuration.
+    """An analytic objective instead of a compiler's: called with a configuration.
 
     ``is_stand_in`` is True: its values are no measurements.
     """

@@ -31,7 +31,7 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a group's output is tiled.
+    """The tiling of a group's output.
 
     `sizes` gives the tile in each dimension (at least the extent: not tiled), `order` the
     tile loops from innermost to outermost, `sliding` the dimension along which members are
@@ -370,7 +370,7 @@ def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
 
 
 class _Levels:
-    """Where the members of a group are computed and stored, and how much of each at a time."""
+    """The compute and store levels of a group's members, and their extents at a time."""
 
     def __init__(
         self, costs: CpuCosts, group: Group, tiling: Tiling, output: Sequence[_Nest]

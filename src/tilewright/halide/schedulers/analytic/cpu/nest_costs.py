@@ -107,12 +107,12 @@ class _Member:
 
     @property
     def raw(self) -> float:
-        """What is computed over what is needed, if nothing were kept from run to run."""
+        """Computed over required points, if nothing were kept from run to run."""
         return self.runs * _volume(self.box) / (self.times * _volume(self.within))
 
     @property
     def repeats(self) -> float:
-        """What is computed over what is needed."""
+        """Computed over required points."""
         return 1.0 if self.slides else max(1.0, self.raw)
 
 

@@ -45,7 +45,7 @@ IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What distinguishes the searches whose results compete (see `POLICIES`).
+    """The options that distinguish competing searches (see `POLICIES`).
 
     `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
     windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows

@@ -216,7 +216,7 @@ class FusedKernel:
 
     @cached_property
     def store_step(self) -> float:
-        """How far apart neighbouring threads store: 1 side by side, infinite elsewhere."""
+        """The distance between stores of neighbouring threads: 1 if adjacent, else infinite."""
         args = self.stage.args
         first = self.thread_loops[:1]
         if not first or not args:

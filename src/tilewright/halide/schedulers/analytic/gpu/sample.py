@@ -66,7 +66,7 @@ class RandomSearch(GroupingSearch):
     def group_plan(
         self, group: Group, step: Step, options: Options, *, merging: bool = False
     ) -> GroupPlan:
-        """As of `GroupingSearch`, its cost off by a factor that is the same for the same group."""
+        """Plan like `GroupingSearch`, with the cost times a factor that is fixed per group."""
         plan = super().group_plan(group, step, options, merging=merging)
         if step != "powers" or not np.isfinite(plan.cost):
             return plan

@@ -80,7 +80,7 @@ def tile_sizes(extent: int, tiled: int, step: Step, *, halve: bool = False) -> l
 
 @dataclass(frozen=True, slots=True)
 class LoopRoles:
-    """How the parallel loops of a stage are used, by their place among those loops.
+    """The uses of the parallel loops of a stage, by their position among those loops.
 
     `threads` are tiled and their tiles spread over threads, innermost first. `others` run
     whole inside a thread, or one iteration a block.
