@@ -381,7 +381,7 @@ class _StageDirectives:
                 self.emit("fuse", *map(self.loop, (change.inner, change.outer, change.fused)))
 
     def run_in_one_thread(self) -> None:
-        """Emulate Halide's gpu_single_thread, whose automatic names may be taken in the pipeline."""
+        """Emulate Halide's gpu_single_thread: its automatic names may be taken in the pipeline."""
         for name in (THREAD, BLOCK):
             tail = EnumRef("TailStrategy", "GuardWithIf")
             made = LoopRef(self.func, self.stage, name)

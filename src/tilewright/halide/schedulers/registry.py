@@ -160,9 +160,9 @@ def _planned(
 
 
 def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[PlannedSchedule]:
-    """Return schedules with what is computed where as in a plan, for the task's sizes.
+    """Return schedules with the structure of a plan, tiled for the task's sizes.
 
-    Which schedules are kept, and whether any is legal, is decided by the caller.
+    The caller has to select among them and check that they are legal.
     """
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.suited import suited_gpu
