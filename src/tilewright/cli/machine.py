@@ -11,7 +11,7 @@ from tilewright.cli.output import write_file
 if TYPE_CHECKING:
     from tilewright.machines import Calibration, CpuMachine, GpuMachine
 
-# Of what was measured, but differently every time.
+# Note on quantities whose measurements differ every time.
 DOUBTFUL = "did not settle, not used"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilewright.report import ScheduleReport
 
 Kind = Literal["schedule", "compare"]
-# What a page of one kind links to, and the words of the link.
+# The target of links on a page of one kind, and the words of the link.
 _OTHER: Mapping[Kind, tuple[Kind, str]] = {
     "schedule": ("compare", "Comparison with other schedules of this pipeline"),
     "compare": ("schedule", "Schedule of this pipeline"),

@@ -83,7 +83,7 @@ def _cuda_device(driver: Any, ordinal: int) -> GpuMachine:
     text = ctypes.create_string_buffer(256)
     driver.cuDeviceGetName(text, len(text), device)
     capability = (attribute(_MAJOR), attribute(_MINOR))
-    # Of a capability newer than the table, the newest known one gives what cannot be asked.
+    # For a capability newer than the table, values that cannot be queried come from the newest one.
     known = [c for c in LIMITS if c <= capability]
     if not known:
         raise TilewrightError(

@@ -133,7 +133,7 @@ class _Run:
         ready = []
         if self.error is None:
             for queue in self.queues.values():
-                # What follows on the device may be handed on too: its worker takes one by one.
+                # Later tasks of the device may be submitted, too: its worker runs one at a time.
                 while queue and all(n in self.results for n in self.needs[queue[0].task]):
                     step = queue.pop(0)
                     ready.append((step, [self.results[n] for n in self.needs[step.task]]))

@@ -27,7 +27,7 @@ def _exact(value: Any) -> Hashable:
 class Interning(type):
     """Metaclass: calling a class again with the same fields returns the same node."""
 
-    if not TYPE_CHECKING:  # the signatures of the classes stay what they are
+    if not TYPE_CHECKING:  # the signatures of the classes stay unchanged
 
         def __call__(cls, *args: Any, **named: Any) -> Any:
             """Make a node, or return the one that is equal."""

@@ -12,7 +12,7 @@ from tilewright.prediction import Estimator
 
 Array: TypeAlias = np.ndarray[Any, Any]
 FEATURES = ("m", "n")
-# What the training instances take, and the largest median error that a model may have on them.
+# The times of the training instances, and the largest median error that a model may have.
 SECONDS_PER_OPERATION, LEAST_SECONDS = 1e-9, 1e-6
 MOST_ERROR = 0.5
 

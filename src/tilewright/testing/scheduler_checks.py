@@ -13,7 +13,7 @@ from tilewright.halide.ir import Algorithm, Schedule, from_json, to_json
 from tilewright.machines import GpuMachine, Machine
 
 Scheduler = Callable[[Algorithm, Machine], Schedule]
-# Of the outputs' two dimensions: multiples of no vector or tile, and small enough to run at once.
+# Extents of the outputs' two dimensions: not multiples of vectors or tiles, and small.
 WIDTH, HEIGHT = 61, 47
 
 

@@ -30,7 +30,7 @@ _MOST_CONFIRMATIONS = 5
 Outcome: TypeAlias = float | Sequence[float] | Measurement | Mapping[str, Any] | None
 Objective: TypeAlias = Callable[..., Outcome]
 _TOLD = {"value", "status", "lower_bound", "message", "seconds", "details"}
-# Whatever the ratio, nothing is cut short that is less than this many seconds behind.
+# A run that is less than this many seconds behind is never cut short.
 _CLOSE = 0.5
 
 

@@ -47,7 +47,7 @@ Box = tuple[Interval, ...]
 Env = Mapping[str, Interval]
 
 EVERYTHING = Interval(-math.inf, math.inf)
-# What the names of operations begin with that Halide 21 makes of ``strict_float``.
+# The prefix of the operations that Halide 21 makes of ``strict_float``.
 STRICT = "strict_"
 _ROUNDING = ("floor", "ceil", "round", "trunc")
 _BITWISE = frozenset(["shift_right", "shift_left", "bitwise_and"])

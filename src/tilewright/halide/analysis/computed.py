@@ -39,7 +39,7 @@ class Computed:
         self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
-        # Many Funcs are computed at one loop: what it wants of all is computed once.
+        # Many Funcs are computed at one loop: its requirements are computed once.
         self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:

@@ -176,7 +176,7 @@ class NestStructure:
     def _place(self) -> dict[tuple[StageKey, int] | None, list[int]]:
         """Return the Funcs computed directly in each loop (by stage and place), or root (None)."""
         sites: dict[tuple[StageKey, int] | None, list[int]] = {}
-        # What is read inside each loop of a stage, from its innermost point outwards.
+        # The reads inside each loop of a stage, from its innermost point outwards.
         inside: dict[StageKey, list[set[int]]] = {
             key: [set(nest.reads) for _ in nest.loops] for key, nest in self.stages.items()
         }

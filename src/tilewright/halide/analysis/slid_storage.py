@@ -32,7 +32,7 @@ def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -
     """
     entry = nest.structure.entries[item.func]
     slides = entry.store != entry.compute
-    # Else it is computed for a Func that slides, or in its loops.
+    # Otherwise it is computed for a Func that slides, or in its loops.
     extents = _slid(nest, item, larger_nest) if slides else item.extents
     if slides and not item.loose:
         return extents

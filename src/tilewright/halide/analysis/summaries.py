@@ -289,7 +289,7 @@ class Analysis:
         What is alike is computed once. Regions are kept: inlining does not change what of a Func
         is needed.
         """
-        # Computed here, they are there in the copy: none depends on what is inlined.
+        # Computed here, so that the copy shares them: none depends on inlining.
         _ = self.regions, self.contiguous, self.element_bytes
         other = copy.copy(self)
         other.view = self.view.toggled(name)

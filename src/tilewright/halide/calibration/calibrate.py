@@ -19,7 +19,7 @@ PRELOAD = (
     "tilewright.halide.calibration.measuring",
     "tilewright.halide.execution.runner:warm:host",
 )
-# What the rounds may take; compiling the kernels and starting a worker take about five more.
+# Time limit of the rounds; compiling the kernels and starting a worker take about five more.
 SECONDS = 8.0
 # One call is the whole measurement.
 _ONCE = Timing(

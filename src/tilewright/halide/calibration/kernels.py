@@ -18,7 +18,7 @@ LINE_BYTES = 64
 ROW = 1024
 # Vectors of a row that are copied at a time.
 UNROLLED = 4
-# Of xorshift (Marsaglia 2003): each shift and exclusive or takes a cycle, and waits for the last.
+# Operations of xorshift (Marsaglia 2003): each takes a cycle, and waits for the previous one.
 SHIFTS = (13, 17)
 SHIFT_ROUNDS = 8
 CYCLES_PER_STEP = 2.0 * len(SHIFTS) * SHIFT_ROUNDS + 1.0

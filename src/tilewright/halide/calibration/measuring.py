@@ -207,7 +207,7 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         span = MANY_TASKS - FEW_TASKS
 
         def task(few: float, many: float, serial: float) -> float:
-            # Of a task on one of the cores, what is not its own work.
+            # The overhead of a task on one of the cores.
             return max((many - few) / span * cores - serial / MANY_TASKS, 0.0)
 
         found["task"] = figure("seconds", ("tasks_few", "tasks_many", "tasks_serial"), task)

@@ -244,7 +244,7 @@ class _Printer:
     def _calls(self, section: _Section) -> list[str]:
         calls = []
         for directive in section.directives:
-            # An empty list is what is meant without one, and ambiguous in C++.
+            # An empty list is the default, and ambiguous in C++.
             args = [arg for arg in directive.args if arg != Pairs(())]
             listed = ", ".join(self._argument(arg, section) for arg in args)
             method = self.language.methods.get(directive.method, directive.method)

@@ -21,11 +21,11 @@ from tilewright.halide.execution.inputs import (
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.ir.types import numpy_type
 
-# Of a buffer's first element, in bytes: as Halide aligns its own.
+# The alignment of a buffer's first element, in bytes, as in Halide's own buffers.
 _ALIGNMENT = 128
-_HOST_OFFSET = 16  # of the host pointer in a halide_buffer_t
-# Of the pointer to its dimensions there; the size of one, and where its stride is in it
-# (HalideRuntime.h of Halide 21: halide_dimension_t is min, extent, stride, flags).
+_HOST_OFFSET = 16  # offset of the host pointer in a halide_buffer_t
+# The offset of the pointer to the dimensions there, the size of a dimension, and the offset of its
+# stride (HalideRuntime.h of Halide 21: halide_dimension_t is min, extent, stride, flags).
 _SHAPE_OFFSET = 40
 _DIMENSION_BYTES = 16
 _STRIDE_OFFSET = 8

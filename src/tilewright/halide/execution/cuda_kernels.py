@@ -186,7 +186,7 @@ def _architecture(ptx: str) -> str:
 class _Driver:
     """The CUDA driver's own view of a kernel, on the first device."""
 
-    # Of CUfunction_attribute, CUdevice_attribute and CUjit_option in cuda.h.
+    # Values of CUfunction_attribute, CUdevice_attribute and CUjit_option in cuda.h.
     _LOCAL_BYTES, _REGISTERS = 3, 4
     _MAJOR, _MINOR = 75, 76
     _JIT_MAX_REGISTERS = 0

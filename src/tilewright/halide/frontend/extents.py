@@ -190,7 +190,7 @@ def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str,
         if box is None:
             continue
         if func.extern is not None:
-            # What a C function reads is its own affair; most read where they write.
+            # The reads of a C function are unknown; most read where they write.
             for name in func.extern.reads:
                 if name in algorithm.by_name:
                     rank = len(algorithm.by_name[name].args)

@@ -34,8 +34,8 @@ Conditions = tuple[OutputExtent | KnownValue, ...]
 
 # Extents that are looked at together when the least that will do is searched for.
 _CANDIDATES = 33
-# Where the first coordinate of an input, and how many times as large as estimated its extent, is
-# also tried: far enough that what depends on them shows.
+# Further first coordinates of inputs, and factors on their estimated extents, to try: far enough to
+# show dependences on them.
 _FAR = (-100_003, 100_003)
 _LARGER = 4
 # How far outputs are moved from where they are estimated: halving coordinates gives regions that

@@ -56,7 +56,7 @@ def plan(
     except TilewrightError:
         raise
     except Exception as error:
-        # Whatever the pipeline is like, its user gets a schedule.
+        # Every pipeline gets a schedule.
         notes = (f"{MODEL_FAILED}: {type(error).__name__}: {error}. Every Func is at root.",)
     for planned in candidates:
         schedule, doubts = sized(replace(planned.schedule, target=task.target), task)
@@ -138,7 +138,7 @@ def sized(schedule: Schedule, task: Task) -> Sized:
     except TilewrightError:
         raise
     except Exception as error:
-        # What the analysis cannot handle runs with guards, slower and right.
+        # Schedules that the analysis cannot handle run with guards: slower, but correct.
         return Sized(all_guarded(schedule), (f"{GUARDED}: {type(error).__name__}: {error}.",))
 
 

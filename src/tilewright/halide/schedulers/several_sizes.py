@@ -51,7 +51,7 @@ def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[Pla
         made = combined(task, row)
         if not check(made.schedule, task.algorithm, device_limits(task)):
             found.setdefault(made.schedule, made)
-    # Where sizes have nothing in common, the schedule for the largest serves all.
+    # If sizes have no common structure, the schedule for the largest is used for all.
     return list(found.values())[:k] or plan(replace(task, smaller=()), k=k, fusion=fusion)
 
 

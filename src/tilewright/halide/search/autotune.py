@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 MOST_STRUCTURES = 2
 # A structure this much slower than the leader is still worth a share of the evaluations.
 WORTH = 1.25
-# Of the time that is left when tuning begins, at most this share is kept for the final rounds.
+# The largest share of the remaining time that is reserved for the final rounds.
 FINAL_SHARE = 0.25
-_ASKED = 10  # schedules asked for an evaluation, at most: illegal ones are not compiled
+_ASKED = 10  # maximum number of proposals per evaluation: illegal schedules are not compiled
 # The tuner's name for the cap on registers per thread. Names of factors have an underscore.
 _REGISTERS = "registers"
 

@@ -27,7 +27,7 @@ CUTOFF_RATIO = 2.0
 # two moments have been seen to differ by 1.5 where other work ran at one of them.
 LEADING = 1.5
 MOST_LEADERS = 5
-# What the details of a finalist call its times of before the final rounds.
+# The key of a finalist's earlier times in its details.
 FIRST_TIMES = "first_times"
 # A finalist that ended so was not at fault: time was up, or all of them together were too large.
 _NO_FAULT = ("timeout", "out_of_memory")

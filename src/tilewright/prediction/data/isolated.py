@@ -179,7 +179,7 @@ def reference_to(function: Callable[..., Any]) -> str:
         )
     if module.__package__:
         return f"{module.__name__}:{name}"
-    # What is typed at a prompt belongs to a module without a file.
+    # A function typed at a prompt belongs to a module without a file.
     source = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None
     if source is None or not Path(source).is_file():
         raise PredictionError(

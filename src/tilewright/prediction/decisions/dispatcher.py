@@ -23,10 +23,10 @@ from tilewright.prediction.errors import PredictionError
 
 Query: TypeAlias = Mapping[str, float]
 
-# So many times of a call make its measured time; another variant must be predicted, or have
-# been, faster by this factor to take over.
+# The number of times that make a call's measured time, and the factor by which another variant
+# must be predicted or measured to be faster to take over.
 _SETTLED, _BETTER = 3, 0.95
-# How fast a variant's correction follows what is seen, and how much is kept of it for fitting.
+# The rate at which a variant's correction follows measured times, and how many are kept.
 _FOLLOW, _KEPT = 0.2, 10_000
 
 

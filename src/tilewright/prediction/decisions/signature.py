@@ -58,7 +58,7 @@ def _hits(array: Any, samples: int) -> tuple[int, int]:
     size = array.size
     # An odd step, so that columns of even-sized rows are not met over and over.
     step = (size // samples) | 1 if size > samples else 1
-    # Reshaping copies what is not contiguous.
+    # Reshaping copies arrays that are not contiguous.
     some = (array.reshape(-1) if array.flags.c_contiguous else array.flat)[::step]
     return int(np.count_nonzero(some)), len(some)
 

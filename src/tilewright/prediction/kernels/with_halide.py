@@ -239,7 +239,7 @@ _PROGRAMS: dict[str, tuple[Callable[[int], Any], tuple[str, ...], Callable[..., 
     "convolution": (_convolution, ("a", "w"), _valid_shape),
     "pooling": (_pooling, ("a", "s"), _pooled_shape),
 }
-# Of the output: columns, rows, and the operations for each number, of the kernel's features.
+# Columns and rows of the output, and operations per element, by the kernel's features.
 _WORK = {
     "matmul": ("k", "m", "n"),
     "convolution": ("n - r + 1", "m - r + 1", "r**2"),

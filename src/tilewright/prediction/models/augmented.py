@@ -86,7 +86,7 @@ class Augmented(Estimator):
         logs = np.log(seconds)
         self.centre_ = float(np.median(logs))
         random = np.random.default_rng([self.seed, 1])
-        # Of many instances, a part is enough to choose by and to calibrate with.
+        # The maximum number of instances used to choose and to calibrate.
         order = random.permutation(len(data))
         part, rows = order[:_MOST], np.sort(order[:_TRAINED])
         folds = max(2, min(self.folds or 5, len(part)))

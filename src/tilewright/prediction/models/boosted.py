@@ -67,7 +67,7 @@ class Boosted(Estimator):
             init="zero",
             random_state=self.seed,
         )
-        # Where no column varies there is still a constant.
+        # If no column varies there is still a constant.
         boosting.fit(inputs if len(self.inputs_) else np.ones((len(data), 1)), rest)
         self.trees_ = Trees.from_sklearn(list(boosting.estimators_[:, 0]), self.rate)
         self.parameter_count_ = len(self.trees_.value) + self.trend_.parameter_count_

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.report.pages.html import Html, join, tag
 
 WIDTH = 880.0
-# What a telephone of 400 pixels has between the margins of the page.
+# The width between the page's margins on a telephone of 400 pixels.
 NARROW = 356.0
 COLOURS = 10
 

@@ -43,7 +43,7 @@ PROBLEM_TEMPLATE = """\
 # A problem for `tilewright tune`. Run it with:  tilewright tune problem.toml
 name = "my-kernel"
 
-# What is known to be impossible, in Python's notation; leave it out if nothing is.
+# Known constraints, in Python's notation; leave this out if there are none.
 constraints = ["tile % unroll == 0 or unroll < 4"]
 
 # What to run. {name} is replaced by the value of a parameter, {name:03d} in that format, {{name}}
@@ -54,7 +54,7 @@ command = ["./kernel", "--tile={tile}", "--unroll={unroll}", "--order={order}"]
 value = "time"              # the command's wall time, or:
 # value = "json"            # a number in the last line of JSON that it prints
 # json = "result.seconds"   # ... under this key (a list of keys: several objectives)
-# value = "regex"           # a number in what it prints
+# value = "regex"           # a number in its output
 # regex = "took ([0-9.]+) ms"
 # maximise = true           # larger is better
 timeout = 10                # seconds a run may take; longer is a failure that is learned from

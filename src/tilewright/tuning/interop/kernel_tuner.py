@@ -53,7 +53,7 @@ class TilewrightStrategy(OptAlg):  # type: ignore[misc]
                 else:
                     tuner.tell(asked, float(found))
         except StopCriterionReached:
-            pass  # the budget is used up: what was found so far is the result
+            pass  # the budget is used up: the best so far is the result
         best = tuner.best
         if best is None:
             return (), float("inf")

@@ -399,7 +399,7 @@ class _Levels:
         self.rows, _ = self.costs.member_boxes(self.group, tuple(row))
         row[along] = Interval(first, first + 2.0 * step - 1.0)
         pairs, _ = self.costs.member_boxes(self.group, tuple(row))
-        # Where two rows need no more in common, there is nothing to keep between them.
+        # If two rows share no values, there is nothing to keep between them.
         self.slides = frozenset(
             name
             for name, box in self.rows.items()

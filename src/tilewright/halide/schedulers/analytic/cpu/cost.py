@@ -74,7 +74,7 @@ class CpuCosts:
         known: KnownBlocks | None = None,
         stored: Mapping[str, int] | None = None,
     ) -> None:
-        # Which dimension of a Func is contiguous may depend on what is nested.
+        # The contiguous dimension of a Func may depend on the nested members.
         self._known = KnownBlocks() if known is None or transposed else known
         self._stored = stored or {}
         self.block_rank = block_rank
@@ -336,7 +336,7 @@ class CpuCosts:
     def _strips(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
         """Return the shapes of sweeps of blocks inside tiles, shortest first, and their counts."""
         guest = self._hosts.get(output)
-        # Where the data decide what is read, the bounds are not what a sweep touches.
+        # If data decide which elements are read, a sweep touches less than the bounds.
         if guest is None or any(
             load.indirect for s in self.analysis.summaries(guest) for load in s.loads
         ):

@@ -267,7 +267,7 @@ class _NestCosts:
                 if member is None:
                     continue
                 yield member
-                # What slides is computed less often than its loops say, and what is in them too.
+                # A sliding Func, and those in its loops, run less often than the loops.
                 share = 1.0 / max(1.0, member.raw) if member.slides else 1.0
                 top = at if level is None else level
                 for inner in production.stages:

@@ -167,7 +167,7 @@ def block_cycles(
         # One dependent operation per step: short blocks wait for the one before.
         cycles = max(cycles, c.chain_cycles) + c.spill_cycles * spilled
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
-        # What was just stored may be what is loaded next.
+        # The value just stored may be the one loaded next.
         cycles = max(cycles, c.forward_cycles)
     return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
 

@@ -41,7 +41,7 @@ def windows(
 def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
     analysis = costs.analysis
     members = set(group.members)
-    # Of every member, the dimension along which it advances and its rows a row of the output.
+    # For every member, the dimension along which it advances and its rows per row of the output.
     along: dict[str, tuple[int, Fraction]] = {group.output: (dimension, Fraction(1))}
     period = 1
     for name in reversed(group.members):

@@ -48,7 +48,7 @@ def _predictable(index: Expr) -> bool:
         seen.add(id(node))
         if isinstance(node, Call):
             if node.kind in ("func", "image"):
-                continue  # bounded by what it can hold, wherever it is read
+                continue  # bounded by the values it can hold, wherever it is read
             if node.kind == "intrinsic" and not node.name.startswith(_TRANSPARENT):
                 return False
         elif node.name == "mod":

@@ -31,7 +31,7 @@ from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
 
-# Where a value lies that is loaded: in the thread, in the block's shared memory, in memory, or in
+# The place of a loaded value: in the thread, in the block's shared memory, in memory, or in
 # memory where the same thread has just stored it.
 Place = Literal["registers", "shared", "memory", "stored"]
 

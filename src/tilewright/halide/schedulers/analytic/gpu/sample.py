@@ -36,7 +36,7 @@ from tilewright.machines import GpuMachine
 # and the spread of the factors on a group's cost.
 TEMPERATURES = (0.05, 0.3, 1.0, 3.0)
 SPREADS = (0.0, 0.3, 1.0)
-# So many times the wanted number are drawn before giving up on finding new ones.
+# Draws per wanted number before the search for new ones is given up.
 PATIENCE = 4
 
 
