@@ -102,9 +102,9 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make docs` from `benchmarks/results/`; do not edit. `make bench NAME=halide_host`
-runs one again (`ARGS='--only harris'` a part of it). Ratios of times are the median of the
-quotients within interleaved rounds; peers run in processes of their own, with limits, and one
-that fails counts as absent for that program.
+runs one again (`ARGS='--only harris'` a part of it). Ratios of times are medians of the quotients
+within interleaved rounds. Peers run in separate processes with limits; a peer that fails counts as
+absent for that program.
 """
 
 

@@ -40,10 +40,10 @@ CPU = CpuMachine(
 INTRODUCTION = """\
 # Gallery
 
-Written by `make docs`; do not edit. The programs of `examples/`, each with the schedules that one
-shot finds for a CPU with 16 cores and 256-bit vectors, and for an H100. They are the ones for exact
-sizes, without the second version of the loops for small outputs. Times are predicted by the cost
-models, not measured: how schedules do when they run is in [Benchmarks](benchmarks.md).
+Written by `make docs`; do not edit. This page shows the programs of `examples/`, each with the
+schedules of `mode="oneshot"` for a CPU with 16 cores and 256-bit vectors, and for an H100. The
+schedules are for exact sizes, without the second version of the loops for small outputs. Times are
+predicted by the cost models, not measured; measured times are in [Benchmarks](benchmarks.md).
 """
 
 
