@@ -32,7 +32,7 @@ from tilewright.halide.legality.sizes import needs, reads_anything
 Place = tuple[int, int]  # a Func and a dimension
 Conditions = tuple[OutputExtent | KnownValue, ...]
 
-# Extents that are looked at together when the least that will do is searched for.
+# Number of extents tried together in the search for the least one.
 _CANDIDATES = 33
 # Further first coordinates of inputs, and factors on their estimated extents, to try: far enough to
 # show dependences on them.
@@ -44,10 +44,10 @@ _OFFSETS = (0.0, 1.0, 2.0, 3.0)
 
 
 def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
-    """Return the schedule made right at every size; `algorithm` is the one it was made for.
+    """Return the schedule made correct at every size; `algorithm` is the one it was made for.
 
-    Outputs must have estimates: a Func that would be computed further out even at those is
-    guarded at all sizes. What an earlier call has added is computed again.
+    Outputs must have estimates: a Func that would be computed further out even at those is guarded
+    at all sizes. Additions of an earlier call are computed again.
     """
     schedule = exact_size(schedule)
     extended = with_clones(algorithm, schedule.clones)
@@ -163,13 +163,13 @@ class _Sizes:
     def known(self, least: Mapping[Place, int]) -> tuple[KnownValue, ...]:
         """Return the conditions on parameters when outputs have their least extents.
 
-        A boundary condition, for one, makes regions depend on the extents of an input.
+        Regions may depend on the extents of an input, for example because of a boundary condition.
         """
         extents = {place: float(extent) for place, extent in least.items()}
         used = metadata_used(self._algorithm)
         result: list[KnownValue] = []
         scalars = [p for p in self._algorithm.parameters if p.name in self._symbols]
-        # Most scalars have no part in where anything is read: all are changed together first.
+        # Most scalars do not affect where anything is read: all are changed together first.
         matters = not all(
             all(bool(right.all()) for right in self._met(extents, dict(changed)).values())
             for changed in zip(*(_others(p, self._symbols[p.name]) for p in scalars), strict=True)

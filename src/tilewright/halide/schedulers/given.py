@@ -42,7 +42,7 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
 def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, ...]:
     """Return the groups of any schedule, at the estimates; see `groups_of`.
 
-    None where it cannot be said: too much is inlined, or an extern stage hides what it reads.
+    None if they are unknown: too much is inlined, or an extern stage hides its reads.
     """
     try:
         return groups_of(ScheduledNest(nest_analysis(algorithm, schedule), schedule))
@@ -53,8 +53,9 @@ def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, 
 def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
     """Return the groups of any schedule, as its loop nest has them.
 
-    On a CPU a group is a Func at root with all that is computed in its loops, on a GPU each stage
-    of one, as each is a kernel. Costs are left out: no search has made the schedule.
+    On a CPU a group is a Func at root with the Funcs computed in its loops, on a GPU each stage of
+    such a Func, because each is a kernel. Costs are left out: the schedule does not come from a
+    search.
     """
     launched = {(launch.func, launch.stage): launch for launch in launches(nest)}
     members: dict[tuple[int, int], set[int]] = {}

@@ -91,7 +91,7 @@ def peers(
 
     Args:
         target: a Halide target.
-        machine: what to schedule for; needed for a GPU.
+        machine: the machine to schedule for; required for a GPU.
         published: whether Anderson2021 runs a second time, with the settings of its paper.
 
     Raises:
@@ -142,11 +142,11 @@ def run_peers(
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
 ) -> Iterator[PeerSchedule]:
-    """Have each of the peers schedule the pipeline; yields what came of it, as it comes.
+    """Run each of the peers on the pipeline; yield their schedules as they arrive.
 
-    They get every estimate that `inputs` has: serialisation loses those of inputs, scalars
-    and outputs. A peer that crashes, or uses more than its limits, yields its status. What the
-    records hold of such a search on this `machine` is not searched again, unless `remeasure`.
+    They get every estimate in `inputs`: serialisation loses those of inputs, scalars and outputs.
+    For a peer that crashes or exceeds its limits, the status is yielded. Recorded searches on this
+    `machine` are not repeated, unless `remeasure`.
     """
     trials = [
         CandidateTrial(
@@ -296,7 +296,7 @@ def _limit_cpu(seconds: float) -> None:
 def _step_over(names: Mapping[str, int]) -> None:
     """Use up Halide's automatic names, which a fresh process would give out again.
 
-    Li2018 fails on a Var it makes itself where the pipeline has one of that name.
+    Li2018 fails on a Var that it makes itself if the pipeline has one of the same name.
     """
     import halide as hl
 

@@ -37,8 +37,8 @@ def naive_schedule(
 ) -> Schedule:
     """Return every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
 
-    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, and so
-    are those that merely stand for an input (Halide puts one before every ImageParam).
+    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, as are those
+    that only forward an input (Halide adds one for every ImageParam).
     """
     gpu = machine if isinstance(machine, GpuMachine) else None
     large = _too_large(algorithm)

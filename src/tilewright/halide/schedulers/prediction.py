@@ -21,12 +21,12 @@ from tilewright.machines import GpuMachine
 def predicted(task: Task, schedule: Schedule) -> Prediction | None:
     """Predict the seconds of `schedule` on the task's machine.
 
-    The schedule may come from anywhere: the search, a tuner, a person, another autoscheduler. Its
-    sizes are the pipeline's estimates. The search chooses by costs that may be weighted otherwise;
-    this is one model for all, without weights.
+    The schedule may come from the search, a tuner, a person or another autoscheduler. Its sizes are
+    the pipeline's estimates. The costs of the search may be weighted; this is one model for all
+    schedules, without weights.
 
-    None where it cannot be said: the expressions are too large to look at, an extern stage hides
-    what it reads, or the GPU's rates are not known.
+    None if there is no prediction: the expressions are too large, an extern stage hides its reads,
+    or the GPU's rates are not known.
     """
     nest = _nest(task, schedule)
     return None if nest is None else _predicted(task, nest)
@@ -35,8 +35,8 @@ def predicted(task: Task, schedule: Schedule) -> Prediction | None:
 def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
     """Return the plan with its predicted time, and that of every group, if it has none yet.
 
-    Groups that the search has not costed (tuned ones, given ones) get their tiles and launches
-    from the loop nest, too. The plan as it is where no time can be said.
+    Groups that the search has not costed (tuned or given ones) also get their tiles and launches
+    from the loop nest. The plan is returned unchanged if there is no prediction.
     """
     if planned.seconds is not None:
         return planned

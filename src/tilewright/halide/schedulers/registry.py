@@ -21,10 +21,10 @@ from tilewright.machines import GpuMachine
 Fusion = Literal["nested", "overlapped", "none"]
 # Variations that are checked for each schedule that is wanted, if the cost model has too few.
 VARIATIONS = 60
-# How the note begins where the model does not understand a pipeline; it is a defect of ours.
+# The beginning of the note for a pipeline that the model cannot analyse, which is a defect.
 MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
-# How the note begins where tails could not be chosen; it is a defect of ours, too.
+# The beginning of the note for a failure to choose tails, which is a defect, too.
 GUARDED = (
     "Every loop tail is guarded, for the analysis of sizes failed on this pipeline; please report "
     "it"
@@ -34,16 +34,15 @@ GUARDED = (
 def plan(
     task: Task, *, k: int = 1, fusion: Fusion = "nested", constants: GpuConstants | None = None
 ) -> list[PlannedSchedule]:
-    """Return up to `k` distinct legal schedules, the one the model likes best first.
+    """Return up to `k` distinct legal schedules, the model's best first.
 
-    They differ where it matters, as far as there are that many: `diversity` says what counts,
-    and where the cost model has too few, `variations` makes more, which come last.
+    As far as possible they differ in what matters, as defined in `diversity`. If the cost model has
+    too few, `variations` makes more, which come last.
 
-    `fusion` is how Funcs may be computed inside others' tiles on a GPU, `constants` are those of
-    the GPU's cost model where they were measured. A schedule that is
-    found illegal is left out, and the notes of the next one say so, or those of the last where
-    none follows; should none be left, the naive schedule is planned. Raises `TilewrightError` for
-    an unknown `fusion`.
+    `fusion` says how Funcs may be computed inside others' tiles on a GPU, `constants` are measured
+    constants of the GPU's cost model. An illegal schedule is left out, and the notes of the next
+    one say so, or those of the last one if none follows; if none is left, the naive schedule is
+    planned. Raises `TilewrightError` for an unknown `fusion`.
     """
     if fusion not in get_args(Fusion):
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
@@ -97,10 +96,10 @@ def _with_refused(
 
 
 def _vary(chosen: Chosen, task: Task, k: int) -> None:
-    """Add legal schedules a choice away from those there, from the best on, until there are `k`.
+    """Add legal schedules one choice away from the present ones, best first, up to `k`.
 
-    What is a choice away from the additions comes next. At most `VARIATIONS` are looked at for
-    each schedule wanted.
+    Schedules one choice away from the additions come next. At most `VARIATIONS` are tried for each
+    wanted schedule.
     """
     left = VARIATIONS * k
     at = 0

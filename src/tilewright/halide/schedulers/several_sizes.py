@@ -178,9 +178,9 @@ def _placed(
 def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
     """Return for each size but the last the conditions that select its nests over later ones.
 
-    Sizes come as `tilewright.halide.frontend.extents.descending` sorts them. Each dimension in
-    which a later size is smaller must be at least half way to it, by ratio, so that none of the
-    later ones meets the conditions. Inputs count where the outputs are of one size.
+    Sizes are sorted by `tilewright.halide.frontend.extents.descending`. Each dimension in which a
+    later size is smaller must be at least the geometric mean of the two, so that no later size
+    meets the conditions. Inputs count if the outputs have the same size.
 
     Raises `TilewrightError` if neither distinguishes two sizes.
     """

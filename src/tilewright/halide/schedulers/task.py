@@ -99,19 +99,19 @@ def make_task(
     name: str = "",
     calibration: bool = False,
 ) -> Task:
-    """Read the pipeline and settle target and machine.
+    """Read the pipeline and determine target and machine.
 
     `target` is ``host``, ``cuda``, ``opencl`` or a Halide target string; by default that of
     `machine`, which is this computer's CPU or GPU unless it is given, as a machine or as the
     name of a GPU.
 
-    `estimates` gives what the pipeline does not say of sizes and values; a sequence of such
-    mappings asks for a schedule that has nests for each of several sizes.
+    `estimates` gives missing sizes and values; a sequence of such mappings requests a schedule with
+    nests for each of several sizes.
 
-    With `calibration`, a CPU is costed with what was measured of it, if anything was.
+    With `calibration`, the stored measurements of a CPU are used, if there are any.
 
-    Raises `TilewrightError` if target and machine do not fit or a GPU is to be scheduled
-    for that is neither given nor here, and what `load` raises.
+    Raises `TilewrightError` if target and machine do not fit, or if the target is a GPU that is
+    neither given nor present, and the errors of `load`.
     """
     if isinstance(machine, str):
         machine = gpu(machine)

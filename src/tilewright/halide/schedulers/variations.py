@@ -77,7 +77,7 @@ def variations(
 ) -> Iterator[PlannedSchedule]:
     """Yield schedules one choice away from `planned`: kinds of choices in turn, costly Funcs first.
 
-    They may be illegal. The reports of groups that changed say that they were not costed.
+    They may be illegal. The reports of changed groups say that they were not costed.
     """
     algorithm = with_clones(algorithm, planned.schedule.clones)
     view = View(algorithm)

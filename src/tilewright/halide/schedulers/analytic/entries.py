@@ -13,10 +13,9 @@ def completed(
 ) -> tuple[FuncSchedule, ...]:
     """Return `entries` with the inlined Funcs of a view and, at root, all that remain, in order.
 
-    Of what an extern stage alone reads, it is not known how much is wanted: it stays at root.
-    Funcs that are memoised or that the user scheduled get no entry; extern Funcs get one with
-    `extern_in_words`, for Halide 21 crashes on GPU kernels that read one which is at root only by
-    default.
+    A Func that only an extern stage reads stays at root, because its required region is unknown.
+    Funcs that are memoised or that the user scheduled get no entry. With `extern_in_words`, extern
+    Funcs get an explicit entry: Halide 21 crashes on GPU kernels that read one left at its default.
     """
     order = view.algorithm.order
     found = [*entries, *(FuncSchedule(order[name], INLINE, INLINE) for name in view.inlined)]

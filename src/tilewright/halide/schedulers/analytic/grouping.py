@@ -69,14 +69,13 @@ def greedy_grouping(
 ) -> Grouping[P]:
     """Merge groups as long as that lowers the summed cost.
 
-    The merge that gains most is done first or, with `producers_first`, the one earliest in
-    the pipeline. `initial` partitions the Funcs to start from; by default each is alone.
+    The merge that gains most is done first or, with `producers_first`, the one earliest in the
+    pipeline. `initial` is the initial partition of the Funcs; by default each is alone.
 
-    Only a group all of whose readers lie in one other group can be merged into it, for a
-    Func is computed at one place. Fixed Funcs (extern, memoised), Funcs the user scheduled
-    and outputs of the pipeline stay outputs of groups of their own. In large pipelines not
-    every merge is tried again after every other (`EXACT_EFFORT`), and groups have a largest
-    size (`MOST_MEMBERS`).
+    A group can only be merged into another if all its readers lie in that group, because a Func is
+    computed at one place. Fixed Funcs (extern, memoised), Funcs that the user scheduled, and
+    outputs of the pipeline remain outputs of separate groups. In large pipelines not every merge is
+    tried again after every other (`EXACT_EFFORT`), and groups have a largest size (`MOST_MEMBERS`).
     """
     merger = _Merger(view, plan, may_merge, producers_first)
     start = [Group((f.name,)) for f in view.funcs] if initial is None else initial

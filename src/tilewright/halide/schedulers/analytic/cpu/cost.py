@@ -218,7 +218,7 @@ class CpuCosts:
     ) -> Bound:
         """Return cycles to run a stage once over loops of the given extents.
 
-        `members` are the Funcs whose values for the tile are at hand in a small buffer.
+        `members` are the Funcs whose values for the tile are in a small buffer.
         """
         block = self.block(name, index)
         loops = self.pure_loops(name, index)
@@ -246,7 +246,7 @@ class CpuCosts:
     def _crossing_cycles(
         self, block: Block, extent: Bound, blocks: Bound, transposes: bool, member: bool
     ) -> Array:
-        """Return cycles that loads across rows wait: every lane touches a line of its own.
+        """Return cycles that loads across rows wait: every lane touches a different line.
 
         A long row of lines outgrows the first cache; in a large buffer the lines also lie in as
         many pages.

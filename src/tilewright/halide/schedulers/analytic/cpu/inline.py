@@ -31,7 +31,7 @@ from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 def inline_trivial(
     base: Analysis, model: CpuModel, bias: float, known: KnownBlocks | None = None
 ) -> Analysis:
-    """Return Funcs that cost less recomputed at every use than stored and loaded.
+    """Return Funcs that are cheaper to recompute at every use than to store and load.
 
     Each Func's uses are costed with its definition substituted and common subexpressions
     shared, against computing it once and moving it through the second-level cache. A `bias`
@@ -104,8 +104,8 @@ def _size(summary: StageSummary) -> int:
 def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alone: float) -> float:
     """Return cycles to compute a Func at every read, if reads have nothing in common.
 
-    A value costs as much as where the Func is at root, in `alone` cycles as a whole. Infinite
-    where a reader would become too large.
+    A value costs as much as at root, where the Func takes `alone` cycles. The result is infinite if
+    a reader would become too large.
     """
     analysis = costs.analysis
     size = max(_size(summary) for summary in analysis.summaries(name))

@@ -51,9 +51,9 @@ _IN_REGISTERS = ("vectorized", "unrolled")
 
 
 def part_times(nest: ScheduledNest, model: CpuModel) -> tuple[PartTime, ...]:
-    """Return the predicted time of every Func at root with all that is computed in its loops.
+    """Return the predicted time of every Func at root, with the Funcs computed in its loops.
 
-    What an extern stage does, and Funcs whose loops are the user's own, are left out.
+    Extern stages, and Funcs with loops of the user's own, are left out.
     """
     costs = _NestCosts(nest, model)
     found = []
@@ -251,7 +251,7 @@ class _NestCosts:
     def _members(
         self, stage: _Stage, host: StageNest, path: Path, runs: float, level: int | None = None
     ) -> Iterator[_Member]:
-        """Yield all that is computed inside the loops of `host`, which runs `runs` times.
+        """Yield the Funcs computed inside the loops of `host`, which runs `runs` times.
 
         `level` is the loop of the stage at root that it is in, None for that stage itself.
         """

@@ -24,11 +24,11 @@ class NestedReduction(NamedTuple):
 
 
 def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
-    """Reductions that one pure Func reads point by point, and that Func.
+    """Return reductions that one pure Func reads point by point, with that Func.
 
     Computing such a reduction in its reader's innermost block keeps it in registers and
     repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops). A short
-    dimension may be read in another way, as it is unrolled whole inside the block.
+    dimension may be read in another way, because it is fully unrolled inside the block.
     """
     view = analysis.view
     hosts: dict[str, NestedReduction] = {}

@@ -255,9 +255,9 @@ def _shared(summary: StageSummary, vector: str, row: str) -> bool:
 def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) -> Hashable:
     """Return all that the cost of a stage's blocks depends on, without names.
 
-    The layers of a network differ in names alone: stages of equal form have equal costs. Loops
-    are numbered by their place in the stage, and of a callee there remain which dimension is
-    contiguous and whether it is the Func itself.
+    The layers of a network only differ in names: stages of equal form have equal costs. Loops are
+    numbered by their position in the stage. Of a callee, only its contiguous dimension matters, and
+    whether it is the Func itself.
     """
     place: dict[str, int | str] = {loop.name: i for i, loop in enumerate(summary.loops)}
     return (
@@ -303,9 +303,8 @@ def best_block(
 ) -> Block:
     """Return the block of least cost per point; `extents` gives each dimension's extent.
 
-    A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is unrolled
-    whole. With a `rank`, reductions take the next best block in line, as far as it is close to
-    the best.
+    A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is fully
+    unrolled. With a `rank`, reductions take the rank-th best block, if it is close to the best.
     """
     blocks = list(_candidates(summary, loops, extents, model, innermost))
     if whole is not None:
@@ -431,8 +430,8 @@ def companion(
 ) -> int | None:
     """Return the dimension along which the rows that vectors cross are contiguous in memory.
 
-    Running along it next to the vector loop reads the lines of one vector whole before they
-    are left (a transposition in small tiles). None if nothing is crossed.
+    If the next loop runs along it, the cache lines of one vector are used up before the loop moves
+    on (a transposition in small tiles). None if no rows are crossed.
     """
     crossed = crossings(summary, loops.get(vector), innermost)
     for d, loop in loops.items():

@@ -10,8 +10,8 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
     """Return the copies of Funcs for the scattering stages that read them, among other readers.
 
-    A stage that scatters is not vectorised. A copy can be, in a row of its own that is computed
-    just before, while the other readers go on computing the Func where they need it.
+    A stage that scatters is not vectorised. A copy of the Func that it reads can be vectorised,
+    computed row by row just before, while the other readers are unchanged.
     """
     view = costs.analysis.view
     base = view.algorithm.original or view.algorithm
@@ -37,7 +37,7 @@ def gathers(costs: CpuCosts) -> bool:
     view = costs.analysis.view
     for func in view.funcs:
         if func.name not in costs.analysis.regions:
-            continue  # read by extern stages alone, who knows where
+            continue  # only read by extern stages, at unknown places
         for summary in costs.analysis.summaries(func.name):
             block = costs.block(func.name, summary.index)
             if block.vector is None:

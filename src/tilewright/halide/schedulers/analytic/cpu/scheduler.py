@@ -119,12 +119,12 @@ class InliningSearch:
         return sum(plan.cost - plan.fault for plan in grouping.plans) + costs.fault_cycles(fresh)
 
     def run(self, effort: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
-        """Inlines what is cheap, groups, then revises what is inlined.
+        """Inline cheap Funcs, group the others, then revise the inlining.
 
-        Revisions are tried, the costliest groups' outputs first: a Func at root is inlined, or
-        an inlined one is not, where that lowers the whole cost. They end when `effort`
-        members of groups have been costed, a count rather than a time so that the same
-        pipeline always gets the same schedule.
+        Revisions are tried for the outputs of the most expensive groups first: a Func at root is
+        inlined, or an inlined one is not, if that lowers the total cost. They end when `effort`
+        members of groups have been costed, a count rather than a time, so that the same pipeline
+        always gets the same schedule.
         """
         trivial = inline_trivial(self.base, self.model, self.policy.inline_bias, self._blocks)
         inlined = trivial.view.inlined
@@ -263,10 +263,10 @@ def schedule_cpu(
 ) -> list[PlannedSchedule]:
     """Return the `k` most promising distinct schedules for a CPU, the expected best first.
 
-    `boxes` gives the region wanted of each output and `scalars` the values of symbols; by
+    `boxes` gives the required region of each output and `scalars` the values of symbols; by
     default both come from the algorithm's estimates. Nothing is compiled or run. The first is
     the model's best; the others are the best under assumptions that may hold instead (more or
-    less inlining, no fusion, …), so that measuring a few covers what the model gets wrong.
+    less inlining, no fusion, …), so that measuring a few of them covers errors of the model.
     """
     if boxes is None:
         boxes = estimated_boxes(View(algorithm))
@@ -376,7 +376,7 @@ def unweighted(
 def other_tilings(
     costs: CpuCosts, policy: Policy, grouping: Grouping[CpuPlan], count: int
 ) -> list[Grouping[CpuPlan]]:
-    """Return the grouping with one of the groups that matter tiled otherwise, `count` times each.
+    """Return groupings with one important group tiled differently, `count` for each group.
 
     The cheapest come first.
     """

@@ -86,7 +86,7 @@ def advance(
 ) -> Advance | None:
     """Return how an access, given as linear forms by dimension, advances with a loop variable.
 
-    None where it does not, goes backwards, or depends on the variable in another way than a
+    None if it does not advance, goes backwards, or depends on the variable in another way than by a
     multiple, a quotient or a remainder.
     """
     found: Advance | None = None

@@ -31,10 +31,10 @@ from tilewright.halide.schedulers.analytic.cpu.nested import (
 
 
 def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
-    """Wrappers of the reductions that are cheaper in registers than where their readers find them.
+    """Return wrappers for reductions that are cheaper if they accumulate in registers.
 
-    Left out are outputs, which cannot be wrapped, and what a reader takes into its own innermost
-    block. `base` is the analysis of an algorithm without clones and with nothing inlined.
+    Outputs, which cannot be wrapped, and reductions in a reader's innermost block are left out.
+    `base` is the analysis of an algorithm without clones and with nothing inlined.
     """
     algorithm = base.view.algorithm
     taken = nest_reductions(base)

@@ -32,8 +32,8 @@ def suited_cpu(
 ) -> list[PlannedSchedule]:
     """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
 
-    Where a group has members they stay within the tiles of its output. Empty if the plan's
-    groups are not known, as in a schedule that somebody else wrote.
+    Members of a group stay within the tiles of its output. Empty if the plan's groups are not
+    known, as in a schedule from elsewhere.
     """
     schedule = planned.schedule
     chosen = with_clones(algorithm, schedule.clones)

@@ -210,8 +210,8 @@ def _extent(interval: Interval) -> int:
 def _hosts(costs: CpuCosts, group: Group) -> bool:
     """Return whether the group's output can have members in its tiles.
 
-    They are computed in the loops of one stage: the only one, or the last where that scatters
-    and no other reads them.
+    They are computed in the loops of one stage: the only one, or the last one if it scatters and no
+    other stage reads them.
     """
     stages = costs.analysis.summaries(group.output)
     if len(stages) == 1:
@@ -223,10 +223,10 @@ def _hosts(costs: CpuCosts, group: Group) -> bool:
 
 
 def candidate_tiles(extents: list[int], block: Block, fine: bool) -> Array:
-    """Tile sizes to try: powers of two and the whole extent, in every dimension.
+    """Return tile sizes to try: powers of two and the full extent, in every dimension.
 
-    Dimensions shorter than 8 are taken whole or one by one; along the vector dimension a tile
-    holds whole blocks. `fine` adds the sizes between powers of two.
+    Tiles of dimensions shorter than 8 have the full extent or 1; along the vector dimension a tile
+    consists of complete blocks. `fine` adds the sizes between powers of two.
     """
     largest = sorted(range(len(extents)), key=lambda d: -extents[d])
     largest = largest[: SEARCH.tiled_dimensions]

@@ -108,7 +108,7 @@ def is_cold(whole: float, model: CpuModel) -> bool:
 def imbalance(tasks: Array, model: CpuModel) -> Array:
     """Return the slowest core's share of the work, times the number of cores; at least 1."""
     cores = model.cores
-    # Few tasks also wait for the core that is disturbed.
+    # Few tasks also wait for a disturbed core.
     late = model.constants.disturbance * cores / tasks
     even: Array = np.ceil(tasks / cores) * cores / tasks + late
     return even

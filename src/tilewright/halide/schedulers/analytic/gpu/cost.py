@@ -111,8 +111,8 @@ class CostModel:
     ) -> Costs:
         """Cost `kernel` under every row of `tiles`.
 
-        `registers` says how many iterations of each tile one thread does (1 by default),
-        `nested` where members live that are computed inside threads.
+        `registers` is the number of iterations of each tile per thread (1 by default), `nested`
+        maps members computed inside threads to their places.
         """
         return self.tally(kernel, tiles, registers, nested or {}).finish()
 

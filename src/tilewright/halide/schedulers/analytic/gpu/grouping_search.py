@@ -125,8 +125,8 @@ class GroupingSearch:
     ) -> GroupPlan:
         """Return the best tiling of each stage of a group with its members at the block's level.
 
-        When `merging`, a group that must waive more of the model's demands than its members
-        alone is not a group.
+        When `merging`, a group is rejected if it has to waive more of the model's rules than its
+        members alone.
         """
         func = self.view.by_name[group.output]
         if func.fixed or func.scheduled or group.output not in self.analysis.regions:
@@ -311,7 +311,7 @@ class GroupingSearch:
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
 
-    # What `tilewright.halide.schedulers.analytic.gpu.sample` decides otherwise.
+    # Decisions that `tilewright.halide.schedulers.analytic.gpu.sample` overrides.
 
     def total(self, costs: Costs, final: bool) -> Array:
         """Return the cost of every tiling, scaled up if some SMs have no block."""

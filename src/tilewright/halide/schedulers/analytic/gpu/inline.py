@@ -26,7 +26,7 @@ from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
-# An operation that picks or converts costs less than one that computes.
+# A selection or conversion costs less than arithmetic.
 CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret".split())
 
 
@@ -41,8 +41,8 @@ def choose_inlined(
 ) -> frozenset[str]:
     """Return the Funcs to inline.
 
-    `load_weight` makes loads dearer, so that more is inlined; `cache_bytes` is the size of the
-    last cache.
+    `load_weight` makes loads more expensive, so that more is inlined; `cache_bytes` is the size of
+    the last cache.
     """
     c = constants or GpuConstants()
     inliner = _Inliner(algorithm, boxes, scalars, c.load_cost * load_weight, cache_bytes, c)
@@ -71,7 +71,7 @@ class _Inliner:
         self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
 
     def trivial(self) -> None:
-        """Inline what is consumed pointwise or costs next to nothing, producers first.
+        """Inline Funcs that are consumed pointwise or cost next to nothing, producers first.
 
         Each is judged with its own producers already inlined, so that a chain of trivial Funcs
         stops where it has become costly.
@@ -96,8 +96,8 @@ class _Inliner:
     def _narrows(self, name: str, after: Analysis) -> bool:
         """Return whether inlining would serialise parallel work: the reader has far fewer points.
 
-        In a pyramid nothing is computed twice, and still the last level would read all of the
-        first in a handful of threads.
+        In a pyramid nothing is computed twice, but a handful of threads of the last level would
+        read all of the first.
         """
         points = self._points(self.analysis, name, 0)
         for reader in self.analysis.view.consumers[name]:
@@ -165,7 +165,8 @@ class _Inliner:
     def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
         """Return whether the arithmetic repeated at each access clearly costs more than it saves.
 
-        Spares rewriting a stencil into a stencil; half of the operations are taken to be shared.
+        This avoids rewriting a stencil into a stencil; half of the operations are assumed to be
+        shared.
         """
         own = self.analysis.summaries(name)[0]
         saved = self._cost(self.analysis, name) + self._store_cost(name)

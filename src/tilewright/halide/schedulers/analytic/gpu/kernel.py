@@ -86,7 +86,7 @@ class FusedKernel:
     def _in_storage_order(self) -> list[Loop]:
         """Return the parallel loops by the storage dimension they run over, innermost first.
 
-        A reduction loop that runs along what is loaded, while no other does, comes before them.
+        A reduction loop comes first if it is the only loop along the loaded dimension.
         """
         place = {arg.name: i for i, arg in enumerate(self.stage.args) if isinstance(arg, Variable)}
         along = {
@@ -102,9 +102,9 @@ class FusedKernel:
 
     @cached_property
     def exact_members(self) -> frozenset[str]:
-        """The members whose region has the same size in every block, as Halide can see.
+        """The members whose region, as far as Halide can infer, has the same size in every block.
 
-        Read at affine coordinates by stages that are read so themselves.
+        They are read at affine coordinates, by stages that are themselves read so.
         """
         exact = {self.output}
         for name in reversed(self.members):
@@ -188,7 +188,8 @@ class FusedKernel:
     def member_threads(self) -> dict[str, tuple[int, ...]]:
         """The dimensions of each member that become threads, innermost first.
 
-        Those whose extent grows with the tile of a thread loop; the largest where none does.
+        These are the dimensions whose extent grows with the tile of a thread loop, or the largest
+        one if none does.
         """
         base = np.array([float(min(SEARCH.probe_tile, max(e // 2, 1))) for e in self.extents])
         rows = [base]
@@ -236,7 +237,7 @@ class FusedKernel:
     def read_steps(self, reader: str, nested: Mapping[str, str]) -> dict[str, list[int]]:
         """Return the members that `reader` reads, and in which of its stages.
 
-        What is read by members nested in `reader`'s threads counts as its own reading.
+        Reads of members nested in `reader`'s threads count as reads of `reader`.
         """
         summaries = [self.summary]
         if reader != self.output:

@@ -65,8 +65,8 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunc
 def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
     """Return the members with a constant number of values allocated per block.
 
-    Those read at affine coordinates, where all blocks are whole, and that do not grow with a
-    loop that runs whole inside threads: its extent is not known to the compiler.
+    These are members read at affine coordinates, if all blocks are complete, that do not grow with
+    a loop that runs completely inside threads: the compiler does not know its extent.
     """
     kernel = plan.kernel
     if output_tail(kernel, any_size) != "shift_inwards":

@@ -149,8 +149,8 @@ def _fused(
 ) -> list[str]:
     """Return the block loops after fusing those that the grid cannot hold, innermost first.
 
-    `whole` are loops that no split has cut, where something is kept in registers: Halide 21 finds
-    no constant size for that inside a fusion of two such loops.
+    `whole` are unsplit loops of kernels with values in registers: Halide 21 finds no constant size
+    for these inside a fusion of two such loops.
     """
     result = []
     for places in grid_dimensions(counts):
@@ -182,8 +182,8 @@ def member_nest(
     """Return the nest of one stage of a member.
 
     `extents` are the sizes of its region: the largest of any block, or a thread's where it is
-    `inside` one. Where Halide cannot see that the region is equally large in all blocks, thread
-    loops are split by that size, or it would launch as many threads as its bounds allow for.
+    `inside` one. If Halide cannot infer that the region has the same size in all blocks, thread
+    loops are split by that size; otherwise it would launch as many threads as its bounds allow.
     """
     func = kernel.analysis.view.by_name[name]
     names = _canonical(func, stage)

@@ -51,8 +51,8 @@ def part_times(
 ) -> tuple[PartTime, ...] | None:
     """Return the predicted time of every kernel, and of every stage that stays on the host.
 
-    None where the GPU's rates are not known. What an extern stage does, and Funcs whose loops are
-    the user's own, are left out.
+    None if the GPU's rates are not known. Extern stages, and Funcs with loops of the user's own,
+    are left out.
     """
     machine = resident.machine
     if machine.clock_hz is None or machine.memory_bandwidth is None:

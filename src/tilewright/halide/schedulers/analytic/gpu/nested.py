@@ -24,8 +24,8 @@ def max_order_reuse(
 ) -> str | None:
     """Return the outermost thread loop of `anchor` whose iterations share values of `member`.
 
-    None where no two threads read the same value. `nested` holds the members already nested,
-    through which `member` may be read.
+    None if no two threads read the same value. `nested` has the members already nested, through
+    which `member` may be read.
     """
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack([np.zeros(len(dims)), np.eye(len(dims))])
@@ -41,8 +41,8 @@ def max_order_reuse(
 def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
     """Return the members to nest, each with the Func in whose threads it is computed.
 
-    A member goes to its last consumer where no thread loop of that consumer carries reuse. All
-    its consumers must be there, for it is computed at one place.
+    A member is nested in its last consumer if no thread loop of that consumer carries reuse. All
+    its consumers must be there, because it is computed at one place.
     """
     nested: dict[str, str] = {}
     view = kernel.analysis.view
@@ -66,9 +66,9 @@ def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
 
 
 def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
-    """Return whether `member` is read or written along a reduction as long as a parameter says.
+    """Return whether `member` is read or written along a reduction whose length is a parameter.
 
-    What a thread needs of it is then only known at run time, and cannot be in registers.
+    The size per thread is then only known at run time, and cannot be in registers.
     """
     view = kernel.analysis.view
     for name in (member, *view.consumers[member]):
@@ -85,11 +85,11 @@ def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
 def _size_is_plain(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
-    """Return whether Halide can see how much of `member` a thread needs at most.
+    """Return whether Halide can bound the part of `member` that a thread needs.
 
-    It cannot where one coordinate is divided or clamped after another has been: what it knows
-    of their difference is lost. Nor where a thread of `anchor` runs over a part of it whose
-    size differs from block to block.
+    It cannot if a reader that needs several points divides or clamps the coordinate: then the
+    difference of the ends is unknown. Nor can it if a thread of `anchor` runs over a part of it
+    whose size differs between blocks.
     """
     trial = {**nested, member: anchor}
     once = np.zeros((1, len(_thread_loops(kernel, anchor))))
@@ -132,8 +132,9 @@ def _same_size_everywhere(
 def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tuple[int, ...]:
     """Return the loops that must not run inside threads when members are nested.
 
-    A loop that runs whole inside a thread has an extent that is not known beforehand, and so
-    has a member that needs other values in every iteration. By place among the kernel's loops.
+    The extent of a loop that runs completely inside a thread is not known to the compiler, nor is
+    that of a member that needs other values in every iteration. Loops are given by position in the
+    kernel.
     """
     base = _small_tile(kernel)
     found = []

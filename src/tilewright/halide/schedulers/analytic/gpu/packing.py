@@ -64,8 +64,8 @@ def pack(
 ) -> tuple[Array, Mask]:
     """Return the shared bytes of a block, and where they are bounded at all.
 
-    `constant` are the members that are equally large in every block, for all that Halide can
-    see; by default those read at affine coordinates.
+    `constant` are the members that, as far as Halide can infer, have the same size in every block;
+    by default those read at affine coordinates.
     """
     if not kernel.members:
         return np.zeros(n), np.ones(n, dtype=np.bool_)

@@ -71,7 +71,7 @@ def kernel_terms(
 ) -> dict[str, float] | None:
     """Return the limits of a kernel's time, in seconds; None if the GPU's rates are not known.
 
-    It takes the longest of them and the time of a launch: `kernel_seconds`.
+    The kernel's time is the largest of them plus the time of a launch: `kernel_seconds`.
     """
     machine = resident.machine
     if machine.clock_hz is None or machine.memory_bandwidth is None:
@@ -155,8 +155,8 @@ def loads_of(
 ) -> tuple[float, float]:
     """Return bytes from the first cache and cycles of waiting of one iteration's loads.
 
-    `extents` gives the iterations of the stage's loops, `places` where Funcs are that are not
-    simply in memory.
+    `extents` gives the iterations of the stage's loops, `places` the Funcs that are not simply in
+    memory.
     """
     moved = waiting = 0.0
     for load in loads:
@@ -231,9 +231,9 @@ def memory_bytes(
     update: bool,
     c: GpuConstants,
 ) -> float:
-    """Return bytes through memory: what all blocks read and write, once where the caches keep it.
+    """Return the memory traffic of all blocks; data that the caches keep count once.
 
-    `read` gives the bytes that one block touches of each Func and input, and those of all of it.
+    `read` gives the bytes of each Func and input that one block touches, and its total bytes.
     """
     total = 0.0
     for footprint, whole in read.values():

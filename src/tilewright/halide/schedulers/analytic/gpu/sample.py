@@ -88,9 +88,9 @@ class RandomSearch(GroupingSearch):
         return level, chosen
 
     def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
-        """Some of the members that could be nested: only where all that read them through it are.
+        """Choose some of the members that can be nested, if their readers are nested, too.
 
-        `found` has readers before what they read.
+        `found` has readers before the Funcs that they read.
         """
         whole = self._random.random() < 0.5
         kept: dict[str, str] = {}

@@ -37,9 +37,9 @@ def schedule_gpu(
     any_size: bool = False,
     constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
-    """Return up to `k` distinct schedules for a GPU, the one the model likes best first.
+    """Return up to `k` distinct schedules for a GPU, the model's best first.
 
-    `boxes` is the region wanted of each output (the pipeline's estimates by default) and
+    `boxes` is the required region of each output (the pipeline's estimates by default) and
     `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
     `any_size` no schedule needs an output to be at least as large as a tile, at some cost
     before each launch. `constants` are the model's, by default `GpuConstants()`.

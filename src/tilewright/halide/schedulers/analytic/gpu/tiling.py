@@ -93,11 +93,11 @@ class LoopRoles:
 def loop_roles(extents: Sequence[int]) -> LoopRoles:
     """Return the roles of parallel loops with the given extents, innermost storage dimension first.
 
-    Of more than three tiled dimensions the innermost and the two largest others keep their
-    threads. Small dimensions become threads as well where the tiled ones leave room: the
-    innermost, for neighbouring threads should access neighbouring elements, and where no
-    dimension has 64 iterations (the top of a pyramid) up to three of at least four, for one
-    alone would leave most of a warp idle.
+    Of more than three tiled dimensions the innermost and the two largest others keep their threads.
+    Small dimensions become threads as well where the tiled ones leave room: the innermost, because
+    neighbouring threads should access neighbouring elements; and if no dimension has 64 iterations
+    (the top of a pyramid), up to three of at least four, because one alone would leave most of a
+    warp idle.
     """
     tiled = list(tiled_dims(extents))
     if len(tiled) > SEARCH.thread_dimensions:
