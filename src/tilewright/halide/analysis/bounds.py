@@ -91,7 +91,7 @@ def _maximum(a: Bound, b: Bound) -> Bound:
 
 
 def type_range(t: Type) -> Interval:
-    """Return every value a type can hold; 32-bit signed integers and wider count as unbounded.
+    """Return the range of a type; signed integers of 32 bits and more count as unbounded.
 
     Halide treats the overflow of 32-bit signed integers as undefined, so a bound from their
     type alone would promise too much.

@@ -43,9 +43,9 @@ class Computed:
         self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:
-        """Return the extents of what is computed of a Func at a time; NaN if they are not known.
+        """Return the extents of a Func computed at a time; NaN if they are not known.
 
-        Where a Func is computed in several places, each extent is the smallest.
+        If a Func is computed in several places, each extent is the smallest.
         """
         box = self._box(func)
         if box is None:
@@ -65,7 +65,7 @@ class Computed:
     def wanted(self, func: int) -> tuple[Bound, ...]:
         """Return the extents of a Func required by one iteration of the loop it is computed at.
 
-        What was kept from the iteration before counts. NaN if they are not known.
+        Values kept from the previous iteration count. NaN if they are not known.
         """
         box = self._box(func)
         if box is None:

@@ -26,7 +26,7 @@ from tilewright.halide.analysis.summaries import nothing_to_do
 ROOM = 1024.0  # more than a tile or a window that is folded has in any dimension
 MAX_DIMENSIONS = 3
 REGISTER_BYTES = 4.0
-# Fractions of each dimension at which sizes are looked at; the largest of all counts. For a single
+# Fractions of each dimension at which sizes are computed; the largest counts. For a single
 # row of sizes many points are one evaluation.
 _FEW = (0.0, 0.5, 1.0)
 _MANY = tuple(k / 24.0 for k in range(25))
@@ -119,8 +119,9 @@ def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey,
     """Return for each Func the serial loops over which it or a reader of it slides.
 
     A Func slides over the loops between the place where it is stored and the one where it is
-    computed: what an earlier iteration has computed is not computed again, nor is what only that
-    would have read.
+    computed: values of earlier iterations are not computed again, nor are those that only these
+        would
+    have read.
     """
     found: dict[int, set[tuple[StageKey, str]]] = {i: set() for i in structure.entries}
     for production, around in structure.productions():
@@ -219,7 +220,7 @@ def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
 def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
     """Return the allocations whose size is equal in all blocks and for all output sizes.
 
-    Halide sees that, and treats such allocations apart when it packs them.
+    Halide infers that, and packs such allocations separately.
     """
     others = [*_everywhere(nest), *_everywhere(nest.of_size(_larger_outputs(nest)))]
     found = []

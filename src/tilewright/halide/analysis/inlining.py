@@ -49,7 +49,7 @@ class TooLarge(Exception):
 def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
     """Fold a choice (``mux``) with a literal index to the selected operand.
 
-    The compiler settles it likewise, so that the other alternatives cost nothing.
+    The compiler folds it, too, so that the other alternatives cost nothing.
     """
     if node.name == "mux" and len(args) > 1 and isinstance(args[0], Const):
         index = args[0].value
@@ -168,9 +168,9 @@ class View:
             raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
 
     def toggled(self, name: str) -> View:
-        """Return the view in which `name` is inlined if it is not here, and the other way round.
+        """Return the view with the inlining of `name` toggled.
 
-        What is known of the Funcs that this does not concern is taken over.
+        Results for Funcs that are not affected are reused.
         """
         self._refuse(self.algorithm, name)
         other = View(self.algorithm, frozenset(), self.limit, self.shared)
@@ -179,7 +179,7 @@ class View:
         other._absorbed = {**self._absorbed}
         for changed in other._changed:
             other._absorbed.pop(changed, None)
-        # A view holds on to what another knows, not to the other's own origin.
+        # A view keeps the results of another view, but not the other's origin.
         if "consumers" in self.__dict__:
             other._origin = self
             self._origin = None

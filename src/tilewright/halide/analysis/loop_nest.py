@@ -26,9 +26,8 @@ def loop_nest(
 ) -> tuple[NestLine, ...]:
     """Return the nest as lines; `groups` gives a Func's group, whose colour its lines get.
 
-    Extents and sizes are those at the pipeline's estimates, in the middle of the loops around;
-    they are left out where they are not known: bounds that depend on data, and Funcs of an extern
-    stage.
+    Extents and sizes are those at the pipeline's estimates, in the middle of surrounding loops.
+    Unknown ones are left out: bounds that depend on data, and Funcs of an extern stage.
     """
     extended = with_clones(algorithm, schedule.clones)
     boxes = {name: _output_box(extended.by_name[name]) for name in extended.outputs}

@@ -43,7 +43,7 @@ def floor(value: Bound) -> Bound:
 def part_of(fraction: Bound, extent: Bound) -> Bound:
     """Return the iteration, counted from 0, at a fraction (0 to 1) of a loop's extent.
 
-    A loop without bound stands at its first iteration where the fraction is 0.
+    An unbounded loop stands at its first iteration if the fraction is 0.
     """
     last = larger(extent - 1.0, 0.0)
     if isinstance(fraction, float) and isinstance(last, float):
@@ -155,9 +155,8 @@ def values(
     """Return the ranges of the definition's loop variables while the `fixed` loops stand still.
 
     `fixed` gives loops of the final nest their current value; all others run through their ranges.
-    Those in `corners` stand at an end of their range, on behalf of all their iterations: where a
-    guard skips that end, the last iteration that is run takes its place, also where other loops
-    of the split run.
+    Those in `corners` stand at an end of their range, to represent all iterations: if a guard skips
+    that end, the last iteration that runs is used instead, even if other loops of the split run.
     """
     now = {
         name: Interval(fixed[name], fixed[name]) if name in fixed else part

@@ -145,10 +145,10 @@ def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
 def touched_at_most(
     access: Access, env: Env, bounder: LoweringBounder, memo: dict[int, Interval]
 ) -> Box:
-    """Return the box that `access` touches, for the least favourable place of what it divides.
+    """Return the box that `access` touches, for the least favourable alignment of divisions.
 
     Halide writes ``(x + k) / d - x / d`` as ``(x % d + k) / d``, and takes the remainder to be up
-    to ``d - 1`` whatever `x` is.
+    to ``d - 1`` for every `x`.
     """
     box = list(touched(access, env, bounder, memo))
     for d, forms in enumerate(access.forms):

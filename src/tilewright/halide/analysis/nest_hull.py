@@ -64,10 +64,10 @@ def _ends(outer: Interval, inner: Interval) -> Ends:
 
 
 def slid(ends: Ends) -> Ends:
-    """Return the ends of what is new in an iteration, of a Func that slides up or down.
+    """Return the ends of the new part in an iteration, for a Func that slides up or down.
 
-    It begins one beyond what there is, and nothing may be new; a window that is filled begins as
-    much before as it is long (``SlidingWindow.cpp``).
+    It begins one beyond the present values, and may be empty; a window that is filled begins
+    earlier by its length (``SlidingWindow.cpp``).
     """
     # At the end of an output the window may be cut short, but begins as early as elsewhere.
     early = float(np.max(larger(ends.high.hi - ends.low.hi, 0.0)))
@@ -115,9 +115,9 @@ def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str
 def _unfused(fused: Ends, inner: Ends, outer: Ends, positive: bool) -> tuple[Ends, Ends]:
     """Return the two loops that were fused (``visit(Div)``, ``visit(Mod)``).
 
-    A divisor that may be negative or zero for all that Halide knows divides nothing away. Halide
-    makes an exception of one that it proves the same in all iterations, which depends on the
-    length of the expression.
+    If Halide cannot exclude that a divisor is negative or zero, nothing cancels. An exception is a
+    divisor that Halide proves to be the same in all iterations, which depends on the length of the
+    expression.
     """
     size, value = inner.extent, fused.outer
     most = larger(larger(size.hi - 1.0, 0.0), 0.0 if positive else -1.0 - size.lo)
@@ -224,7 +224,7 @@ class Hull:
     def _grown(self, stage: StageNest, boxes: Twin) -> Twin:
         """Return the boxes of a sliding Func whose later stage computes all that is stored.
 
-        What an earlier stage has rounded up is kept for the next iteration, and so has to be
+        Rounded-up values of an earlier stage are kept for the next iteration, and so have to be
         complete (``SlidingWindow.cpp``).
         """
         stored = self.found[stage.func.name]
@@ -271,7 +271,7 @@ def _constant(stage: StageNest) -> set[str]:
 
 
 def _provided(ends: Mapping[str, Ends], stage: StageNest) -> dict[str, Ends]:
-    """Return the ends as they count for what a stage provides to the Funcs computed in its loops.
+    """Return the ends of loops for the boxes that a stage provides to Funcs in its loops.
 
     Halide takes the last iteration of a loop to be ``min + extent - 1`` there, with an extent
     independent of `min` (``BoundsInference.cpp``, ``box_provided``).

@@ -274,7 +274,7 @@ class NestStructure:
     ) -> tuple[tuple[StageKey, tuple[StageKey, ...]], ...]:
         """Return the stages whose boxes a body computes, consumers first, with their readers.
 
-        These are what is produced inside; the readers are what is produced there too, and the
+        These are the stages produced inside; the readers are those produced there, too, and the
         stage whose loop it is (``BoundsInference.cpp``).
         """
         found: list[tuple[StageKey, tuple[StageKey, ...]]] = []

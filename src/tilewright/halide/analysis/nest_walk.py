@@ -189,8 +189,8 @@ class Touched:
     def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
         """Return whether a loop's extent differs between corners, or is the divisor of another.
 
-        Halide's interval arithmetic then treats both ends of the loop as if they were independent,
-        and may not even see that the inner extent of two fused loops is positive.
+        Halide's interval arithmetic then treats both ends of the loop as independent, and may not
+        even prove that the inner extent of two fused loops is positive.
         """
         known = stage.known.keys() | {c.inner for c in stage.splits if isinstance(c, Split)}
         found = any(isinstance(c, Fuse) and c.inner not in known for c in stage.splits)

@@ -403,8 +403,7 @@ def nest_analysis(
 def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
     """Return the nest at the pipeline's estimates.
 
-    None where the outputs have no estimates, or inlining makes the expressions too
-    large to look at.
+    None if the outputs have no estimates, or if inlining makes the expressions too large.
     """
     known = all(
         arg in algorithm.by_name[name].estimates

@@ -58,8 +58,8 @@ class _Place:
 def packed_bytes(allocations: Sequence[SharedAllocation], n: int) -> Array:
     """Return bytes of shared memory for every tiling.
 
-    Which free place is taken is decided on the tiling in the middle for all of them, so that
-    for a single tiling the answer is Halide's.
+    The middle tiling decides for all of them which free place is taken, so that for a single tiling
+    the result is Halide's.
     """
     ordered = sorted(allocations, key=lambda a: (a.first, a.last))
     places: list[_Place] = []

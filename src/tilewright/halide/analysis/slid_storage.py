@@ -26,7 +26,7 @@ MOST_FOLDED = 1024.0
 
 
 def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
-    """Return the extents in memory that Halide allocates at most for a Func that slides.
+    """Return upper bounds of the extents that Halide allocates for a Func that slides.
 
     `larger_nest` is the same nest for outputs so large that no window is cut short.
     """

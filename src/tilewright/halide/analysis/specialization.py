@@ -83,7 +83,7 @@ def _runs(expr: Expr) -> bool:
 def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
     """Return every condition that a parameter is as estimated, by the symbol expressions use.
 
-    Inputs are taken to be stored densely, the first dimension innermost.
+    Inputs are assumed to be dense, with the first dimension innermost.
     """
     values = algorithm.symbols
     found: dict[str, KnownValue] = {}

@@ -284,10 +284,10 @@ class Analysis:
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
 
     def toggled(self, name: str) -> Analysis:
-        """Return the same pipeline with `name` inlined if it is not here, and the other way round.
+        """Return the same pipeline with the inlining of `name` toggled.
 
-        What is alike is computed once. Regions are kept: inlining does not change what of a Func
-        is needed.
+        Common results are computed once. Regions are kept: inlining does not change the required
+        region of a Func.
         """
         # Computed here, so that the copy shares them: none depends on inlining.
         _ = self.regions, self.contiguous, self.element_bytes
@@ -349,18 +349,17 @@ class Analysis:
         exact: Container[str] = (),
         counts: Callable[[str, str], bool] | None = None,
     ) -> dict[str, Box]:
-        """Return the boxes of all that computing some Funcs needs, theirs included.
+        """Return the boxes that computing some Funcs requires, theirs included.
 
         Args:
-            wanted: what is wanted of some of them to begin with, by name.
+            wanted: the initial required boxes of some of them, by name.
             members: the Funcs that are computed, in realisation order.
-            exact: those that are computed as they are wanted, though their updates may write or
+            exact: members whose computed box is the required one, even if their updates write or
                 read more of them.
-            counts: whether what one Func, the first, reads of another is to be counted; by
-                default all is.
+            counts: whether the reads of the first Func of the second count; by default all do.
 
         Returns:
-            a box for each member that is needed, and for all else that they read.
+            a box for each required member, and for everything else that they read.
         """
         found = dict(wanted)
         for name in reversed(members):
@@ -377,7 +376,7 @@ class Analysis:
     def func_region(self, name: str, box: Box) -> Box:
         """Return the region of `name` that is allocated when consumers want `box` of it.
 
-        Larger than `box` where update definitions write or read the Func elsewhere.
+        It is larger than `box` if update definitions write or read the Func elsewhere.
         """
         func = self.view.by_name[name]
         stages = self.view.stages(name)

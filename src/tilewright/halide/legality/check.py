@@ -45,9 +45,9 @@ def check(
 ) -> list[Violation]:
     """Return everything wrong with a schedule; an empty list means it may be compiled.
 
-    Where the outputs' estimates are known, the launches of a GPU schedule are computed and held
-    against `limits`. `shared_bytes` gives the bytes of shared memory that a block of the kernel of
-    a Func (by its place, clones counted) needs, for those it is known for otherwise.
+    If the outputs' estimates are known, the launches of a GPU schedule are computed and compared
+    with `limits`. `shared_bytes` gives known bytes of shared memory per block of the kernel of a
+    Func, by its position, clones counted.
 
     Raises `ScheduleError` if the schedule was made for another algorithm.
     """
@@ -64,7 +64,7 @@ def check(
     if not found:
         plain = [nests for _, nests in variant_schedules(schedule)]
         found += [problem for nests in plain for problem in _nest_problems(nests, algorithm)]
-        # Whether levels fit can be asked only where every nest is sound.
+        # Levels can only be checked if every nest is legal.
         for nests in () if found else plain:
             found += _place_problems(nests, algorithm, limits)
     if not found and is_gpu(schedule.target):

@@ -60,7 +60,7 @@ def prefetch_problems(entry: FuncSchedule, algorithm: Algorithm) -> Found:
             if missing:
                 yield "prefetch", f"stage {stage.index} has no loop {missing[0]!r} to prefetch at"
             elif names.index(fetch.at) > names.index(fetch.along):
-                # The fetch itself must be inside the loop whose later iterations it is for.
+                # The prefetch must be inside the loop for whose later iterations it is.
                 yield "prefetch", f"loop {fetch.at!r} is outside of loop {fetch.along!r}"
 
 

@@ -16,7 +16,7 @@ _AXES = "xyz"
 
 
 def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
-    """Grids, blocks and shared memory beyond what the device has.
+    """Return violations by grids, blocks and shared memory that exceed the device's limits.
 
     `algorithm` has the schedule's clones. Empty if sizes are not known (`sized_nest`).
     """

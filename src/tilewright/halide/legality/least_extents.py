@@ -34,11 +34,11 @@ _LARGER = 4.0
 def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int, int], float]:
     """Return the least extents with which Funcs other than outputs are computed at a time.
 
-    It holds for outputs of any size and for any parameters, as far as trying other values of
-    those that the computation uses shows. Dimensions of which nothing can be said are left out.
+    They hold for outputs of any size and for any parameters, as far as trying other values of the
+    parameters used shows. Dimensions without a known least extent are left out.
 
     Args:
-        schedule: computes the Funcs of `algorithm`, which has the schedule's clones.
+        schedule: the schedule of `algorithm`, which has the schedule's clones.
         algorithm: the pipeline.
 
     Returns:

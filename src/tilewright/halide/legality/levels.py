@@ -96,9 +96,9 @@ def _store_problems(entry: FuncSchedule, path: Path) -> Found:
 
 
 def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Found:
-    """Yield values kept from one iteration to the next where loads run beyond what is stored.
+    """Yield values kept from one iteration to the next although loads run beyond the stores.
 
-    Halide 21 then gets the region wrong that is new in an iteration.
+    Halide 21 then computes the wrong new region in an iteration.
     """
     slid = {node.func for node in path[position(path, entry.store) or 0 :]}
     for other in schedule.funcs:

@@ -21,7 +21,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule
 
-# The outputs are looked at as estimated and this many times as large, in all dimensions at once.
+# Limits are checked at the estimates and at this many times the extents, in all dimensions.
 _SCALES = (1.0, 2.0, 1024.0)
 # A dimension of an output without an estimate, in points.
 _UNKNOWN = Span(0, 64)
@@ -45,8 +45,8 @@ class Limit:
 def limited(schedule: Schedule, algorithm: Algorithm) -> Iterator[Limit]:
     """Yield the limits that some size of the outputs, as estimated or larger, does not meet.
 
-    `algorithm` has the schedule's clones. What outputs promise is always among them, and so is
-    what cannot be computed.
+    `algorithm` has the schedule's clones. Promises of outputs are always included, as are limits
+    that cannot be computed.
     """
     limits = [limit for entry in schedule.funcs for limit in _written(entry)]
     if not limits:

@@ -19,7 +19,7 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 
-# The bounds that inputs are taken to have: unlike any constant that a pipeline may clamp to.
+# The assumed bounds of inputs: unlike any constant that a pipeline may clamp to.
 _MIN, _MIN_STEP = -1013.0, 17.0
 _EXTENT, _EXTENT_STEP = 37.0, 12.0
 
@@ -29,8 +29,8 @@ Mask = npt.NDArray[np.bool_]
 def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
     """Return the dimensions along which computing more of a Func reads further out.
 
-    Each is a Func's place and a dimension. An output counts only where it reads another output
-    or an input; what its own buffer holds is another matter.
+    Each is a Func's position and a dimension. An output only counts if it reads another output or
+    an input; its own buffer does not matter here.
     """
     analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
     rows = [

@@ -43,7 +43,7 @@ READS_BEYOND: frozenset[Tail] = frozenset(
     }
 )
 _SHIFTS: frozenset[Tail] = frozenset({"shift_inwards", "shift_inwards_and_blend"})
-# Extents that are tried one by one, up to two periods of the splits, where a loop is rounded up.
+# Maximum number of extents tried one by one (two periods of the splits) for a rounded-up loop.
 _LARGEST_PERIOD = 1 << 14
 
 
@@ -205,9 +205,9 @@ def needs(
 ) -> Iterator[tuple[int, list[StageSchedule], int, Need]]:
     """Yield the needs of unguarded nests: the Func, its nests, the dimension and the extents.
 
-    Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm
-    that has the schedule's clones. `StageSchedule.sizes` is not taken into account. An inner
-    Func needs nothing where it always computes enough, nor for stages that read nothing.
+    Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm that
+    has the schedule's clones. `StageSchedule.sizes` is ignored. An inner Func needs nothing if it
+    always computes enough, nor for stages that read nothing.
     """
     beyond: frozenset[tuple[int, int]] | None = None
     least: Mapping[tuple[int, int], float] | None = None
@@ -235,7 +235,7 @@ def needs(
                     yield entry.func, nests, dimension, written
             elif read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
                 if least is None:
-                    # Once: to look it up, all of the schedule is hashed.
+                    # Looked up once, because the look-up hashes the complete schedule.
                     least = least_extents(schedule, algorithm)
                 if read.multiple > 1 or read.minimum > least.get((entry.func, dimension), 0.0):
                     yield entry.func, nests, dimension, read
@@ -253,9 +253,9 @@ def reach(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
 
 
 def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: bool) -> bool:
-    """Return whether nests run as they are written only at extents that suit them.
+    """Return whether unguarded nests only run at extents that fit them.
 
-    For a Func that is not an output, `sizes` is taken at its word.
+    For a Func that is not an output, `sizes` is trusted.
     """
     for nest in nests:
         need = _needs([nest], dimension, WRITES_BEYOND | READS_BEYOND)
@@ -327,9 +327,9 @@ def stays_inside(
 ) -> bool:
     """Return whether the nest touches no coordinate outside of ``[0, extent)`` along `loop`.
 
-    Extents follow from the outermost split to the innermost; the coordinates that are reached
-    then follow backwards as intervals, whose ends are always reached. `bound` says that Halide
-    knows the extent when it compiles.
+    Extents follow from the outermost split to the innermost; the coordinates reached then follow
+    backwards as intervals, whose ends are always reached. `bound` says that Halide knows the extent
+    at compile time.
     """
     extents = {loop: extent}
     # Halide neither guards nor shifts a split that it knows to be even, so where an outer loop

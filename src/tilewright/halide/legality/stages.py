@@ -54,9 +54,9 @@ def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
 
 
 def is_associative(stage: Stage) -> bool:
-    """Return whether the stage combines a new value with the old one by an operator free of order.
+    """Return whether the stage combines the new and old value by an associative operator.
 
-    Conservative: Halide proves more, but nothing that passes here is refused by it.
+    The test is conservative: Halide proves more, but refuses nothing that passes here.
     """
     if len(stage.values) != 1:
         return False
