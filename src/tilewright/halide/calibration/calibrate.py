@@ -28,7 +28,7 @@ _ONCE = Timing(
 
 
 def calibrate(machine: CpuMachine, seconds: float = SECONDS) -> Calibration:
-    """Measure this processor, described by `machine`, for `seconds` and what compiling takes.
+    """Measure this processor, described by `machine`, for `seconds` plus compile time.
 
     Raises `TilewrightError` if that fails or hardly anything settled.
     """

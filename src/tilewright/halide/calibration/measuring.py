@@ -44,7 +44,7 @@ NEXT_BEST = 2
 SETTLED_SPREAD = 0.1
 # A sample on all cores counts where they have worked for it this share of the time.
 WORKING_SHARE = 0.85
-# What JSON says of a spread if there are too few samples for one.
+# The spread in JSON if there are too few samples for one.
 UNKNOWN_SPREAD = 1e9
 
 
@@ -218,7 +218,7 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         if not math.isfinite(entry["value"]) or (
             entry["value"] <= 0.0 and name not in ("task", "launch")
         ):
-            # A difference that is no difference, or not a single sample.
+            # The difference is not positive, or there is no sample.
             entry.update(value=0.0, settled=False)
         if not math.isfinite(entry["spread"]):
             entry["spread"] = UNKNOWN_SPREAD

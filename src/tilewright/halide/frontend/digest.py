@@ -31,10 +31,9 @@ _METADATA = re.compile(r"(.+?)((?:\.\d+)?\.(?:min|extent|stride|max)\.\d+)$")
 
 
 def digest(algorithm: Algorithm, scheduled: Mapping[str, Record]) -> str:
-    """Return the SHA-256 digest, in hexadecimal, of what `algorithm` computes.
+    """Return the SHA-256 digest, in hexadecimal, of the computation of `algorithm`.
 
-    `scheduled` has the tables of the Funcs whose schedules the user wants kept: those
-    schedules count.
+    `scheduled` has the tables of Funcs whose schedules are kept: those schedules count.
     """
     return _Digest(algorithm, scheduled).result()
 
@@ -62,7 +61,7 @@ class _Digest:
         self.put("outputs", *(algorithm.order[name] for name in algorithm.outputs))
         self.put("requirements")
         self.expressions(algorithm.requirements, {})
-        # A parameter that nothing reads is part of the interface all the same.
+        # A parameter that nothing reads is part of the interface, too.
         names = sorted((self.name(p.name), self.interface[p.name]) for p in algorithm.parameters)
         self.put("parameters", *(word for pair in names for word in pair))
         return self.hash.hexdigest()

@@ -29,10 +29,10 @@ _INT32_MAX = 2**31 - 1
 def derive_input_extents(algorithm: Algorithm) -> Algorithm:
     """Return the algorithm with a range for every dimension of its inputs that has none.
 
-    Where an input is read within its own bounds (boundary conditions), any size would do; it
-    is taken to start at zero and to be as large as the coordinates that are asked for, or
-    else as the outputs are. A dimension that is indexed by data without a bound stays
-    without a range. The outputs' estimates must be known.
+    If an input is read within its own bounds (boundary conditions), any size would do; it starts at
+    zero and is as large as the coordinates that are requested, or otherwise as the outputs. A
+    dimension that is indexed by data without a bound stays without a range. The outputs' estimates
+    must be known.
     """
     symbols: dict[str, float] = dict(algorithm.symbols)
     for parameter in algorithm.parameters:
@@ -81,9 +81,9 @@ def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
 def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
     """Return the algorithm with outputs estimated at other extents, and its inputs to fit.
 
-    An input is as large as it is then read; one that is read within its own bounds keeps its
-    ratio to the first output along each dimension where they were equally large, and else the
-    extent it had.
+    An input is as large as it is then read. One that is read within its own bounds keeps its ratio
+    to the first output along each dimension in which both were equally large, and its extent
+    otherwise.
     """
     funcs = []
     for func in algorithm.funcs:
@@ -175,7 +175,7 @@ def metadata_used(algorithm: Algorithm) -> frozenset[str]:
 def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str, Box]:
     """Return the box of every image that computing the outputs' estimates reads.
 
-    `symbols` has values of the scalars and of the images' own bounds, as far as known.
+    `symbols` has the known values of the scalars and of the images' bounds.
     """
     bounder = Bounder(Linearizer(symbols))
     boxes: dict[str, Box] = {}

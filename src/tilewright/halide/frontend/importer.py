@@ -41,12 +41,12 @@ def import_pipeline(serialized: bytes) -> Algorithm:
     """Read a serialised pipeline.
 
     The bytes come from ``halide.serialize_pipeline`` or a ``.hlpipe`` file, written by Halide
-    21.0.0 from C++ or Python; they need not be trusted. Input estimates are found where the
-    user set them on an ImageParam, scalars' never: `tilewright.halide.frontend.source.load`
+    21.0.0 from C++ or Python; they need not be trusted. They have the estimates of inputs that the
+    user set on an ImageParam, but never those of scalars: `tilewright.halide.frontend.source.load`
     adds what serialisation loses. Funcs that the user has scheduled are marked ``scheduled``.
 
-    Raises `MalformedError` if the bytes are no pipeline or a damaged one, `VersionError`
-    where another version of Halide wrote them.
+    Raises `MalformedError` if the bytes are not a pipeline or are damaged, `VersionError` if
+    another version of Halide wrote them.
     """
     if not serialized:
         raise MalformedError("the file is empty")

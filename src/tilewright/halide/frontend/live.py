@@ -128,7 +128,7 @@ def to_pipeline(thing: Any) -> Any:
     """Return the ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
 
     A Generator class is built with its default parameters for this machine. Raises
-    `TilewrightError` for anything else, and where Halide or the Generator itself fails.
+    `TilewrightError` for anything else, and if Halide or the Generator fails.
     """
     import halide as hl
 
@@ -240,9 +240,9 @@ def live_parameters(pipeline: Any) -> dict[str, Any]:
 def known_condition(parameter: Any, known: KnownValue) -> Any:
     """Return the condition `known` as an expression of a live ``halide.Parameter``.
 
-    Halide hands out the parameters of a pipeline, but no expressions of them: the condition is
-    written with a stand-in of the same name, in a Func of its own, which is serialised and read
-    back with the parameter itself in the stand-in's place.
+    Halide gives access to the parameters of a pipeline, but not to expressions of them: the
+    condition is written with a stand-in of the same name in a separate Func, which is serialised
+    and read back with the parameter instead of the stand-in.
     """
     import halide as hl
 

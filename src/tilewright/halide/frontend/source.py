@@ -50,7 +50,7 @@ def load(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
 ) -> Algorithm:
-    """Read a pipeline, complete with the sizes and values it is to be scheduled for.
+    """Read a pipeline with the sizes and values to schedule it for.
 
     `pipeline` is a ``halide.Func``, a sequence of them, a ``halide.Pipeline``, a Python
     ``halide.Generator`` (class or instance), serialised bytes, or a path or string as
@@ -63,8 +63,8 @@ def load(
     bounds and constraints stay (see `tilewright.halide.frontend.serial.reset`).
 
     Raises `ScheduledError` if Funcs have been scheduled and neither `keep_schedule` nor
-    `discard_schedule` is true, `MissingEstimatesError` where sizes or values are unknown, naming
-    all of them, and `TilewrightError` where there is no pipeline to be had.
+    `discard_schedule` is true, `MissingEstimatesError`, naming all of them, if sizes or values are
+    unknown, and `TilewrightError` if no pipeline can be loaded.
     """
     return load_sizes(
         pipeline,
@@ -83,11 +83,10 @@ def load_sizes(
 ) -> tuple[Algorithm, ...]:
     """Load like `load`, once for each of several sizes; the largest first, each size once.
 
-    Where there are several, an input that an estimate does not name grows and shrinks with the
-    outputs.
+    With several sizes, an input without an estimate grows and shrinks with the outputs.
 
-    Raises `TilewrightError` if there are no estimates at all, or where sizes differ in the
-    value of a scalar.
+    Raises `TilewrightError` if there are no estimates at all, or if sizes differ in the value of a
+    scalar.
     """
     if not estimates:
         raise TilewrightError("estimates=[] has no size: give at least one, or none at all")
@@ -132,7 +131,7 @@ def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tup
 
 
 def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm with `estimates` added and everything that follows from them derived.
+    """Return the algorithm with `estimates` and everything that follows from them.
 
     Raises `MissingEstimatesError` if something remains unknown.
     """
@@ -149,7 +148,7 @@ def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
     algorithm = replace(algorithm, funcs=funcs)
     missing = missing_estimates(algorithm)
     if any(name in algorithm.outputs for name in missing):
-        # Inputs follow from outputs, so asking for them as well would be asking too much.
+        # Inputs follow from outputs, so they are not required.
         inputs = {p.name for p in algorithm.parameters if p.is_buffer}
         missing = {name: dims for name, dims in missing.items() if name not in inputs}
     elif missing:
@@ -175,17 +174,17 @@ def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
     scalars = {
         p.name: captured.scalars[p.name] for p in algorithm.parameters if p.name in captured.scalars
     }
-    # A handle's value is an address of this process: no use to any other.
+    # A handle's value is an address of this process, which no other process can use.
     scalars.update((p.name, 0) for p in algorithm.parameters if p.type.code == "handle")
     return replace(algorithm, parameters=tuple(parameters), scalars=scalars)
 
 
 def resolve(source: str) -> Any:
-    """Return the pipeline that a file holds, as `load` takes it.
+    """Return the pipeline in a file, in a form that `load` accepts.
 
-    `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that
-    Python file, a function without required arguments that returns what `load` takes, a
-    Generator class, or such a thing itself. The file is run, in this process.
+    `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that Python
+    file, a function without required arguments that returns an argument of `load`, a Generator
+    class, or such an argument itself. The file is run in this process.
 
     Raises `TilewrightError` if the file cannot be read or run.
     """
@@ -261,7 +260,7 @@ def _run(path: str) -> ModuleType:
 def own_generators() -> Iterator[None]:
     """Set the names of registered Generators aside: a file that runs again registers them again."""
     if "halide" not in sys.modules:
-        yield  # nothing is registered yet, and the file may not want Halide at all
+        yield  # nothing is registered yet, and the file may not need Halide at all
         return
     from halide import _generator_helpers
 

@@ -44,8 +44,8 @@ def schedule_report(
 ) -> ScheduleReport:
     """Return the report on a schedule, as plain data.
 
-    `verified` is None where nothing was run; `seconds` and `naive_seconds` are median times of
-    the schedule and of the naive one. The rest is as in `ScheduleReport`.
+    `verified` is None if nothing was run; `seconds` and `naive_seconds` are median times of the
+    schedule and of the naive one. The other arguments are those of `ScheduleReport`.
     """
     from tilewright.halide.emit.printing import to_cpp, to_python
 

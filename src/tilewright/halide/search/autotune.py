@@ -86,7 +86,7 @@ def measure_tuned(
     seed: int = 0,
     limits: Limits | None = None,
 ) -> tuple[Outcome, dict[str, str]]:
-    """Measure the planned schedules and those that tuning their factors gives.
+    """Measure the planned schedules and those found by tuning their factors.
 
     Args:
         session: the session that measures schedules, with its deadline.

@@ -59,7 +59,7 @@ class Knobs:
 
 
 def structure(schedule: Schedule) -> Schedule:
-    """Return the schedule without its factors: equal for schedules that differ in nothing else.
+    """Return the schedule without its factors; equal for schedules that only differ in factors.
 
     The sizes that its nests are compiled for follow from the factors.
     """
@@ -122,7 +122,7 @@ def replanned(
 ) -> PlannedSchedule:
     """Return the plan with a schedule tuned from it, with updated tiles and launches.
 
-    The search's cost and the predicted time do not hold any more and are left out.
+    The search's cost and the predicted time are no longer valid and are left out.
     """
     nest = sized_nest(algorithm, schedule)
     made_of = launches(nest) if nest else ()

@@ -109,7 +109,7 @@ def _recorded(
 def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: Finals) -> None:
     if session.records is None:
         return
-    # A kill between two of them leaves a run that is not whole, which `_recorded` passes over.
+    # A kill between two of them leaves an incomplete run, which `_recorded` ignores.
     context = {"finals": len(configurations), "run": uuid.uuid4().hex}
     for configuration, measurement in zip(configurations, finals.measurements, strict=True):
         session.records.add(

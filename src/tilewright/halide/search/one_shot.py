@@ -11,7 +11,7 @@ from tilewright.halide.schedulers.registry import Fusion, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
 
-# Schedules that are planned in addition where Halide refuses all that were asked for.
+# Number of additional schedules to plan if Halide refuses all requested ones.
 ALTERNATIVES = 5
 
 
@@ -20,7 +20,7 @@ def plan_checked(
 ) -> list[PlannedSchedule]:
     """Plan like `plan`; Halide has lowered the first, and those refused before it are dropped.
 
-    Where it refuses all of the model's, the naive schedule is the first. The first one's notes
+    If it refuses all of the model's, the naive schedule is the first. The notes of the first one
     say what was refused, and why. With `check` false, nothing is lowered.
     """
     planned = plan_sizes(task, k=k, fusion=fusion)
@@ -37,7 +37,7 @@ def plan_checked(
         fallback = PlannedSchedule(naive(task), (), 0.0)
         found = [fallback]
         if refusal(fallback.schedule, task.algorithm):
-            # The pipeline is at fault: the model's is as good.
+            # The pipeline is at fault: the model's schedule is as good as any.
             found = planned[:1]
             count = "the pipeline under every schedule, even with every Func at root"
     if refusals:

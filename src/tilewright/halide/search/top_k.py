@@ -21,7 +21,7 @@ from tilewright.halide.search.finals import Final, Rounds, final_rounds
 from tilewright.measure import Event, Measurement, RunLimits, Timing
 from tilewright.report import Progress
 
-# Twice as slow as the best is clearly slower: no more samples are taken.
+# A schedule this much slower than the best is clearly slower: no more samples are taken.
 CUTOFF_RATIO = 2.0
 # Measured alone, a schedule this much slower than the best may still be the fastest: records of
 # two moments have been seen to differ by 1.5 where other work ran at one of them.
@@ -29,7 +29,7 @@ LEADING = 1.5
 MOST_LEADERS = 5
 # The key of a finalist's earlier times in its details.
 FIRST_TIMES = "first_times"
-# A finalist that ended so was not at fault: time was up, or all of them together were too large.
+# Statuses for which a finalist is not at fault: no time left, or too large together.
 _NO_FAULT = ("timeout", "out_of_memory")
 
 NAIVE = "naive"
@@ -201,20 +201,20 @@ def measure_top(
 ) -> Outcome:
     """Measure the planned schedules, and the leaders among them again in the final rounds.
 
-    What the session's records know is not measured again. At the session's deadline, or when
-    the user interrupts, what there is by then is the outcome.
+    Recorded schedules are not measured again. At the session's deadline, or when the user
+    interrupts, the results so far are the outcome.
 
     Args:
         session: where schedules are measured, with its records and its deadline.
         planned: the schedules, the model's best one first.
         target: the Halide target.
         watch: shows the progress.
-        naive: the schedule that speedups are counted from; it takes part in the final rounds.
-        others: more that takes part in the final rounds and is never chosen.
-        rounds: how many final rounds, for how long; by default as `Rounds` has it.
+        naive: the baseline of speedups; it takes part in the final rounds.
+        others: further variants that take part in the final rounds and are never chosen.
+        rounds: the number and time limit of the final rounds; by default those of `Rounds`.
 
     Raises:
-        TilewrightError: what `Session` raises.
+        TilewrightError: the errors of `Session`.
     """
     variants = _variants(planned, target)
     allowed = allowed_reads(session.problem.algorithm, session)
@@ -266,7 +266,7 @@ def decide(
     others: Sequence[Variant] = (),
     rounds: Rounds | None = None,
 ) -> Final | None:
-    """Return the final rounds among the leaders, the naive schedule where it runs, and others.
+    """Return the final rounds among the leaders, the naive schedule if it runs, and others.
 
     None if there is nothing to compare. Raises `OutOfTimeError` as `final_rounds` does.
     """
@@ -338,11 +338,11 @@ def _tried(
 
 
 def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
-    """Return the ones that may turn out to be the fastest, the first of them first.
+    """Return the schedules that may turn out to be the fastest, the best first.
 
-    The model's best one (`PlannedSchedule` without a name of its own) and one that the pipeline
-    came with are always among them, however they were measured, so that the result is never
-    slower than they are; the others are those within `LEADING` of the best.
+    The model's best one (`PlannedSchedule` without a name) and one that the pipeline came with are
+    always among them, regardless of their times, so that the result is never slower; the others are
+    those within `LEADING` of the best.
     """
     running = [t for t in tried if t.ok]
     clean = [t for t in running if not t.reads_beyond] or running
@@ -358,7 +358,7 @@ def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def with_final(tried: Tried, final: Final | None) -> Tried:
-    """Return the schedule with what the final rounds measured, if it was among them.
+    """Return the schedule with its measurement in the final rounds, if it took part.
 
     One that turned out wrong, or crashed, in the final rounds has failed.
     """

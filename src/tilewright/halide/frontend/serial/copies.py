@@ -79,7 +79,7 @@ class _Finder:
         places = tuple(sorted(self.place(reader) for reader in readers))
         clones = self.found.clones
         if not wrapper and place >= count:
-            # A second clone of a Func is made of the first, for readers of that.
+            # A second clone of a Func is a clone of the first, for readers of that.
             first = clones[place - count]
             if first.wrapper:
                 raise UnreadableScheduleError(source, "a clone of a wrapper")

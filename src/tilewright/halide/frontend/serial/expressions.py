@@ -71,7 +71,7 @@ class Expressions:
         self._visits = 0
 
     def start(self, redirected: Mapping[str, str], rvars: frozenset[str]) -> None:
-        """Say what the names in the expressions to come mean.
+        """Set the meaning of names in the following expressions.
 
         Calls of a Func in `redirected` go to the Func it maps to. `rvars` are the stage's
         reduction variables: in a reduction domain's own predicate they are written as if they
@@ -145,7 +145,7 @@ class Expressions:
                 if (value, scope) not in built:
                     stack.append((value, scope))
                     continue
-                # The scope must be one object however often the Let is looked at.
+                # The scope must be the same object in every visit of the Let.
                 inner = node.__dict__.setdefault("scopes", {})
                 if scope not in inner:
                     inner[scope] = _Scope(node.name or "", built[value, scope], scope)

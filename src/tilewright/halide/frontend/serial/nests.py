@@ -148,7 +148,7 @@ class FuncLoops:
     def _name(self, full: str, wish: str, final: set[str]) -> str:
         """Return a canonical name after the loops of origin; final loops have one per name."""
         short = full.split(".")[-1]
-        # A name may be given again to a loop that comes of the one that had it.
+        # A name may be reused for a loop that comes from the one that had it.
         key = short if full in final else full + "."
         if key not in self._canonical:
             name, number = wish, 2

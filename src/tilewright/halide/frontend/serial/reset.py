@@ -26,7 +26,7 @@ _FLAGS = ("touched", "allow_race_conditions", "atomic", "override_atomic_associa
 
 
 def without_schedule(serialized: bytes) -> bytes:
-    """Return the pipeline as it was before anything was scheduled.
+    """Return the pipeline without its schedule.
 
     Raises `MalformedError` if the bytes are not a pipeline.
     """
@@ -39,7 +39,7 @@ def without_schedule(serialized: bytes) -> bytes:
 def drop_schedule(root: Record, keep_extents: bool = True) -> None:
     """Reset every Func of a `Pipeline` table, in place.
 
-    Extents that the user has promised (``bound_extent``) go too unless `keep_extents`.
+    Extents that the user has promised (``bound_extent``) are removed, too, unless `keep_extents`.
     """
     dropped = droppable_wrappers(root)
     for func in root.funcs:
@@ -58,7 +58,7 @@ def drop_schedule(root: Record, keep_extents: bool = True) -> None:
 
 
 def _restore_outputs(root: Record) -> None:
-    """Make outputs whose sizes only specialisations asked for parameters like any others.
+    """Turn outputs whose sizes only specialisations read into ordinary parameters.
 
     Halide lists such an output among those that the caller provides, without its constraints.
     """
@@ -158,8 +158,8 @@ def _reset_stage(func: Record, definition: Record, index: int) -> None:
 def original_loops(schedule: Record) -> dict[str, int]:
     """Return the loops that a stage had before any split, each with its kind.
 
-    They are in the order of the loops that are left of them, innermost first. A reduction
-    variable that was fused with one that must keep its order is taken for such a one, too.
+    They are in the order of the final loops, innermost first. A reduction variable that was fused
+    with one that must keep its order must keep it, too.
     """
     loops = [(dim.var, dim.dim_type) for dim in schedule.dims]
     for split in reversed(schedule.splits):

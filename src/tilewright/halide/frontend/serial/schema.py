@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What Halide 21.0.0 writes. The format is not stable: every version may move the slots.
+# The format of Halide 21.0.0. It is not stable: every version may move the slots.
 SERIALIZATION_VERSION = "18.0.1"
 
 SCALARS = frozenset("bool i8 u8 i32 i64 u64 f64".split())

@@ -15,9 +15,9 @@ from tilewright.halide.frontend.serial.reader import MalformedError, Record
 def redirections(funcs: Sequence[Record]) -> dict[str, dict[str, str]]:
     """Return, for each calling Func, which callee is replaced by which wrapper.
 
-    `funcs` are all Funcs of the file, in the order by which wrappers refer to them. A wrapper
-    made for one caller takes precedence over one made for all; a wrapper itself goes on
-    calling the Func that it wraps.
+    `funcs` are all Funcs of the file, in the order by which wrappers refer to them. A wrapper made
+    for one caller takes precedence over one made for all; a wrapper itself still calls the Func
+    that it wraps.
     """
     names = [func.name for func in funcs]
     result: dict[str, dict[str, str]] = {name: {} for name in names}

@@ -26,7 +26,7 @@ _FIRST_SIZE = 1 << 16  # bytes; the builder doubles it as needed
 def write(root: Record) -> bytes:
     """Return the bytes of a `Pipeline` table and all tables that it refers to.
 
-    The tables must form a tree, as those that `reader.read` gives do. Nothing recurses:
+    The tables must form a tree, like those of `reader.read`. Nothing recurses:
     expressions may be thousands of tables deep.
     """
     builder = flatbuffers.Builder(_FIRST_SIZE)
