@@ -114,10 +114,10 @@ class Outcome:
 
     @property
     def ranking(self) -> tuple[Tried, ...]:
-        """Measured ones by time, then those that were not tried, then those that failed.
+        """The schedules in order: measured ones by time, then those not tried, then failed ones.
 
-        Those that read beyond come after those that do not. Times of the final rounds go before
-        times of other moments, and those before times that were cut short.
+        Schedules that read beyond the required region come after others. Times of the final
+        rounds come before times of other moments, and those before times that were cut short.
         """
 
         def key(tried: Tried) -> tuple[float, ...]:
