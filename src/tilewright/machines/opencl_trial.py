@@ -118,7 +118,7 @@ def describe(library: OpenClFunctions, device: c_void_p) -> dict[str, Any]:
 
 
 def run_kernel(library: OpenClFunctions, device: c_void_p) -> None:
-    """Build the kernel, run it and check what it computes; raises TrialError."""
+    """Build the kernel, run it and check its results; raises TrialError."""
     count = _GROUP * _GROUPS
     array = c_int * count
     given, found = array(*range(count)), array()

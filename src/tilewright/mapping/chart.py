@@ -35,7 +35,7 @@ def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
 
 
 def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
-    """Return a row a task: its device, when it starts and ends, and what it took."""
+    """Return one row per task: device, start, end, and measured time."""
     took = {} if executed is None else {s.task: s for s in executed.steps}
     rows = [
         (

@@ -47,7 +47,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """Tasks and what they need of each other.
+    """Tasks and their dependencies.
 
     Raises:
         MappingError: a name twice, an edge to nowhere, or a cycle.

@@ -1,4 +1,4 @@
-"""The devices of a machine and what it costs to move data between them."""
+"""The devices of a machine and the cost of moving data between them."""
 
 from __future__ import annotations
 

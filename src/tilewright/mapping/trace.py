@@ -35,7 +35,7 @@ class Trace:
 
     @property
     def graph(self) -> Graph:
-        """The tasks and what they need of each other."""
+        """The tasks and their dependencies."""
         return Graph(tuple(self.tasks), tuple(self.edges))
 
 

@@ -1,4 +1,4 @@
-"""Output kept within bounds: the beginning and the end of what a candidate prints."""
+"""Keeps a candidate's output within bounds: its beginning and its end."""
 
 from __future__ import annotations
 

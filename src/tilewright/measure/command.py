@@ -68,7 +68,7 @@ def run_to_end(argv: Sequence[str], seconds: float) -> EndedCommand:
 
 
 def printed(output: str) -> str:
-    r"""Return what a command printed, its end if that is long, on one line for a message.
+    r"""Return a command's output on one line for a message; only its end if it is long.
 
     >>> printed("size 4\n")
     "it printed 'size 4'"
@@ -81,7 +81,7 @@ def printed(output: str) -> str:
 
 
 def last_words(stdout: str, stderr: str) -> str:
-    r"""Return why a command failed in its own words: its last error line and what it printed.
+    r"""Return why a command failed in its own words: its last error line and its output.
 
     >>> last_words("size 4\n", "a warning\nno memory\n")
     "no memory; it printed 'size 4'"

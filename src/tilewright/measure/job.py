@@ -232,7 +232,7 @@ class Job:
         status, usage = self._ended
         wall = self.elapsed()
         was, self.phase = self.phase, "gone"
-        for fd in self.outputs:  # what it printed last; descendants may go on printing
+        for fd in self.outputs:  # its last output; descendants may continue to print
             for _ in range(_LAST_READS):
                 if not self.read_output(fd):
                     break

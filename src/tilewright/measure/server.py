@@ -99,7 +99,7 @@ class Server:
     # -- what the workers say
 
     def _read_reports(self, job: Job) -> bool:
-        """Act on what a worker has reported; False when there was nothing."""
+        """Act on a worker's reports; return False if there were none."""
         reports = job.read_reports()
         for report in reports:
             event = report["event"]

@@ -51,7 +51,7 @@ class Reports:
 def load_builder(builder: str) -> Callable[[Any], Any]:
     """Return the function that ``"package.module:function"`` or ``"path/file.py:function"`` names.
 
-    Raises ValueError when the text has not that form, ImportError and AttributeError when
+    Raises ValueError if the text has another form, ImportError and AttributeError if
     there is no such module or function.
     """
     module_name, _, function = builder.rpartition(":")

@@ -124,7 +124,7 @@ def array_of(item: DataType, *lengths: Poly | int) -> ArrayType:
 
 
 def dimensions(type: DataType) -> tuple[tuple[Poly, ...], DataType]:
-    """Return lengths of nested arrays, outermost first, and what they hold."""
+    """Return the lengths of nested arrays, outermost first, and their element type."""
     lengths: list[Poly] = []
     while isinstance(type, ArrayType):
         lengths.append(type.length)

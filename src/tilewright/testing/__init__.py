@@ -1,4 +1,4 @@
-"""Checks that a part of one's own does what the rest of Tilewright relies on.
+"""Conformance checks for your own schedulers, cost models, journals, estimators and machines.
 
 Each is a plain function that raises `AssertionError` with what is wrong, for any test framework::
 

@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
     if noise.get("still_dirty"):
         shared.warn(f"{noise['still_dirty']} measurements were disturbed by other processes")
     if not whole:
-        print("The time ran out; run the same command again to go on.")
+        print("The time ran out; run the same command again to continue.")
     return 0
 
 

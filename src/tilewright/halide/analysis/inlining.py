@@ -132,7 +132,7 @@ class Rewriter:
 
 @dataclass
 class Shared:
-    """Work that views of one algorithm share: stages by what is inlined into them."""
+    """Results that views of one algorithm share: stages by the Funcs inlined into them."""
 
     interner: Interner = field(default_factory=Interner)
     stages: dict[tuple[str, frozenset[str]], tuple[Stage, ...] | None] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class View:
         return known
 
     def _rewrite(self, name: str) -> None:
-        """Keep the stages of a Func with what is inlined replaced, or that they are too large."""
+        """Cache the stages of a Func after inlining, or the fact that they are too large."""
         key = (name, self.absorbed(name))
         if key in self.shared.stages:
             return

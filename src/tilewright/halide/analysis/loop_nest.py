@@ -83,7 +83,7 @@ class _Lines:
     def produce(
         self, production: Production, depth: int, path: Path, gpu_level: str
     ) -> Iterator[NestLine]:
-        """Yield one Func's loops and what is computed inside them."""
+        """Yield one Func's loops and their bodies."""
         func = self.algorithm.funcs[production.func]
         entry = self.structure.entries[production.func]
         sliding = "" if entry.store == entry.compute else "sliding window"

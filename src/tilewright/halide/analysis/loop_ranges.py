@@ -34,7 +34,7 @@ def where(condition: Any, yes: Bound, no: Bound) -> Bound:
 
 
 def floor(value: Bound) -> Bound:
-    """Return the largest integer that is not above; what is unbounded stays so."""
+    """Return the largest integer that is not above; infinities stay."""
     if isinstance(value, float):
         return float(math.floor(value)) if math.isfinite(value) else value
     return np.floor(value)

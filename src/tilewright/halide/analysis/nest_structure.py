@@ -183,7 +183,7 @@ class NestStructure:
         hosts: dict[int, list[tuple[StageKey, int] | None]] = {}
 
         def note(func: int, read: frozenset[int] | set[int]) -> None:
-            """Whatever hosts `func` reads what it reads."""
+            """Note that the host of `func` reads what `func` reads."""
             for host in hosts[func]:
                 if host is not None:
                     key, at = host

@@ -58,7 +58,7 @@ class Walk:
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
 
     def storage(self, i: int, touched: Box) -> tuple[Box, tuple[Bound, ...]]:
-        """Return the box allocated for what is touched of a Func, and its extents in memory."""
+        """Return the box allocated for the touched part of a Func, and its extents in memory."""
         entry = self.nest.structure.entries[i]
         func = self.nest.analysis.view.algorithm.funcs[i]
         box = self.nest.widened(i, _bounded_storage(func.bounds, func.args, touched))

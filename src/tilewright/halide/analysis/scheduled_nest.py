@@ -186,7 +186,7 @@ class ScheduledNest:
         return found
 
     def widened(self, func: int, box: Box) -> Box:
-        """Return the box with what the schedule computes beyond it (``DimensionBounds``)."""
+        """Return the box, widened by the schedule (``DimensionBounds``)."""
         bounds = self.structure.entries[func].bounds
         if not bounds:
             return box

@@ -28,7 +28,7 @@ TASK_DEGREE = 12
 
 @dataclass(frozen=True)
 class Microbenchmark:
-    """Something compiled to be timed: `run` does `amount` of what is measured.
+    """A compiled function to time: `run` does `amount` of the measured work.
 
     With `parallel` it runs on all cores, and time has to be read off the wall.
     """

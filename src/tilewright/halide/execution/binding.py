@@ -143,7 +143,7 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
 def _input_boxes(
     live: LivePipeline, inputs: Inputs, outputs: list[Any], target: Any
 ) -> dict[str, tuple[Span, ...]]:
-    """Return every input's box: what is described, and what the pipeline asks for around it.
+    """Return every input's box: the described one, extended by the region that the pipeline needs.
 
     For inputs with a size but without memory, Halide sets their bounds to the region that it would
     read. (`infer_input_bounds` would start from empty inputs, for which a pipeline that divides by

@@ -26,7 +26,7 @@ _PTXAS_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """One kernel; what is not known is None.
+    """One kernel; unknown values are None.
 
     `spill_bytes` are those stored and loaded together, `local_bytes` the thread's stack frame
     with what is spilled to it. `threads` are the block's extents in x, y and z.

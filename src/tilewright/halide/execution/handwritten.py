@@ -26,7 +26,7 @@ class Handwritten(Runner):
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Build, compile, bind. Raises what the function raises."""
+        """Build, compile, bind. Raises the exceptions of the function."""
         began = time.perf_counter()
         self._target = prepare_target(payload["target"])
         self._inputs = Inputs.from_json(payload["inputs"])

@@ -51,7 +51,7 @@ class Launched:
 
 
 def parse(lines: Iterable[str]) -> list[Launched]:
-    """Return the launches in what the runtime printed; times are those after the launch."""
+    """Return the launches in the runtime's output; a time follows its launch."""
     found: list[Launched] = []
     inside = False
     for line in lines:

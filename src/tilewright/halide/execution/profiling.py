@@ -52,7 +52,7 @@ class Profiled(Runner):
 
 @contextmanager
 def printed(lines: list[str]) -> Iterator[None]:
-    """Put what is printed meanwhile, by C code too, into `lines`."""
+    """Collect the output during the block, also of C code, in `lines`."""
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:

@@ -88,7 +88,7 @@ class Runner:
         ]
 
     def _prepare_outputs(self) -> None:
-        """Fill outputs: with what is never right by chance, or in place with fixed contents."""
+        """Fill outputs: with values that are never right by chance, or with fixed contents."""
         shapes = [shape for shape in self._inputs.outputs for _ in shape.types]
         for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
             if shapes[i].in_place:
@@ -198,7 +198,7 @@ class Reference(Runner):
 
 
 def schedule_plainly(algorithm: Algorithm, pipeline: Any) -> None:
-    """Compute at root what is not read point by point at a single place."""
+    """Compute Funcs at root, unless they are read point by point at a single place."""
     funcs = live_funcs(algorithm, pipeline)
     for func, live in zip(algorithm.funcs, funcs, strict=True):
         if func.fixed or func.scheduled:
@@ -259,7 +259,7 @@ def warm(text: str) -> None:
 
 
 def spoil(array: Any) -> None:
-    """Fill an output, so that what is never written is not right by chance."""
+    """Fill an output, so that unwritten values are not right by chance."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:

@@ -91,7 +91,7 @@ def compare(
 ) -> Discrepancy:
     """Compare two outputs of one shape and of type `kind`; bfloat16 comes as its bits.
 
-    NaN equals NaN, and an infinity only itself. Works in pieces, in little memory besides the
+    NaN equals NaN, and an infinity only itself. Works in pieces, with little memory beyond the
     arrays. Raises ValueError when the shapes differ.
     """
     if found.shape != expected.shape:

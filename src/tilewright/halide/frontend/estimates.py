@@ -102,7 +102,7 @@ def _parse(value: str) -> Any:
 
 
 def full_name(name: str, algorithm: Algorithm) -> str:
-    """Return the full name of what the user calls `name`: Halide makes ``f`` into ``f$1``."""
+    """Return Halide's full name of the user's `name`: Halide makes ``f`` into ``f$1``."""
     names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
     if name in names:
         return name

@@ -141,7 +141,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class ExternStage:
-    """An extern definition: a C function and what is passed to it.
+    """An extern definition: a C function and its arguments.
 
     `reads` names the Funcs and images that it reads completely, `expressions` are its scalar
     arguments, and `arguments` gives the kind of each argument in order: ``func``, ``image``,

@@ -131,7 +131,7 @@ def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCal
 
 
 def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
-    """Return the calls so that what one is made of and for has been made before it."""
+    """Return the calls in an order in which the source and readers of each are made before it."""
     left = list(calls)
     result: list[CloneCall] = []
     while left:

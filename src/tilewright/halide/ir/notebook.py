@@ -31,7 +31,7 @@ def _level(level: Level) -> str:
 
 
 def _loops(entry: FuncSchedule) -> str:
-    """Return the loops of the last stage from the outermost in, with what is not serial."""
+    """Return the loops of the last stage, outermost first, with mappings that are not serial."""
     if not entry.stages:
         return ""
     loops = [

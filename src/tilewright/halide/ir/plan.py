@@ -55,7 +55,7 @@ class PlannedSize:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """A schedule, the groups it is made of, and what the search expects it to cost.
+    """A schedule with its groups and the cost expected by the search.
 
     `cost` is in the search's own unit, and infinite if it has none; `seconds` is the predicted
     time (`tilewright.halide.schedulers.prediction`), None if it was not asked for.

@@ -63,7 +63,7 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledLoop:
-    """A loop of the final nest and what it is mapped to.
+    """A loop of the final nest and its mapping.
 
     `partition` says whether Halide cuts the loop into a prologue, a body without border conditions
     and an epilogue. Every cut multiplies the code inside. Halide decides unless it is ``never`` or

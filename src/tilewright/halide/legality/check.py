@@ -105,7 +105,7 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violat
 
 
 def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
-    """Yield what is wrong with the Funcs, each by itself."""
+    """Yield violations of single Funcs."""
     for entry in schedule.funcs:
         yield from _func_problems(entry, schedule.target, algorithm)
 
@@ -113,7 +113,7 @@ def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violati
 def _variant_problems(
     schedule: Schedule, variant: SizeVariant, algorithm: Algorithm
 ) -> Iterator[Violation]:
-    """Yield what is wrong with a variant apart from its nests."""
+    """Yield violations of a variant, apart from its nests."""
     for known in variant.sizes:
         reason = _unknowable(known, algorithm)
         if reason:
@@ -157,7 +157,7 @@ def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
 
 
 def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Violation]:
-    """Yield what is wrong with one Func apart from the loops around it."""
+    """Yield violations of one Func, apart from surrounding loops."""
     func = algorithm.funcs[entry.func]
     for index, nest in enumerate(entry.stages):
         for known in (*nest.specialize, *nest.sizes):

@@ -14,7 +14,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
-    """Yield what is said of dimensions that are not there, or of one twice."""
+    """Yield directives for missing dimensions, or two for one dimension."""
     for what, items in (("storage", entry.storage), ("bounds", entry.bounds)):
         said = [item.dimension for item in items]
         for dimension in said:
@@ -48,7 +48,7 @@ def hoist_problems(entry: FuncSchedule, paths: Paths) -> Found:
 
 
 def prefetch_problems(entry: FuncSchedule, algorithm: Algorithm) -> Found:
-    """Prefetches of what is not read, or at loops that are not there."""
+    """Yield prefetches of Funcs that are not read, or at missing loops."""
     func = algorithm.funcs[entry.func]
     for stage, nest in stage_schedules(algorithm, entry):
         names = [loop.name for loop in scheduled_loops(func, stage, nest)]

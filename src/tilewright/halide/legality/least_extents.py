@@ -24,7 +24,7 @@ from tilewright.halide.ir.schedule import Schedule
 # First coordinates of the outputs that are tried: halving coordinates gives regions that depend
 # on where they start.
 _STARTS = np.arange(4.0)
-# Bounds of the inputs that are tried besides those estimated: first coordinates far to either
+# Bounds of the inputs to try in addition to the estimates: first coordinates far to either
 # side, with extents of a single element and of several times the estimate.
 _FAR = 100_003.0
 _LARGER = 4.0

@@ -114,7 +114,7 @@ def _slide_problems(entry: FuncSchedule, path: Path, schedule: Schedule) -> Foun
 
 
 def path_problems(path: Path, target: str, threads_per_block: int) -> Found:
-    """Yield what is wrong with how the loops around one stage are mapped."""
+    """Yield violations by the mappings of the loops around one stage."""
     mappings = [node.mapping for node in path]
     blocks = [i for i, mapping in enumerate(mappings) if mapping == "gpu_block"]
     threads = [i for i, mapping in enumerate(mappings) if mapping == "gpu_thread"]

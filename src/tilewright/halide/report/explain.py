@@ -75,7 +75,7 @@ def schedule_report(
 
 
 def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
-    """Return the loop nest; none if too much is inlined, or an extern stage hides what is read."""
+    """Return the loop nest; empty if too much is inlined, or an extern stage hides reads."""
     try:
         return loop_nest(
             algorithm, running_at(planned.schedule, algorithm), group_of(algorithm, planned)

@@ -171,7 +171,7 @@ class Watch:
         self.show()
 
     def on_event(self, event: Event) -> None:
-        """Say what is being done."""
+        """Report the current step."""
         words = {"started": "building", "built": "verifying", "timing": "timing"}
         if event.name in words:
             self.message = f"{words[event.name]} {event.candidate.key}"

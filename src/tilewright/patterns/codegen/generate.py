@@ -374,7 +374,7 @@ class _Generator:
 
 
 def in_place(block: Block, buffers: set[Buffer]) -> bool:
-    """Return whether what is stored to buffers depends on the same element only.
+    """Return whether stored values depend on the same element only.
 
     Each buffer has one store, and all loads of it are of that element, in its block, before it.
     """

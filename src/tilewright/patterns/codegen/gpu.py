@@ -128,7 +128,7 @@ class _Printer(Printer):
         return [*head, *self.block(loop.body, depth + 1, spread), f"{pad}}}"]
 
     def _spread(self, kind: str, dim: int, extent: Poly, i: str, n: str, pad: str) -> list[str]:
-        """Return the head of a loop over groups or threads, by what is known of their number."""
+        """Return the head of a loop over groups or threads, depending on their known number."""
         start, step = self._position(kind, dim)
         form = loop_form(self.kernel, kind, dim, extent)
         if form == "plain":

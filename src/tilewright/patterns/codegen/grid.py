@@ -89,7 +89,7 @@ class GridKernel:
 
 
 def loop_form(kernel: GridKernel, kind: str, dim: int, extent: Poly) -> str:
-    """Return the form of a loop over groups or threads, depending on what is known of their number.
+    """Return the form of a loop over groups or threads, depending on their known number.
 
     Returns ``plain`` (each runs one iteration), ``if`` (each runs at most one) or ``for``.
     """
@@ -117,7 +117,7 @@ def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKern
         launch: for kernels with parallel loops, instead of the default.
 
     Raises:
-        MappingError: a loop that no thread is given to, memory that a grid has not, or stores
+        MappingError: a loop that no thread is given to, memory that a grid lacks, or stores
             that several threads would do.
     """
     made = []

@@ -103,7 +103,7 @@ def load(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 @cache
 def version(found: str) -> str:
-    """Return the first line of what a compiler says of its version."""
+    """Return the first line of a compiler's version output."""
     done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     release = next((line for line in lines if "release" in line), lines[0] if lines else found)

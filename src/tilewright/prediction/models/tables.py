@@ -115,7 +115,7 @@ def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
 
 
 def _coded(rows: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Any:
-    """Return words as their numbers; what is a number stays one."""
+    """Return words as their numbers; numbers stay unchanged."""
     cells = np.array(rows, dtype=object)
     if cells.ndim != 2 or cells.shape[1] != len(names):
         return rows

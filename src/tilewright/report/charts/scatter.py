@@ -88,7 +88,7 @@ def _dots(kind: Sequence[tuple[float, float, str]], xs: Scale, ys: Scale, number
 
 
 def _drawable(kind: Points, log_x: bool, log_y: bool, most: int) -> list[tuple[float, float, str]]:
-    """Return points that have a place, at most `most`, with what is shown on hovering."""
+    """Return the points that can be drawn, at most `most`, with their texts."""
     texts = kind.texts or [""] * len(kind.x)
     kept = [
         (x, y, text)

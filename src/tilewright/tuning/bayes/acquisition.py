@@ -78,7 +78,7 @@ def local_search(
                 reached.append(scores[best])
         if not moved:
             break
-        # climbs that meet go on as one
+        # climbs that meet continue as one
         _, kept = np.unique(np.array(moved), axis=0, return_index=True)
         here, value = np.array(moved)[np.sort(kept)], np.array(reached)[np.sort(kept)]
     return np.concatenate(met), np.concatenate(values)

@@ -181,7 +181,7 @@ class CommandProblem:
         return filled(words_of(self.objective, key), configuration)
 
     def _read(self, output: str) -> dict[str, Any]:
-        """Return the objective in what the command printed."""
+        """Return the objective in the command's output."""
         sign = -1.0 if self.objective.get("maximise") else 1.0
         if self.objective["value"] == "regex":
             try:
@@ -292,7 +292,7 @@ def _under(data: Any, key: str) -> float:
 
 
 def _why(measurement: Measurement) -> str:
-    """Return what happened and what the failed command said."""
+    """Return the reason of a failure, with the command's last words."""
     details = measurement.details
     # A command that is timed several times prints both streams to one.
     stdout = str(details.get("stdout") or measurement.output)

@@ -39,7 +39,7 @@ def conditions(
 
 
 def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping[str, int]) -> bool:
-    """Add a comparison with a literal to what is known; False if it is of another kind."""
+    """Add a comparison with a literal to the known conditions; False for other comparisons."""
     number, value = term.a, int(term.b.value)
     modulus = 0
     if number.table == "Mod" and number.b.table in _INTEGERS and not value:

@@ -58,7 +58,7 @@ class MalformedError(TilewrightError):
     """The bytes are not a Halide pipeline, or a damaged one."""
 
     def __init__(self, detail: str) -> None:
-        """`detail` says what is wrong with them."""
+        """`detail` is the reason."""
         super().__init__(
             f"the bytes are not a pipeline serialised by Halide 21, or damaged: {detail}. "
             "Write the file again with halide.serialize_pipeline"

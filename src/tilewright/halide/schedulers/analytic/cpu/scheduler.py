@@ -70,7 +70,7 @@ class InliningSearch:
         )
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
-        """Groups what is not inlined, in the order of merging that was the better one at first."""
+        """Group the remaining Funcs, in the order of merging that was better at first."""
         planner = Planner(costs, self.policy, self._known)
         guests = {nest.host: guest for guest, nest in costs.nested.items()}
         initial = [
@@ -396,7 +396,7 @@ def other_tilings(
 
 
 def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
-    """Return an assembled schedule with what the model expects of its groups."""
+    """Return an assembled schedule with the model's predictions for its groups."""
     reports = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = costs.analysis.view.by_name[group.output]

@@ -308,7 +308,7 @@ def _count(interval: Interval) -> int:
 
 
 def sizes(box: Box, n: int) -> list[Array]:
-    """Return the extents of a box as arrays over `n` tilings; what is unbounded counts as huge."""
+    """Return the extents of a box as arrays over `n` tilings; unbounded ones count as huge."""
     found = []
     for part in box:
         extent = np.fmin(part.extent, SEARCH.huge)

@@ -106,7 +106,7 @@ class _NestCosts:
         }
 
     def body(self, body: Body, path: Path, runs: float) -> Iterator[PartTime]:
-        """Yield the parts of what is computed at a point on the host, `runs` times."""
+        """Yield the parts computed at a point on the host, `runs` times."""
         for production in body.productions:
             for stage in production.stages:
                 if stage.entry >= 0 and not nothing_to_do(stage.stage):
