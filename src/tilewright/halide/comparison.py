@@ -178,9 +178,7 @@ def compare(
     )
     existing = groups.planning.existing
     if existing == "improve":
-        raise TilewrightError(
-            "compare measures a hand-written schedule next to ours: pass it as hand"
-        )
+        raise TilewrightError("compare measures a hand-written schedule, too: pass it as hand")
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
