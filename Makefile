@@ -31,9 +31,9 @@ types-src: $(STAMP)
 types-tests: $(STAMP)
 	@$(BIN)/mypy --config-file tests/mypy.ini
 
-# A process a core, each with whole files: what a file makes once serves all its tests.
+# Each process takes whole files: what a file makes once serves all its tests.
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Harris corner detection at full size: a schedule verified and measured, then compared with
 # what the autoschedulers that come with Halide make of it. Some two minutes.

@@ -78,7 +78,27 @@ def pytest_unconfigure(config):
     config.own_folder.cleanup()
 
 
+# The files that take longest, begun first: no process is left alone with one at the end.
+LONGEST = (
+    "halide/gpu/test_scheduler.py",
+    "halide/test_scaling.py",
+    "docs/test_documents.py",
+    "examples/test_examples_b.py",
+    "halide/test_several_sizes.py",
+    "benchmarks/test_gpu_campaign.py",
+    "examples/test_tutorials.py",
+    "halide/test_random_schedules.py",
+    "halide/test_session.py",
+    "halide/test_clones.py",
+    "halide/test_importer.py",
+    "examples/test_examples_a.py",
+)
+
+
 def pytest_collection_modifyitems(config, items):
+    tests = Path(__file__).parent
+    begun = {tests / file: place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: begun.get(item.path, len(LONGEST)))
     seed = config.getoption("shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)

@@ -28,6 +28,7 @@ _QUICK = Timing(min_samples=3, max_samples=5, seconds=0.2)
 # Without these two there is no roofline, and the device is not worth measuring on.
 NEEDED = ("copy", "chain")
 LAUNCHES = 64
+SMALL_LAUNCHES = 4
 PASSES = 16
 STEPS = 1 << 14
 SMALL_STEPS = 64
@@ -52,7 +53,7 @@ def all_probes(machine: GpuMachine, small: bool) -> dict[str, Probe]:
     found = [
         Probe("copy", {"size": large}),
         Probe("chain", {"size": large}),
-        Probe("launches", {"size": LAUNCHES}),
+        Probe("launches", {"size": SMALL_LAUNCHES if small else LAUNCHES}),
         Probe("second_cache", {"size": 1 << 12 if small else half, "passes": PASSES}),
         Probe("dependent", {"size": warps, "steps": steps}),
         Probe("chase", {"size": links, "steps": steps}, {"input": cycle(links)}),

@@ -51,8 +51,6 @@ def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
     ("kind", "target", "sizes"),
     [
         ("residual_network", "host", NETWORK),
-        ("residual_network", "cuda", NETWORK),
-        ("elementwise_chain", "host", CHAIN),
         ("elementwise_chain", "cuda", CHAIN),
         ("pyramids", "cuda", CHAIN),
         ("branches", "host", WIDE),

@@ -85,7 +85,7 @@ def test_what_the_model_cannot_cost_stays_at_root(monkeypatch):
     )
     task = make_task(g)
     (planned,) = plan(task)
-    assert any("not understood" in note for group in planned.groups for note in group.notes)
+    assert any("not analysed" in note for group in planned.groups for note in group.notes)
     (odd,) = names(task.algorithm, "odd")
     (entry,) = [entry for entry in planned.schedule.funcs if entry.func == odd]
     assert (entry.compute.kind, entry.stages) == ("root", ())

@@ -215,7 +215,7 @@ def test_models_say_what_the_graph_does_not():
         ({"tasks": [{"name": "a", "seconds": {"cpu": "1"}}]}, "numbers"),
         ({"tasks": [{"name": "a", "needs": ["b"]}]}, "there is no 'b'"),
         ({"tasks": [{"name": "a"}, {"name": "a"}]}, "names two tasks"),
-        ({"tasks": [{"name": "a", "needs": ["b"]}, {"name": "b", "needs": ["a"]}]}, "circle"),
+        ({"tasks": [{"name": "a", "needs": ["b"]}, {"name": "b", "needs": ["a"]}]}, "cycle"),
         ({"tasks": [{"name": "a", "needs": [3]}]}, "needs"),
         ({"tasks": [{"name": "a", "result_bytes": -1}]}, "from 0"),
     ],
