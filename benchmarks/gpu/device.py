@@ -7,7 +7,7 @@ the fitted constants.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -36,11 +36,11 @@ SMALL_STEPS = 64
 
 @dataclass(frozen=True)
 class Probe:
-    """A pipeline of `gpu.probes` with its arguments, and what its input holds."""
+    """A pipeline of `gpu.probes` with its arguments, and what makes the contents of its inputs."""
 
     name: str
     arguments: Mapping[str, int]
-    contents: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 def all_probes(machine: GpuMachine, small: bool) -> dict[str, Probe]:
@@ -56,13 +56,15 @@ def all_probes(machine: GpuMachine, small: bool) -> dict[str, Probe]:
         Probe("launches", {"size": SMALL_LAUNCHES if small else LAUNCHES}),
         Probe("second_cache", {"size": 1 << 12 if small else half, "passes": PASSES}),
         Probe("dependent", {"size": warps, "steps": steps}),
-        Probe("chase", {"size": links, "steps": steps}, {"input": cycle(links)}),
-        Probe("shared_chase", {"size": warps, "steps": steps}, {"input": cycle(probes.TABLE)}),
+        Probe("chase", {"size": links, "steps": steps}, {"input": partial(cycle, links)}),
+        Probe(
+            "shared_chase", {"size": warps, "steps": steps}, {"input": partial(cycle, probes.TABLE)}
+        ),
         Probe("shared_reads", {"size": 16 * probes.THREADS * (4 if small else machine.sms)}),
         Probe(
             "additions",
             {"size": large >> 2},
-            {"input": random_bins(large >> 2)},
+            {"input": partial(random_bins, large >> 2)},
         ),
     ]
     return {probe.name: probe for probe in found}
@@ -110,7 +112,7 @@ def _one(probe: Probe, setting: Setting) -> dict[str, Any]:
     with Session(
         algorithm,
         targets=[setting.target],
-        contents=probe.contents,
+        contents={name: make() for name, make in probe.contents.items()},
         verify=False,
         limits=RunLimits(build_seconds=60.0, run_seconds=30.0),
         timing=_QUICK if setting.small else _TIMING,

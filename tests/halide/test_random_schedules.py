@@ -16,7 +16,7 @@ from tilewright.halide.legality.sizes import requirements
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
 QUIET = settings(
     deadline=None,
-    max_examples=6,
+    max_examples=4,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
