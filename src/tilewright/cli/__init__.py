@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code.
 
-    The exit code is 0 for success; 1 if there is no result; 2 for a wrong command line, an error
+    The exit code is 0 for success; 1 if nothing was found; 2 for a wrong command line, an error
     that the user can correct, or lost output; 128 plus the signal's number after Ctrl-C, SIGTERM
     or SIGHUP (130, 143, 129). Errors go to standard error. A reader that closes the pipe early
     (``head``) is not an error.

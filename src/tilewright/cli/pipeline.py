@@ -36,7 +36,7 @@ def load_pipeline(text: str, arguments: Mapping[str, Any] | None = None) -> Name
     """Load the pipeline that `text` names; `arguments` are passed to its function.
 
     ``file.py`` alone names the function (or Generator) with the name of the file. Raises
-    `TilewrightError` if there is no such pipeline, or if the user's code fails.
+    `TilewrightError` if the pipeline does not exist, or if the user's code fails.
     """
     given = dict(arguments or {})
     path_text, _, function = text.partition(":") if ".py:" in text else (text, "", "")

@@ -101,6 +101,19 @@ class MeasurementRecord:
 Record = MeasurementRecord  # its name in earlier versions
 
 
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Write all or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
 class Records:
     """A records file, as a context manager.
 
@@ -188,19 +201,13 @@ class Records:
 
     def _create(self, db: sqlite3.Connection) -> None:
         """Make the tables, unless another process has just done so."""
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with _transaction(db):
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
                 for statement in _SCHEMA:
                     db.execute(statement)
                 # The version is set in the same transaction: a kill leaves all or nothing.
                 db.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
 
     def claim(self, problem: str, *, wait: float = 0.0) -> None:
         """Keep a problem to this process until the file is closed.
@@ -246,33 +253,26 @@ class Records:
         }
         keys = {name: hashlib.sha256(body.encode()).hexdigest() for name, body in documents.items()}
         measurement = record.measurement
-        with self._mutex, self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(
-                    "INSERT OR IGNORE INTO documents VALUES (?, ?)",
-                    [(keys[name], body) for name, body in documents.items()],
-                )
-                cursor = self._db.execute(
-                    "INSERT INTO measurements (time, problem, configuration, machine, versions,"
-                    " context, status, median, measurement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        record.time or datetime.now(UTC).isoformat(timespec="milliseconds"),
-                        record.problem,
-                        keys["configuration"],
-                        keys["machine"],
-                        keys["versions"],
-                        keys["context"],
-                        measurement.status,
-                        measurement.median if measurement.times else None,
-                        canonical(measurement.to_json()),
-                    ),
-                )
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._mutex, self._explained(), _transaction(self._db):
+            self._db.executemany(
+                "INSERT OR IGNORE INTO documents VALUES (?, ?)",
+                [(keys[name], body) for name, body in documents.items()],
+            )
+            cursor = self._db.execute(
+                "INSERT INTO measurements (time, problem, configuration, machine, versions,"
+                " context, status, median, measurement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.time or datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    record.problem,
+                    keys["configuration"],
+                    keys["machine"],
+                    keys["versions"],
+                    keys["context"],
+                    measurement.status,
+                    measurement.median if measurement.times else None,
+                    canonical(measurement.to_json()),
+                ),
+            )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
@@ -281,30 +281,24 @@ class Records:
 
         The only exception to append-only, for a user's explicit request: no run removes anything.
         """
-        with self._mutex, self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                for name in ("measurements_stay", "measurements_remain"):
-                    self._db.execute(f"DROP TRIGGER {name}")
-                before = self._db.total_changes
-                self._db.executemany(
-                    "DELETE FROM measurements WHERE id = ?", [(number,) for number in numbers]
-                )
-                removed = self._db.total_changes - before
-                self._db.execute(
-                    "DELETE FROM documents WHERE digest NOT IN (SELECT configuration FROM "
-                    "measurements UNION SELECT machine FROM measurements UNION SELECT versions "
-                    "FROM measurements UNION SELECT context FROM measurements)"
-                )
-                for trigger in TRIGGERS:
-                    self._db.execute(trigger)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            with contextlib.suppress(sqlite3.OperationalError):  # others are writing: next time
-                self._db.execute("VACUUM")
+        with self._mutex, self._explained(), _transaction(self._db):
+            for name in ("measurements_stay", "measurements_remain"):
+                self._db.execute(f"DROP TRIGGER {name}")
+            before = self._db.total_changes
+            self._db.executemany(
+                "DELETE FROM measurements WHERE id = ?", [(number,) for number in numbers]
+            )
+            removed = self._db.total_changes - before
+            self._db.execute(
+                "DELETE FROM documents WHERE digest NOT IN (SELECT configuration FROM "
+                "measurements UNION SELECT machine FROM measurements UNION SELECT versions "
+                "FROM measurements UNION SELECT context FROM measurements)"
+            )
+            for trigger in TRIGGERS:
+                self._db.execute(trigger)
+        # If others are writing, the file shrinks the next time.
+        with self._mutex, self._explained(), contextlib.suppress(sqlite3.OperationalError):
+            self._db.execute("VACUUM")
         return removed
 
     def remember_page(self, path: str | os.PathLike[str], subject: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""The tuner: asks for configurations and is told their outcomes."""
+"""The tuner: suggests configurations and learns from their outcomes."""
 
 from __future__ import annotations
 

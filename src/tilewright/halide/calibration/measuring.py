@@ -218,7 +218,7 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         if not math.isfinite(entry["value"]) or (
             entry["value"] <= 0.0 and name not in ("task", "launch")
         ):
-            # The difference is not positive, or there is no sample.
+            # The difference is not positive, or nothing was sampled.
             entry.update(value=0.0, settled=False)
         if not math.isfinite(entry["spread"]):
             entry["spread"] = UNKNOWN_SPREAD

@@ -288,7 +288,7 @@ def storage_directives(entry: FuncSchedule) -> list[Directive]:
 def is_reduction(shared: ComputeWith, loops: Loops) -> bool:
     """Return whether the loop that is shared runs over a reduction.
 
-    Raises `ScheduleError` if there is no such loop.
+    Raises `ScheduleError` if the stage lacks the loop.
     """
     loop = loops.get((shared.func, shared.stage), {}).get(shared.loop)
     if loop is None:

@@ -44,7 +44,7 @@ def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
     """Return the resources of every kernel of a scheduled ``halide.Pipeline``, as JSON data.
 
     The registers are those of the device that is present, or else of the capability that
-    `target` names. Empty if there is no device code.
+    `target` names. Empty for a pipeline without device code.
     """
     ptx, statement = device_code(pipeline, target)
     limit = int(os.environ.get(REGISTERS, HALIDE_JIT_MAX_REGISTERS))
