@@ -69,7 +69,10 @@ class Evaluation:
         """Spearman's rank correlation; None if all times or all predictions are equal."""
         if np.ptp(self.measured) == 0 or np.ptp(self.predicted) == 0:
             return None
-        return float(np.corrcoef(ranks(self.predicted), ranks(self.measured))[0, 1])
+        from scipy.stats import rankdata
+
+        ranks = rankdata(self.predicted), rankdata(self.measured)
+        return float(np.corrcoef(*ranks)[0, 1])
 
     @property
     def inside(self) -> Array | None:
@@ -105,15 +108,6 @@ class Evaluation:
             "outside_training_range": int(self.outside.sum()),
             "noise_floor": self.floor,
         }
-
-
-def ranks(values: Array) -> Array:
-    """Return ranks from 1, equal values sharing their mean rank, shape (n,).
-
-    As `scipy.stats.rankdata`, whose import takes longer than most evaluations.
-    """
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def evaluate(
