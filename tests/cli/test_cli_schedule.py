@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -199,6 +200,12 @@ def test_compare(compare, pipe, capsys, tmp_path):
     assert "timeout: 120 s" in page.read_text()
     assert compare.called[1]["peer_time"] == 5.0
     assert compare.called[1]["hand"] is None
+
+
+def test_a_comparison_without_a_right_schedule_of_ours_is_a_failure(compare, pipe, capsys):
+    compare.report = replace(COMPARED, verified=False)
+    assert main(["compare", pipe, "-q"]) == 1
+    assert "Adams2019" in capsys.readouterr().out
 
 
 def test_compare_finds_the_hand_written_schedule(compare, tmp_path):

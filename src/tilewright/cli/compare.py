@@ -95,4 +95,4 @@ def run(args: argparse.Namespace) -> int:
 
         made = with_provenance(report, args.words, args.seed, load_before)
         write_page(args.report, made, "compare", result.result, args.records)
-    return 0
+    return 1 if report.verified is False else 0

@@ -138,7 +138,7 @@ class InliningSearch:
         improved = True
         while improved and self.spent < effort:
             improved = False
-            for name in self._revisions(grouping, inlined):
+            for name in self._revisions(costs, grouping, inlined):
                 proposal = now ^ 1 << place[name]
                 if proposal in tried or self.spent >= effort:
                     continue
@@ -166,22 +166,28 @@ class InliningSearch:
         )
         return costs, Grouping(grouping.groups, plans)
 
-    def _revisions(self, grouping: Grouping[CpuPlan], inlined: frozenset[str]) -> list[str]:
-        """Return Funcs whose inlining may be worth revising, the most promising first."""
+    def _revisions(
+        self, costs: CpuCosts, grouping: Grouping[CpuPlan], inlined: frozenset[str]
+    ) -> list[str]:
+        """Return Funcs whose inlining may be worth revising, the most promising first.
+
+        A group counts with the page faults of its buffer, which `total` may charge.
+        """
         algorithm = self.algorithm
         wrappers = wrappers_of(algorithm)
         worth: dict[str, float] = {}
         for group, plan in zip(grouping.groups, grouping.plans, strict=True):
-            if plan.cost < SEARCH.least_share * grouping.cost:
+            cost = plan.cost - plan.fault + costs.fault_cycles(plan.root_bytes)
+            if cost < SEARCH.least_share * grouping.cost:
                 continue
             for name in group.members:
                 func = algorithm.by_name[name]
                 if may_inline(algorithm, func) and name not in wrappers:
-                    worth[name] = plan.cost / (1 if name == group.output else SEARCH.member_worth)
+                    worth[name] = cost / (1 if name == group.output else SEARCH.member_worth)
                 for producer in algorithm.producers[name]:
                     if producer in inlined:
                         worth[producer] = max(
-                            worth.get(producer, 0.0), plan.cost / SEARCH.producer_worth
+                            worth.get(producer, 0.0), cost / SEARCH.producer_worth
                         )
         return sorted(worth, key=lambda name: (-worth[name], algorithm.order[name]))
 
