@@ -14,9 +14,8 @@ from tilewright.records import (
     Merged,
     Records,
     RecordsError,
-    chosen,
+    matching,
     merge,
-    prune,
     read,
     to_line,
 )
@@ -78,7 +77,7 @@ def test_what_is_exported_can_be_merged(files, tmp_path):
 def test_pruning_removes_and_keeps_the_file_append_only(files):
     mine, _ = files
     with Records(mine) as records:
-        assert prune(records, chosen(records, status="timeout")) == 1
+        assert records.remove(matching(records, status="timeout")) == 1
         assert [r.measurement.status for r in records.query()] == ["ok", "ok"]
         records.add(record(x=7))
         documents = records._db.execute("SELECT count(*) FROM documents").fetchone()[0]
@@ -147,6 +146,71 @@ def test_the_command_prunes_only_when_told_what_and_yes(files, capsys):
     code, out, _ = command(capsys, "prune", "--status", "timeout", "--yes", "--records", mine)
     assert (code, out) == (0, "1 records removed\n")
     assert len(everything(mine)) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [
+        ("2026-01-31", ["new", "odd"]),
+        ("20260131", ["new", "odd"]),  # as text it is after all times of its year
+        ("2026-W05-6", ["new", "odd"]),
+        ("2026-01-31T02:00+02:00", ["new", "odd"]),
+        ("2026-01-31T00:00:00.001Z", ["odd"]),
+        ("2026-01-31T02:00-02:00", ["odd"]),
+    ],
+)
+def test_a_date_means_the_same_however_it_is_written(tmp_path, capsys, before, left):
+    with Records(tmp_path / "r") as records:
+        for problem, when in (
+            ("old", "2026-01-30T23:59:59.999+00:00"),
+            ("new", "2026-01-31T00:00:00.000+00:00"),
+            ("odd", "yesterday"),
+        ):
+            records.add(record(problem, time=when))
+    words = ("prune", "--before", before, "--yes", "--records", tmp_path / "r")
+    assert command(capsys, *words)[0] == 0
+    assert [json.loads(line)["problem"] for line in everything(tmp_path / "r")] == left
+
+
+DAMAGE = {
+    "half of it": "UPDATE measurements SET measurement = '{\"status\"' WHERE id = 2",
+    "too deep": f"UPDATE measurements SET measurement = '{'[' * 3000}' WHERE id = 2",
+    "not UTF-8": "UPDATE measurements SET measurement = CAST(x'7b22e9227d' AS TEXT) WHERE id = 2",
+    "document gone": "UPDATE measurements SET configuration = 'x' WHERE id = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_costs_no_other(files, tmp_path, capsys, damage):
+    mine, lines = files[0], tmp_path / "lines.jsonl"
+    with sqlite3.connect(mine) as db:
+        db.execute("DROP TRIGGER measurements_stay")
+        db.execute(DAMAGE[damage])
+        db.execute(
+            "CREATE TRIGGER measurements_stay BEFORE UPDATE ON measurements BEGIN SELECT 1; END"
+        )
+    with Records(mine) as records, pytest.raises(RecordsError, match=r"record 2 .* --unreadable"):
+        list(records.query())
+    code, _, errors = command(capsys, "export", "-o", lines, "--records", mine)
+    assert (code, len(lines.read_text().splitlines())) == (0, 2)
+    assert "1 damaged record left out" in errors
+    for words in (("list",), ("show", "p")):
+        code, out, errors = command(capsys, *words, "--records", mine)
+        assert (code, bool(out), "1 damaged" in errors) == (0, True, True)
+    code, out, _ = command(capsys, "merge", mine, "--records", tmp_path / "new.sqlite")
+    assert (code, out) == (0, f"{mine}: 2 added, 0 known already, 1 damaged\n")
+    code, out, _ = command(capsys, "merge", lines, "--records", mine)
+    assert (code, out) == (0, f"{lines}: 0 added, 2 known already\n")
+    code, out, _ = command(capsys, "prune", "--unreadable", "--yes", "--records", mine)
+    assert (code, out) == (0, "1 records removed\n")
+    assert len(everything(mine)) == 2
+
+
+def test_a_damaged_record_can_be_pruned_by_its_problem(files, capsys):
+    with sqlite3.connect(files[0]) as db:
+        db.execute("UPDATE documents SET body = '{' ")
+    code, out, _ = command(capsys, "prune", "q", "--yes", "--records", files[0])
+    assert (code, out) == (0, "1 records removed\n")
 
 
 def test_a_missing_file_is_an_error(tmp_path, capsys):

@@ -168,8 +168,25 @@ def test_bodies_of_another_shape_are_an_error_with_a_cure(path, body, column):
             db.execute("UPDATE measurements SET measurement = ?", (body,))
         else:
             db.execute("UPDATE documents SET body = ?", (body,))
-    with Records(path) as records, pytest.raises(RecordsError, match=r"unreadable.*export"):
+    with Records(path) as records, pytest.raises(RecordsError, match=r"unreadable.*prune"):
         list(records.query())
+
+
+def test_names_that_are_not_utf_8_are_recorded(path):
+    name = "caf\udce9.py"
+    with Records(path) as records:
+        records.claim(name)
+        records.add(record({"file": name}, problem=name, versions={name: "1"}))
+        assert records.lookup(name, {"file": name}, MACHINE, {name: "1"}).measurement == GOOD
+        records.remember_page(name, "subject", "schedule")
+
+
+def test_a_file_can_be_read_in_a_folder_that_cannot_be_written(path):
+    with Records(path) as records:
+        records.add(record())
+    path.with_name(path.name + "-shm").mkdir()  # so that SQLite cannot make it
+    with Records(path, read_only=True) as records:
+        assert len(records) == 1
 
 
 def test_corrupt_and_foreign_files_are_refused_with_the_cure(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
@@ -67,6 +68,9 @@ def add_parser(commands: Any) -> None:
     one.add_argument("--before", metavar="DATE", help="only records older than this date")
     one.add_argument("--status", help="only records with this status, such as timeout")
     one.add_argument(
+        "--unreadable", action="store_true", help="only damaged records, which list counts"
+    )
+    one.add_argument(
         "--yes", action="store_true", help="remove the records (without it, only count them)"
     )
     _common(one)
@@ -86,8 +90,9 @@ def run_list(args: argparse.Namespace) -> int:
     from tilewright.report.table import Column, table
 
     rows: dict[str, list[MeasurementRecord]] = {}
+    unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
-        for record in records.query():
+        for record in records.query(unreadable=unreadable):
             rows.setdefault(record.problem, []).append(record)
     columns = [
         Column("problem"),
@@ -111,7 +116,20 @@ def run_list(args: argparse.Namespace) -> int:
             ],
         )
     )
+    _warn_of(unreadable)
     return 0
+
+
+def _warn_of(unreadable: list[int]) -> None:
+    """Print the number of damaged records on standard error, if there are any."""
+    from tilewright.report import units
+
+    if unreadable:
+        print(
+            f"tilewright: {units.plural(len(unreadable), 'damaged record')} left out; to remove "
+            "what is damaged, use  tilewright records prune --unreadable",
+            file=sys.stderr,
+        )
 
 
 def _best(found: list[MeasurementRecord]) -> float | None:
@@ -132,8 +150,10 @@ def run_show(args: argparse.Namespace) -> int:
     from tilewright.report import units
     from tilewright.report.table import Column, table
 
+    unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
-        found = chosen(records, problem=args.problem)
+        found = chosen(records, problem=args.problem, unreadable=unreadable)
+    _warn_of(unreadable)
     if not found:
         raise TilewrightError(
             f"no problem begins with {args.problem!r}: see tilewright records list"
@@ -162,8 +182,11 @@ def run_export(args: argparse.Namespace) -> int:
     from tilewright.records import Records, chosen, to_line
 
     arguments.writable(None if args.output == "-" else args.output)
+    unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
-        lines = [to_line(record) for record in chosen(records, problem=args.problem)]
+        found = chosen(records, problem=args.problem, unreadable=unreadable)
+    lines = [to_line(record) for record in found]
+    _warn_of(unreadable)
     text = "\n".join(lines)
     write_file(args.output, text if args.output == "-" or not lines else text + "\n")
     return 0
@@ -175,35 +198,33 @@ def run_merge(args: argparse.Namespace) -> int:
 
     with Records(args.records) as records:
         for path in args.files:
-            done = merge(records, read(path))
-            print(f"{path}: {done.added} added, {done.known} known already")
+            unreadable: list[int] = []
+            done = merge(records, read(path, unreadable))
+            damaged = f", {len(unreadable)} damaged" if unreadable else ""
+            print(f"{path}: {done.added} added, {done.known} known already{damaged}")
     return 0
 
 
 def run_prune(args: argparse.Namespace) -> int:
     """Remove records, or count those that would be removed."""
     from tilewright.measure import STATUSES
-    from tilewright.records import Records, chosen, prune
+    from tilewright.records import Records, matching
 
-    if args.problem is None and args.before is None and args.status is None:
-        raise TilewrightError("say what to remove: a problem, --before DATE or --status STATUS")
-    if args.before is not None:
-        _check_date(args.before)
+    if args.problem is args.before is args.status is None and not args.unreadable:
+        raise TilewrightError(
+            "say what to remove: a problem, --before DATE, --status STATUS or --unreadable"
+        )
     if args.status is not None and args.status not in STATUSES:
         raise TilewrightError(f"status {args.status!r}: it is one of {', '.join(STATUSES)}")
     with Records(args.records, read_only=not args.yes) as records:
-        found = chosen(records, problem=args.problem, before=args.before, status=args.status)
+        found = matching(records, problem=args.problem, before=args.before, status=args.status)
+        if args.unreadable:
+            unreadable: list[int] = []
+            for _ in records.query(unreadable=unreadable):
+                pass
+            found = sorted(set(found).intersection(unreadable))
         if not args.yes:
             print(f"{len(found)} of {len(records)} records would be removed: add --yes")
             return 0
-        print(f"{prune(records, found)} records removed")
+        print(f"{records.remove(found)} records removed")
     return 0
-
-
-def _check_date(text: str) -> None:
-    from datetime import datetime
-
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise TilewrightError(f"--before {text}: give a date such as 2026-01-31") from None

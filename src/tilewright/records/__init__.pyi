@@ -22,8 +22,8 @@ from .store import (
 from .maintenance import (
     Merged as Merged,
     chosen as chosen,
+    matching as matching,
     merge as merge,
-    prune as prune,
     read as read,
     to_line as to_line,
 )

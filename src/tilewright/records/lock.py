@@ -51,7 +51,8 @@ class Claim:
     def __init__(self, records: Path, problem: str, *, wait: float = 0.0) -> None:
         path = records.with_name(records.name + ".lock")
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        hashed = int.from_bytes(hashlib.sha256(problem.encode()).digest()[:8], "big")
+        key = problem.encode(errors="backslashreplace")
+        hashed = int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
         entry = hashed % _OWNERS * _OWNER_BYTES
         place = hashed % _PLACES
         wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)

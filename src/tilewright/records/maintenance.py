@@ -1,10 +1,11 @@
-"""Exports records as lines of JSON, merges other files, and prunes records."""
+"""Exports records as lines of JSON, merges other files, and chooses records."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tilewright.measure import Measurement
 from tilewright.shapes import damaged, parse_json
 
 from .lock import RecordsError
-from .store import MeasurementRecord, Records, digest
+from .store import MeasurementRecord, Records, digest, storable
 
 FORMAT = "tilewright.records"
 VERSION = 1
@@ -75,8 +76,12 @@ def from_line(line: str, where: str) -> MeasurementRecord:
     return MeasurementRecord(data["problem"], measurement=measurement, time=data["time"], **kept)
 
 
-def read(path: str | Path) -> Iterator[MeasurementRecord]:
+def read(path: str | Path, unreadable: list[int] | None = None) -> Iterator[MeasurementRecord]:
     """Yield the records of a file: a records file, or lines that were exported.
+
+    Args:
+        path: the file.
+        unreadable: gets the numbers of a records file's damaged records, which are omitted.
 
     Raises:
         RecordsError: the file is missing, damaged, or of another kind.
@@ -94,7 +99,7 @@ def read(path: str | Path) -> Iterator[MeasurementRecord]:
     except (OSError, UnicodeDecodeError) as error:
         raise RecordsError(f"cannot read {path}: {error}") from None
     with Records(file, read_only=True) as records:
-        yield from records.query()
+        yield from records.query(unreadable=unreadable)
 
 
 def merge(into: Records, others: Iterable[MeasurementRecord]) -> Merged:
@@ -103,7 +108,7 @@ def merge(into: Records, others: Iterable[MeasurementRecord]) -> Merged:
     Two records are the same if everything but their number is equal, so merging twice adds
     nothing the second time.
     """
-    known = {_identity(record) for record in into.query()}
+    known = {_identity(record) for record in into.query(unreadable=[])}
     added = skipped = 0
     for record in others:
         identity = _identity(record)
@@ -127,22 +132,66 @@ def chosen(
     problem: str | None = None,
     before: str | None = None,
     status: str | None = None,
+    unreadable: list[int] | None = None,
 ) -> list[MeasurementRecord]:
     """Return the records that match all given arguments; without arguments, all records.
 
     Args:
         records: the file.
         problem: the beginning of the problem's key.
-        before: an ISO date or time (UTC); older ones are chosen.
+        before: an ISO date or time, in UTC unless it names a zone; older records are chosen.
         status: such as ``timeout``.
+        unreadable: gets the numbers of damaged records, which are omitted. Without it, a damaged
+            record raises an error.
+
+    Raises:
+        RecordsError: `before` is not a date, or a record is damaged.
     """
+    found = records.query(status=status, unreadable=unreadable)
+    wanted = set(matching(records, problem=problem, before=before, status=status))
+    return [record for record in found if record.id in wanted]
+
+
+def matching(
+    records: Records,
+    *,
+    problem: str | None = None,
+    before: str | None = None,
+    status: str | None = None,
+) -> list[int]:
+    """Return the numbers of the records that `chosen` would choose, and of damaged ones.
+
+    Damage to what was measured does not hide a record: its problem, time and status are enough.
+
+    Raises:
+        RecordsError: `before` is not a date.
+    """
+    limit = None if before is None else _moment(before)
+    if before is not None and limit is None:
+        raise RecordsError(f"{before!r} is not a date: give one such as 2026-01-31")
+    beginning = storable(problem or "")
     return [
-        record
-        for record in records.query(status=status)
-        if record.problem.startswith(problem or "") and (before is None or record.time < before)
+        number
+        for number, when, name, ended in records.heads()
+        if name.startswith(beginning)
+        and (status is None or ended == status)
+        and (limit is None or _is_before(when, limit))
     ]
 
 
-def prune(records: Records, unwanted: Iterable[MeasurementRecord]) -> int:
-    """Remove records permanently and free their space; return their number."""
-    return records.remove([record.id for record in unwanted])
+def _is_before(when: str, limit: datetime) -> bool:
+    """Return whether a record's time is known and earlier."""
+    moment = _moment(when)
+    return moment is not None and moment < limit
+
+
+def _moment(text: str) -> datetime | None:
+    """Return an ISO date or time; UTC if it names no zone; None if the text is neither.
+
+    Text is not compared: one moment can be written in several ways, such as 20260131.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

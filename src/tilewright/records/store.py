@@ -11,17 +11,20 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tilewright.measure import Measurement
+from tilewright.shapes import damaged
 
 from .location import default_path
 from .lock import Claim, RecordsError
@@ -36,6 +39,8 @@ _PAGES = """CREATE TABLE IF NOT EXISTS pages (
 _APPLICATION_ID = 0x746C7772  # "tlwr"
 # Seconds that a transaction waits for others: theirs take milliseconds, or as long as the disk.
 _BUSY_SECONDS = 60.0
+# The bits of SQLite's extended error codes that hold the primary one.
+_PRIMARY = 0xFF
 
 # What keeps records append-only.
 TRIGGERS = (
@@ -70,7 +75,18 @@ Json = Mapping[str, Any]
 
 def canonical(data: Any) -> str:
     """Return JSON text that is the same for equal data: sorted keys, no spaces."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return storable(json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def storable(text: str) -> str:
+    """Escape lone surrogates, which stand for the bytes of file names that are not UTF-8.
+
+    Neither UTF-8 nor SQLite can hold them. In JSON text the escapes mean the same.
+
+    >>> storable("caf\\udce9")
+    'caf\\\\udce9'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def digest(data: Any) -> str:
@@ -148,11 +164,24 @@ class Records:
             self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
-        mode = "ro" if self.read_only else "rwc"
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        uri = f"{self.path.absolute().as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+        try:
+            return self._connect(uri)
+        except sqlite3.OperationalError as error:
+            log = self.path.with_name(self.path.name + "-wal")
+            unopened = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_CANTOPEN
+            if not self.read_only or not unopened or log.exists():
+                raise
+            # SQLite makes files next to the database even to read it. In a folder where it cannot,
+            # a database without a log is complete, and no process that could change it is at work.
+            return self._connect(f"{uri}&immutable=1")
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
         db = sqlite3.connect(
             uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
         )
+        # A damaged text must not make the other records unreadable.
+        db.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             self._prepare(db)
         except BaseException:
@@ -262,8 +291,8 @@ class Records:
                 "INSERT INTO measurements (time, problem, configuration, machine, versions,"
                 " context, status, median, measurement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    record.time or datetime.now(UTC).isoformat(timespec="milliseconds"),
-                    record.problem,
+                    storable(record.time) or datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    storable(record.problem),
                     keys["configuration"],
                     keys["machine"],
                     keys["versions"],
@@ -314,7 +343,7 @@ class Records:
             # A row that is replaced becomes the last one.
             self._db.execute(
                 "INSERT OR REPLACE INTO pages VALUES (?, ?, ?)",
-                (os.path.abspath(path), subject, kind),
+                (storable(os.path.abspath(path)), subject, kind),
             )
 
     def last_page(self, subject: str, kind: str) -> Path | None:
@@ -344,12 +373,23 @@ class Records:
         machine: Json | None = None,
         versions: Json | None = None,
         status: str | None = None,
+        unreadable: list[int] | None = None,
     ) -> Iterator[MeasurementRecord]:
-        """Return records in the order they were added, restricted by the arguments given."""
+        """Return records in the order they were added, restricted by the arguments given.
+
+        Args:
+            problem: the complete key.
+            machine: the complete description.
+            versions: all versions.
+            status: such as ``ok``.
+            unreadable: gets the numbers of damaged records, which are omitted. Without it, a
+                damaged record raises `RecordsError`.
+        """
         where = {"problem": problem, "status": status}
         where["machine"] = None if machine is None else digest(machine)
         where["versions"] = None if versions is None else digest(versions)
-        return self._select({k: v for k, v in where.items() if v is not None}, "ORDER BY id")
+        given = {k: v for k, v in where.items() if v is not None}
+        return self._select(given, "ORDER BY id", unreadable)
 
     def best(self, problem: str, machine: Json) -> MeasurementRecord | None:
         """Return the record with the least median among the ``ok`` ones measured to the end."""
@@ -363,29 +403,50 @@ class Records:
             rows = self._db.execute("SELECT problem, count(*) FROM measurements GROUP BY problem")
             return dict(rows.fetchall())
 
+    def heads(self) -> list[tuple[int, str, str, str]]:
+        """Return number, time, problem and status of each record, of damaged ones as well."""
+        with self._mutex, self._explained():
+            return self._db.execute(
+                "SELECT id, time, problem, status FROM measurements ORDER BY id"
+            ).fetchall()
+
     def __len__(self) -> int:
         """Return the number of records."""
         with self._mutex, self._explained():
             count: int = self._db.execute("SELECT count(*) FROM measurements").fetchone()[0]
             return count
 
-    def _select(self, where: Mapping[str, str], tail: str) -> Iterator[MeasurementRecord]:
+    def _select(
+        self, where: Mapping[str, str], tail: str, unreadable: list[int] | None = None
+    ) -> Iterator[MeasurementRecord]:
         condition = " AND ".join(f"m.{column} = ?" for column in where) or "1"
         with self._mutex, self._explained():
+            # Outer joins find a record whose document is missing; bytes are decoded one by one.
             rows = self._db.execute(
-                "SELECT m.id, m.time, m.problem, c.body, a.body, v.body, x.body, m.measurement"
+                "SELECT m.id, m.time, m.problem, CAST(c.body AS BLOB), CAST(a.body AS BLOB),"
+                " CAST(v.body AS BLOB), CAST(x.body AS BLOB), CAST(m.measurement AS BLOB)"
                 " FROM measurements m"
-                " JOIN documents c ON c.digest = m.configuration"
-                " JOIN documents a ON a.digest = m.machine"
-                " JOIN documents v ON v.digest = m.versions"
-                " JOIN documents x ON x.digest = m.context"
+                " LEFT JOIN documents c ON c.digest = m.configuration"
+                " LEFT JOIN documents a ON a.digest = m.machine"
+                " LEFT JOIN documents v ON v.digest = m.versions"
+                " LEFT JOIN documents x ON x.digest = m.context"
                 f" WHERE {condition} {tail}",
-                tuple(where.values()),
+                tuple(map(storable, where.values())),
             ).fetchall()
-        for number, when, problem, *bodies, measurement in rows:
-            with self._explained():
-                configuration, machine, versions, context = map(_object, bodies)
-                parsed = Measurement.from_json(_object(measurement))
+        for number, when, problem, *bodies in rows:
+            try:
+                with damaged(f"{self.path}: record {number} is unreadable", RecordsError):
+                    *documents, measured = map(_object, bodies)
+                    parsed = Measurement.from_json(measured)
+            except RecordsError as error:
+                if unreadable is None:
+                    raise RecordsError(
+                        f"{error}; remove it with  tilewright records prune --unreadable --yes "
+                        f"--records {shlex.quote(str(self.path))}"
+                    ) from error
+                unreadable.append(number)
+                continue
+            configuration, machine, versions, context = documents
             yield MeasurementRecord(
                 problem, configuration, machine, versions, parsed, context, number, when
             )
@@ -411,16 +472,13 @@ class Records:
                 f"{self.path}: {error.strerror or error}; check the path and its permissions, or "
                 "give another file (--records FILE or TILEWRIGHT_RECORDS)"
             ) from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RecordsError(
-                f"{self.path}: a record is unreadable ({type(error).__name__}: {error}); move the "
-                "file away, or save the others with  tilewright records export"
-            ) from error
 
 
-def _object(text: str) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError for any other JSON."""
-    data = json.loads(text)
+def _object(body: bytes | None) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError for any other JSON, and for a missing body."""
+    if body is None:
+        raise ValueError("a part of it is missing")
+    data = json.loads(body)
     if not isinstance(data, dict):
-        raise ValueError(f"{text[:40]!r} is not an object")
+        raise ValueError(f"{body[:40]!r} is not an object")
     return data
