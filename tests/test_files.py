@@ -10,7 +10,13 @@ import pytest
 
 from tilewright import files
 from tilewright.errors import TilewrightError
-from tilewright.files import check_writable, remove_abandoned, scratch_folder, write_text
+from tilewright.files import (
+    check_writable,
+    remove_abandoned,
+    scratch_folder,
+    write_bytes,
+    write_text,
+)
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path):
@@ -52,6 +58,56 @@ def test_a_pipe_gets_the_text(tmp_path):
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
+def test_a_pipe_without_a_name_gets_the_text():
+    """A shell's ``>(command)`` is such a path."""
+    read, write = os.pipe()
+    check_writable(f"/dev/fd/{write}")
+    write_text(f"/dev/fd/{write}", "text")
+    os.close(write)
+    with os.fdopen(read) as file:
+        assert file.read() == "text"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_an_open_file_is_continued_and_not_replaced(tmp_path, link):
+    path, place = tmp_path / "printed", tmp_path / "link"
+    with path.open("w") as file:
+        file.write("printed, ")
+        file.flush()
+        name = f"/dev/fd/{file.fileno()}"
+        place.symlink_to(name)
+        check_writable(place if link else name)
+        write_text(place if link else name, "written")
+        file.write(", printed")
+    assert path.read_text() == "printed, written, printed"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "printed"]
+
+
+def test_what_was_printed_comes_before_what_is_written_to_standard_output():
+    code = "from tilewright.files import write_text; print(1); write_text('/dev/stdout', '2')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"1\n2"
+
+
+def test_file_names_that_are_not_utf_8(tmp_path):
+    path = tmp_path / "caf\udce9.txt"
+    write_text(path, path.name)
+    assert path.read_text() == "caf\\udce9.txt"
+
+
+@pytest.mark.parametrize("name", ["é" * 120, "語" * 80])
+def test_a_name_may_be_as_long_as_names_can_be(tmp_path, name):
+    write_text(tmp_path / name, "text")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_the_superuser_keeps_to_the_protection_of_a_folder(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(TilewrightError, match=r"the folder .* is read-only"):
+        write_text(tmp_path / "file", "text")
+    tmp_path.chmod(0o755)
+
+
 def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
     protected = tmp_path / "protected"
     protected.write_text("mine")
@@ -71,9 +127,10 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
 def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "\udc00")
+    with pytest.raises(TypeError):
+        write_bytes(path, "text")
     assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 KILLED = """

@@ -1,4 +1,4 @@
-"""Files written for a user: completely or not at all, and never over a device or link.
+"""Files written for a user: completely or not at all, and never over a device, pipe or link.
 
 The name of a temporary file or folder shows its purpose, and its lock (``flock``) ends with the
 process. The next process that makes the same kind of file removes those whose process has ended, so
@@ -11,15 +11,21 @@ import contextlib
 import fcntl
 import itertools
 import os
+import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from tilewright.errors import TilewrightError
 
-_NAME_KEPT = 100  # characters of the target's name in that of its draft; names may have 255 bytes
+_NAME_KEPT = 100  # bytes of the target's name in that of its draft; names may have 255
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+# An open file of a process, as in /dev/stdout and in the paths that shells make for >(command).
+_DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d+)")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -28,56 +34,96 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     Raises:
         TilewrightError: the path is a folder, is read-only, or its folder is missing or read-only.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if os.path.isdir(path):
         raise TilewrightError(f"{path} is a folder: name a file to write")
-    if not target.parent.is_dir():
+    if os.path.exists(path) and not _may_write(path, os.W_OK):
+        raise TilewrightError(f"{path} is read-only: allow writing to it, or name another file")
+    if is_stream(path):
+        return
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
         raise TilewrightError(f"cannot write {path}: there is no folder {Path(path).parent}")
-    if target.exists():
-        # The superuser could write to a file that its owner has protected; we refuse.
-        mode = target.stat().st_mode
-        if not os.access(target, os.W_OK) or not mode & (
-            stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
-        ):
-            raise TilewrightError(f"{path} is read-only: allow writing to it, or name another file")
-        if not stat.S_ISREG(mode):
-            return
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    if not _may_write(folder, os.W_OK | os.X_OK):
         raise TilewrightError(
-            f"cannot write {path}: the folder {target.parent} is read-only; name another file"
+            f"cannot write {path}: the folder {folder} is read-only; name another file"
         )
 
 
+def _may_write(path: str | os.PathLike[str], access: int) -> bool:
+    """Return whether we may write; the superuser keeps to the protection that an owner has set."""
+    return os.access(path, access) and bool(os.stat(path).st_mode & _WRITABLE)
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is written to as it is: a device, a pipe, or an open file.
+
+    An open file is one that is named by its descriptor, as ``/dev/stdout``. It could not be
+    replaced, as those who have it open would not see the new file.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return True
+    except OSError:
+        return False
+    return _descriptor(path) is not None
+
+
+def _descriptor(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Return the process and number of the descriptor that an existing path leads to, if any."""
+    step = os.path.join(os.getcwd(), path)
+    while True:
+        # The last link is read by hand: the kernel's links to descriptors are not paths.
+        step = os.path.join(os.path.realpath(os.path.dirname(step)), os.path.basename(step))
+        if found := _DESCRIPTOR.fullmatch(step):
+            return int(found[1]), int(found[2])
+        if not os.path.islink(step):
+            return None
+        step = os.path.join(os.path.dirname(step), os.readlink(step))
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file in UTF-8, as `write_bytes` does."""
-    write_bytes(path, text.encode())
+    """Write a file in UTF-8, as `write_bytes` does.
+
+    Lone surrogates, which stand for the bytes of file names that are not UTF-8, become escapes.
+    """
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file, completely or not at all.
 
-    A link is followed, an existing file keeps its mode, and a device or pipe is written to
-    instead of being replaced.
+    A link is followed, an existing file keeps its mode, and a stream (`is_stream`) is written to
+    instead of being replaced, after what has been printed.
 
     Raises:
         TilewrightError: the file cannot be written; an existing file stays unchanged.
     """
     check_writable(path)
-    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as file:
+        if is_stream(path):
+            with _opened(path) as file:
                 file.write(data)
             return
-        _replace(target, data)
+        _replace(Path(os.path.realpath(path)), data)
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a stream; a descriptor of this process at the place up to which it is written."""
+    process, number = _descriptor(path) or (0, 0)
+    if process == os.getpid():
+        if sys.stdout is not None:  # Python has none where the process began without
+            sys.stdout.flush()
+        return os.fdopen(os.dup(number), "wb")
+    return open(path, "wb")
+
+
 def _replace(target: Path, data: bytes) -> None:
     """Replace or create a file."""
-    # The name of the target may be as long as names can be.
-    prefix, suffix = f".{target.name[:_NAME_KEPT]}.", ".partial"
+    # The name of the target may be as long as names can be, and end within a character.
+    name = os.fsencode(target.name)[:_NAME_KEPT].decode(errors="ignore")
+    prefix, suffix = f".{name}.", ".partial"
     remove_abandoned(target.parent, prefix, suffix)
     descriptor, partial = _new_file(target.parent, prefix, suffix)
     try:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from tilewright.files import is_stream
+
 if TYPE_CHECKING:
     from tilewright.halide import Result
     from tilewright.records import Records
@@ -46,7 +48,7 @@ def write_page(
     with contextlib.suppress(RecordsError), Records(records) as store:
         links = links_to_other(path, kind, subject, store)
     write_file(path, schedule_page(report, links))
-    if os.path.isfile(path):
+    if path != "-" and not is_stream(path):
         with contextlib.suppress(RecordsError), Records(records) as store:
             store.remember_page(path, subject, kind)
 
