@@ -19,11 +19,14 @@ from tilewright.halide.search.top_k import (
     MOST_LEADERS,
     NAIVE,
     Outcome,
+    Tried,
     Watch,
     measure_top,
 )
 from tilewright.measure import Finals, Measurement
 from tilewright.records import MeasurementRecord, Records
+from tilewright.report.table import attempt_table
+from tilewright.report.text import headline
 
 K = 4
 
@@ -135,6 +138,28 @@ def test_a_cut_sample_decides_nothing(task, planned):
     session.interrupted = True
     result = conclude_top(task, run(task, planned, session), {})
     assert result.planned is planned[2]
+
+
+def test_candidates_that_all_fail_before_the_time_is_up_are_not_right(task, planned):
+    wrong = Measurement("wrong_answer", message="out differs at (0, 0)")
+    outcome = Outcome((Tried(planned[0], 0, wrong),), stopped="the time limit")
+    result = conclude_top(task, outcome, {})
+    assert result.verified is False
+    assert result.measurement is wrong
+    assert result.notes[-1] == "Wrong answer: out differs at (0, 0)."
+    assert "WRONG ANSWER" in headline(result.report())
+
+
+def test_a_candidate_that_was_cut_short_is_shown_as_such_whatever_its_note(task, planned):
+    short = measured(0.01, 0.01, lower_bound=True)
+    tried = (
+        Tried(planned[0], 0, measured(0.005)),
+        Tried(planned[1], 1, short, reads_beyond=("image",)),
+        Tried(planned[2], 2, measured(0.02), reads_beyond=("image",)),
+    )
+    report = conclude_top(task, Outcome(tried), {}).report()
+    assert [a.cut_short for a in report.attempts] == [False, True, False]
+    assert [row[1] for row in attempt_table(report).rows] == ["ok", "cut short", "ok"]
 
 
 def test_leaders_are_near_and_few(task, planned):

@@ -372,7 +372,10 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
             verified=True,
             notes=(*result.notes, "All candidates failed; the result is the naive schedule."),
         )
-    return result
+    # The time was up before the naive schedule ran.
+    first = outcome.tried[0].measurement
+    said = () if first is None else (failure(first),)
+    return replace(result, measurement=first, verified=False, notes=(*result.notes, *said))
 
 
 def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str, ...]:

@@ -223,6 +223,7 @@ class Result:
                 source=t.source,
                 chosen=t.planned is self.planned,
                 differs=text,
+                cut_short=t.cut_short,
             )
             for t, text in zip(self.tried, differ, strict=True)
         )

@@ -113,8 +113,9 @@ class Attempt:
     """One candidate that was tried, with its times.
 
     `predicted` and `measured` are in seconds; `source` says in words how `measured` was obtained
-    ("final rounds", "alone, recorded"). `chosen` marks the candidate that the report is about, and
-    `differs` says how it differs from the first.
+    ("final rounds", "alone, recorded"). `cut_short` says that the measurement was ended early, as
+    it was clearly slower than the best, and the time is only a lower bound. `chosen` marks the
+    candidate that the report is about, and `differs` says how it differs from the first.
     """
 
     label: str
@@ -125,6 +126,7 @@ class Attempt:
     source: str = ""
     chosen: bool = False
     differs: str = ""
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

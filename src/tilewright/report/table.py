@@ -122,7 +122,7 @@ def attempt_table(report: ScheduleReport) -> Table:
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,
                 a.differs,
-                "cut short" if a.note.startswith("cut short") else a.status,
+                "cut short" if a.cut_short else a.status,
                 units.seconds(a.predicted),
                 units.seconds(a.measured),
                 a.source,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +63,9 @@ def reference(
     count = sum(len(output.types) for output in inputs.outputs)
     home = root / key
     paths = tuple(str(home / f"{i}.npy") for i in range(count))
+    with contextlib.suppress(OSError):
+        os.utime(home)  # the least recently used go first
     if home.exists():
-        with contextlib.suppress(OSError):
-            os.utime(home)  # the least recently used go first
         return paths
     root.mkdir(parents=True, exist_ok=True)
     patient = replace(
@@ -136,7 +135,8 @@ def _most_memory() -> int:
 def _trim(root: Path, keep: Path) -> None:
     """Remove the least recently used references beyond what may be kept.
 
-    Another process may do the same: a folder that has disappeared counts as empty.
+    Another process may do the same: a folder that has disappeared counts as empty. A folder is
+    moved away before it is removed, so that a process finds all of it or nothing.
     """
     homes = []
     for home in root.iterdir():
@@ -144,7 +144,9 @@ def _trim(root: Path, keep: Path) -> None:
             size = sum(file.stat().st_size for file in home.iterdir())
             homes.append((home.stat().st_mtime, home, size))
     total = 0
-    for _, home, size in sorted(homes, reverse=True):
+    for used, home, size in sorted(homes, reverse=True):
         total += size
         if total > _KEPT_BYTES and home != keep and not home.name.startswith("."):
-            shutil.rmtree(home, ignore_errors=True)
+            with scratch_folder(".old-", root) as old, contextlib.suppress(OSError):
+                if home.stat().st_mtime == used:  # else another process has just begun to use it
+                    home.rename(old / home.name)

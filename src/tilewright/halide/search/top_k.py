@@ -66,9 +66,14 @@ class Tried:
         return self.measurement is not None and self.measurement.ok
 
     @property
+    def cut_short(self) -> bool:
+        """Whether its measurement ended early, as it was clearly slower than the best."""
+        return self.measurement is not None and self.measurement.ok and self.measurement.lower_bound
+
+    @property
     def seconds(self) -> float | None:
         """Median time of a run, None if it is not known or only bounded from below."""
-        if self.measurement is None or not self.measurement.ok or self.measurement.lower_bound:
+        if self.measurement is None or not self.ok or self.cut_short:
             return None
         return self.measurement.median
 
@@ -91,7 +96,7 @@ class Tried:
         if self.measurement is None:
             return "not tried: the time was up"
         said = self.measurement.message
-        if self.measurement.ok and self.measurement.lower_bound:
+        if self.cut_short:
             said = "cut short: clearly slower than the best"
         if self.reads_beyond:
             beyond = f"reads {', '.join(self.reads_beyond)} beyond what the pipeline needs of it"
