@@ -16,7 +16,7 @@ COMPLEXITY = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {
-    "add_parser": 69,
+    "add_parser": 66,
     "compare": 62,
 }
 

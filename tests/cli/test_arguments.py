@@ -5,13 +5,14 @@ import pytest
 
 from tilewright.cli.arguments import (
     assignment,
+    check_outputs,
     duration,
     estimate,
     memory,
     named_machine,
     positive,
+    seed,
     sizes_of,
-    writable,
 )
 from tilewright.errors import TilewrightError
 from tilewright.machines import detect_cpu, gpu, machine_to_dict
@@ -30,6 +31,8 @@ from tilewright.machines import detect_cpu, gpu, machine_to_dict
         (memory, "1.5k", 1536),
         (memory, "100", 100),
         (positive, "5", 5),
+        (seed, "0", 0),
+        (seed, "4294967295", 2**32 - 1),
         (estimate, "out=1536x2560x3", ("out", ((0, 1536), (0, 2560), (0, 3)))),
         (estimate, "in=-3:100, 7:20", ("in", ((-3, 100), (7, 20)))),
         (assignment, "levels=8", ("levels", 8)),
@@ -50,11 +53,19 @@ def test_texts_are_read(read, text, value):
         (duration, "-3s"),
         (duration, "soon"),
         (duration, ""),
+        (duration, "9" * 400),
+        (duration, "600h"),
         (memory, "0"),
         (memory, "8T"),
         (memory, "much"),
+        (memory, "9" * 400),
+        (memory, "99999999999G"),
         (positive, "0"),
         (positive, "-1"),
+        (positive, "²"),
+        (seed, "-1"),
+        (seed, "4294967296"),
+        (seed, "1.5"),
         (positive, "x"),
         (estimate, "1536x2560"),
         (estimate, "out="),
@@ -91,13 +102,19 @@ def test_machines_that_are_not_there(tmp_path):
 
 
 def test_outputs_that_cannot_be_written_are_refused_early(tmp_path):
-    writable(str(tmp_path / "new.html"))
-    writable("-")
-    writable(None)
-    with pytest.raises(TilewrightError, match="is a folder"):
-        writable(str(tmp_path))
-    with pytest.raises(TilewrightError, match="there is no folder"):
-        writable(str(tmp_path / "no" / "page.html"))
+    for option in ("output", "report"):
+        for path in (str(tmp_path / "new.html"), "-", None):
+            check_outputs(argparse.Namespace(**{option: path}))
+    for wrong, said in (
+        ({"output": str(tmp_path)}, "is a folder"),
+        ({"report": str(tmp_path / "no" / "page.html")}, "there is no folder"),
+        ({"export": [str(tmp_path)]}, "is a folder"),
+        ({"output": "-", "json": True}, "one document"),
+        ({"output": "-", "report": "-"}, "one document"),
+        ({"report": "-", "json": True}, "one document"),
+    ):
+        with pytest.raises(TilewrightError, match=said):
+            check_outputs(argparse.Namespace(**wrong))
 
 
 def test_a_name_given_again_begins_another_size():

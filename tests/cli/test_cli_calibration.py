@@ -56,10 +56,10 @@ def test_measuring_writes_what_schedule_reads(monkeypatch, capsys, pipeline):
     assert "1.64 µs" in out
     assert "did not settle" in out
     assert str(path()) in out
-    assert main(["schedule", pipeline, "-q", "--estimate", "output=640x480"]) == 0
+    assert main(["schedule", pipeline, "--estimate", "output=640x480"]) == 0
     out = capsys.readouterr().out
     assert "measured on this processor on 2026-11-22, but for l3_all" in out
-    command = ["schedule", pipeline, "-q", "--estimate", "output=640x480", "--no-calibration"]
+    command = ["schedule", pipeline, "--estimate", "output=640x480", "--no-calibration"]
     assert main(command) == 0
     assert "measured on" not in capsys.readouterr().out
 
@@ -71,8 +71,15 @@ def test_json(monkeypatch, capsys):
     assert path().exists()
 
 
+def test_what_was_measured_is_printed_even_if_it_cannot_be_kept(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(room, "calibrate", measured, raising=False)
+    (tmp_path / "cache").write_text("in the way")
+    assert main(["machine", "--calibrate"]) == 2
+    assert "3 GHz" in capsys.readouterr().out
+
+
 def test_nothing_is_said_without_a_calibration(capsys, pipeline):
-    assert main(["schedule", pipeline, "-q", "--estimate", "output=640x480"]) == 0
+    assert main(["schedule", pipeline, "--estimate", "output=640x480"]) == 0
     assert "measured on" not in capsys.readouterr().out
 
 

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from tilewright.cli import main
 from tilewright.machines import gpu, gpu_names, machine_from_dict
 
@@ -37,6 +39,12 @@ def test_the_list(capsys):
     assert len(capsys.readouterr().out.splitlines()) == len(gpu_names())
     assert main(["machine", "--list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == gpu_names()
+
+
+@pytest.mark.parametrize("option", ["--list", "--calibrate"])
+def test_what_would_not_be_written_is_refused(tmp_path, capsys, option):
+    assert main(["machine", option, "-o", str(tmp_path / "m.json")]) == 2
+    assert "leave it out with --list and --calibrate" in capsys.readouterr().err
 
 
 def test_an_unknown_gpu(capsys):

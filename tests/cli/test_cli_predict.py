@@ -1,14 +1,17 @@
 """``tilewright predict``: models from CSV files, choices by them, errors with their cure."""
 
+import contextlib
 import csv
 import importlib.util
 import json
+import signal
 
 import numpy as np
 import pytest
 
+import tilewright.prediction
 from tilewright.cli import main
-from tilewright.prediction import load
+from tilewright.prediction import CollectionProgress, Runs, load
 from tilewright.prediction.decisions.selector import Modelled, Selector
 
 
@@ -173,6 +176,60 @@ def test_evaluate_compares_and_keeps_every_run(folder, tmp_path, capsys):
     assert figures["mape_without_shortest_30_percent"] < 0.05
     assert figures["spearman"] > 0.99
     assert "Error against run time" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["-o", "--report"])
+def test_what_was_evaluated_is_printed_even_if_it_cannot_be_written(folder, capsys, option):
+    words = ("evaluate", folder / "quick_model.json", folder / "quick.csv", option, "/dev/full")
+    code, text, error = run(capsys, *words)
+    assert (code, "No space" in error) == (2, True)
+    assert "Spearman's rank correlation" in text
+
+
+def test_what_was_chosen_is_printed_even_if_it_cannot_be_written(folder, tmp_path, capsys):
+    queries, full = tmp_path / "queries.csv", ("-o", "/dev/full")
+    queries.write_text("m,n\n500,500\n60,60\n", encoding="utf-8")
+    models = [folder / "slow_model.json", folder / "quick_model.json"]
+    for words, said in (
+        ((*models, "--query", "m=300,n=300"), "use quick"),
+        ((*models, "--queries", queries), "chosen"),
+        ((models[0], "--queries", queries), "the fastest first"),
+    ):
+        code, text, error = run(capsys, "select", *words, *full)
+        assert (code, "No space" in error) == (2, True)
+        assert said in text
+
+
+def test_a_fit_is_printed_even_if_it_cannot_be_written(folder, capsys):
+    words = ("fit", folder / "quick.csv", "--model", "c", "--complexity", "m*n")
+    code, text, error = run(capsys, *words, "-o", "/dev/full")
+    assert (code, "No space" in error) == (2, True)
+    assert "60 runs" in text
+    assert "wrote" not in text
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_inputs_of_the_page_are_read_before_the_work(folder, capsys, command):
+    files = [folder / "quick.csv"] if command == "fit" else ["none.json", "none.csv"]
+    code, text, error = run(
+        capsys, command, *files, "--report", "/dev/null", "--tables", "gone.json"
+    )
+    assert (code, text) == (2, "")
+    assert "cannot read gone.json" in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("collect", "matmul", "-o", "a.csv"),
+        ("train", "matmul"),
+        ("fit", "a.csv"),
+        ("select", "a.json", "--family", "halide_blur"),
+    ],
+)
+def test_a_seed_is_a_whole_number_from_0(capsys, words):
+    code, _, error = run(capsys, *words, "--seed", -1)
+    assert (code, "'-1' is not a seed" in error) == (2, True)
 
 
 def test_runs_outside_the_training_range_are_counted(folder, tmp_path, capsys):
@@ -356,6 +413,7 @@ def test_collect_measures_a_function_and_a_command_and_goes_on(tmp_path, monkeyp
         (["./x", "--range", "n=2:1", "--complexity", "n", "-o", "a.csv"], "before 2"),
         (["matmul", "--variant", "none", "-o", "a.csv"], "has no variant 'none'"),
         (["halide_blur", "--sizes", "big", "-o", "a.csv"], "--sizes are whole numbers"),
+        (["matmul", "-o", "-", "--json"], "one document"),
     ],
 )
 def test_what_cannot_be_collected_is_named(tmp_path, monkeypatch, capsys, words, said):
@@ -363,6 +421,42 @@ def test_what_cannot_be_collected_is_named(tmp_path, monkeypatch, capsys, words,
     code, _, error = run(capsys, "collect", "--records", "r.sqlite", "-q", *words)
     assert code == 2
     assert said in error
+
+
+COLLECTED = Runs({"n": "1"}, np.array([[2.0], [3.0]]), np.array([0.25, 0.5]))
+
+
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_an_interrupted_collection_is_written(tmp_path, monkeypatch, capsys, interrupts):
+    """Ctrl-C comes as `collect` measures, which returns what it has."""
+
+    def collect(*args, on_progress, keep_interrupted, **how):
+        assert keep_interrupted
+        with contextlib.suppress(KeyboardInterrupt):
+            on_progress(CollectionProgress("sleep", "command", 2, 2 + interrupts, 0, 0))
+            if interrupts:
+                signal.raise_signal(signal.SIGINT)
+        return COLLECTED
+
+    monkeypatch.setattr(tilewright.prediction, "collect", collect, raising=False)
+    words = ("--range", "n=1:3", "--complexity", "n", "--records", tmp_path / "r.sqlite", "-q")
+    command = ("--", "sleep", "{n}")
+    code, text, _ = run(capsys, "collect", *words, "-o", tmp_path / "runs.csv", *command)
+    assert code == (130 if interrupts else 0)
+    assert ("run the same command again" in text) is interrupts
+    assert (tmp_path / "runs.csv").read_text() == "n,time_s\n2,0.25\n3,0.5\n"
+    code, text, _ = run(capsys, "collect", *words, "-o", "-", *command)
+    assert text == "n,time_s\n2,0.25\n3,0.5\n"
+
+
+def test_models_that_could_not_be_kept_are_not_measured(tmp_path, monkeypatch, capsys):
+    records = ("--records", tmp_path / "r.sqlite")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for words, said in (((), "there is no folder"), (("-o", "-"), "name one with -o")):
+        code, _, error = run(capsys, "train", "pooling", "--variants", "numpy", *records, *words)
+        assert (code, said in error) == (2, True)
+        assert "measuring" not in error
 
 
 def test_train_and_select_and_verify_a_registered_kernel(tmp_path, capsys):

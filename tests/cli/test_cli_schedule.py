@@ -165,6 +165,8 @@ def test_a_wrong_answer_is_a_failure(schedule, pipe, capsys):
         (["--report", "/no/such/folder/p.html"], "there is no folder"),
         (["--machine", "h10O"], "Did you mean"),
         (["--inputs", "none.npz"], "there is no file none.npz"),
+        (["-o", "-", "--json"], "standard output takes one document"),
+        (["--seed", "-1"], "is not a seed"),
     ],
 )
 def test_mistakes_are_told_before_any_work(schedule, pipe, capsys, arguments, message):
@@ -189,6 +191,29 @@ def test_errors_name_the_flag_that_cures_them(schedule, pipe, capsys, error, mes
     assert main(["schedule", pipe, "-q"]) == 2
     text = capsys.readouterr().err
     assert all(part in text for part in message.split(".*"))
+
+
+@pytest.mark.parametrize("command", ["schedule", "compare"])
+def test_the_page_alone_on_standard_output(schedule, compare, pipe, capsys, command):
+    assert main([command, pipe, "--report", "-"]) == 0
+    out = capsys.readouterr().out.strip()
+    assert out.startswith("<!doctype html>")
+    assert out.endswith("</html>")
+
+
+@pytest.mark.parametrize("command", ["schedule", "compare"])
+def test_a_page_may_have_a_name_that_is_not_utf_8(schedule, compare, pipe, tmp_path, command):
+    page = tmp_path / "caf\udce9.html"
+    assert main([command, pipe, "-q", "--report", str(page)]) == 0
+    assert "caf\\udce9.html" in page.read_text(encoding="utf-8")
+
+
+def test_notes_are_left_out_if_it_is_to_be_quiet(schedule, pipe, capsys):
+    schedule.report = replace(REPORT, notes=("A note.",))
+    assert main(["schedule", pipe]) == 0
+    assert "A note." in capsys.readouterr().out
+    assert main(["schedule", pipe, "-q"]) == 0
+    assert "A note." not in capsys.readouterr().out
 
 
 def test_compare(compare, pipe, capsys, tmp_path):

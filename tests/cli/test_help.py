@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tilewright.cli import EXIT_CODES, examples, main, parser
+from tilewright.cli.arguments import duration, seed
 from tilewright.cli.completion import SHELLS, script
 
 
@@ -45,6 +46,13 @@ def test_common_options_are_the_same_everywhere(name, monkeypatch):
         assert options["-q"] is options["--quiet"]
     if "--output" in options:
         assert options["-o"] is options["--output"]
+    if "--quiet" in options:
+        assert options["--quiet"].help == "print no progress and no notes"
+    if "--seed" in options:
+        assert options["--seed"].type is seed
+        assert options["--seed"].help.endswith("(default: 0)")
+    if "--time-limit" in options:
+        assert options["--time-limit"].type is duration
     if "--records" in options:
         assert "records.sqlite" in options["--records"].help
 
@@ -128,6 +136,8 @@ def test_new_copies_an_example(tmp_path, monkeypatch, capsys):
         assert said in capsys.readouterr().err
     assert main(["new", "blur", "-q", "-o", "mine.py"]) == 0
     assert capsys.readouterr().out == ""
+    assert main(["new", "blur", "-o", "-"]) == 0
+    assert capsys.readouterr().out.strip() == examples.path_of("blur").read_text().strip()
 
 
 def test_an_example_is_scheduled_by_its_name(capsys):

@@ -58,6 +58,18 @@ def test_an_interrupted_collection_goes_on_where_it_was(tmp_path):
     assert seen <= set(runs.table[:, 0])
 
 
+def test_an_interruption_can_end_a_collection_as_the_deadline_does():
+    def interrupt(progress):
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    how = {"retime": False, "rounds": 1, "timing": QUICK, "verify": False}
+    with pytest.raises(KeyboardInterrupt):
+        collect(counting([]), "work", 6, on_progress=interrupt, **how)
+    runs = collect(counting([]), "work", 6, on_progress=interrupt, keep_interrupted=True, **how)
+    assert len(runs) == 3
+
+
 def test_failures_and_wrong_answers_are_left_out_with_their_reason():
     def work(n):
         if n % 3 == 0:

@@ -15,6 +15,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMG])?i?B?", re.IGNORECASE)
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+# The longest and largest limits: poll counts milliseconds and setrlimit bytes in so many bits.
+_LONGEST = (2**31 - 1) / 1000  # seconds
+_LARGEST = 2**63 - 1  # bytes
+# The random forests of scikit-learn take seeds of 32 bits.
+_LARGEST_SEED = 2**32 - 1
 _SPAN = re.compile(r"(?:(-?\d+):)?(\d+)")
 
 
@@ -25,9 +30,10 @@ def duration(text: str) -> float:
     90.0
     """
     match = _DURATION.fullmatch(text.strip())
-    if not match or float(match.group(1)) <= 0:
+    seconds = float(match.group(1)) * _SECONDS[match.group(2) or "s"] if match else 0.0
+    if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m or 2h")
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+    return seconds
 
 
 def memory(text: str) -> int:
@@ -37,15 +43,25 @@ def memory(text: str) -> int:
     2048
     """
     match = _SIZE.fullmatch(text.strip())
-    if not match or float(match.group(1)) <= 0:
+    size = float(match.group(1)) * _SIZES[(match.group(2) or "").upper()] if match else 0.0
+    if not 0 < size <= _LARGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 8G")
-    return int(float(match.group(1)) * _SIZES[(match.group(2) or "").upper()])
+    return int(size)
 
 
 def positive(text: str) -> int:
     """Parse a whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """Parse the seed of random numbers, a whole number from 0 of at most 32 bits."""
+    if not text.isdecimal() or int(text) > _LARGEST_SEED:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a seed, a whole number from 0 to {_LARGEST_SEED}"
+        )
     return int(text)
 
 
@@ -159,9 +175,7 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         help="inputs to run with: an .npz file with one array per input, or a file.py:function "
         "that returns a dict of arrays, whose axis d is dimension d (default: random)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the random inputs (default: 0)"
-    )
+    add_seed(parser, "the random inputs")
 
 
 def pipeline_of(args: argparse.Namespace) -> str:
@@ -244,6 +258,13 @@ def add_records(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_seed(
+    parser: argparse.ArgumentParser, of: str = "all random choices", default: int | None = 0
+) -> None:
+    """Add the argument for the seed of random numbers; `of` says what they decide."""
+    parser.add_argument("--seed", type=seed, default=default, help=f"seed of {of} (default: 0)")
+
+
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add the option that prints only the result and errors."""
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no notes")
@@ -314,7 +335,26 @@ def named_machine(name: str | None) -> Any:
     return machine_from_dict(data)
 
 
-def writable(path: str | None) -> None:
-    """Refuse an output file that cannot be written, before hours of work depend on it."""
-    if path is not None and path != "-":
-        check_writable(path)
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before hours of work depend on them.
+
+    They are those of the options ``--output``, ``--report`` and ``--export``, as far as the command
+    has them; ``-`` is standard output, which takes one document.
+
+    Raises:
+        TilewrightError: a file cannot be written, or standard output is to take several documents.
+    """
+    given = vars(args)
+    paths = [given.get("output"), given.get("report"), *given.get("export", [])]
+    for path in paths:
+        if path is not None and path != "-":
+            check_writable(path)
+    if paths.count("-") + given.get("json", False) > 1:
+        raise TilewrightError(
+            "standard output takes one document: give only one of -o -, --report - and --json"
+        )
+
+
+def prints_text(args: argparse.Namespace) -> bool:
+    """Return whether the result is printed as text: standard output takes no document."""
+    return not args.json and "-" not in (args.output, vars(args).get("report"))

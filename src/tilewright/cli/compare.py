@@ -55,8 +55,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
-    arguments.writable(args.report)
+    arguments.check_outputs(args)
     options = arguments.common(args)
     load_before = load()
 
@@ -86,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
     text = json.dumps(report.to_dict(), indent=2)
     if args.json:
         print(text)
-    elif args.output != "-":
-        print_report(report)
+    elif arguments.prints_text(args):
+        print_report(report, args.quiet)
     if args.output:
         write_file(args.output, text)
     if args.report:

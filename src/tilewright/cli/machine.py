@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
 from tilewright.cli.output import write_file
+from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.machines import Calibration, CpuMachine, GpuMachine
@@ -23,14 +24,15 @@ def add_parser(commands: Any) -> None:
         help="describe this machine or a GPU",
         description="Describe this machine's CPU and GPUs, or a GPU known by name.",
     )
-    parser.add_argument("--gpu", metavar="NAME", help="describe this GPU instead, e.g. h100")
-    parser.add_argument("--list", action="store_true", help="list the GPUs known by name")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--gpu", metavar="NAME", help="describe this GPU instead, e.g. h100")
+    what.add_argument("--list", action="store_true", help="list the GPUs known by name")
+    what.add_argument(
         "--bandwidth",
         action="store_true",
         help="measure the CPU's memory bandwidth (half a second)",
     )
-    parser.add_argument(
+    what.add_argument(
         "--calibrate",
         action="store_true",
         help="measure the rates of this CPU that the cost model uses (up to 20 seconds), for "
@@ -60,7 +62,11 @@ def run(args: argparse.Namespace) -> int:
         opencl_failure,
     )
 
-    arguments.writable(args.output)
+    arguments.check_outputs(args)
+    if args.output and (args.list or args.calibrate):
+        raise TilewrightError(
+            "-o writes the description of a machine: leave it out with --list and --calibrate"
+        )
     if args.list:
         names = gpu_names()
         print(json.dumps(names) if args.json else "\n".join(f"{n:14} {gpu(n).name}" for n in names))
@@ -71,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     cpu = detect_cpu()
     if args.calibrate:
-        return calibrate(cpu, args.json)
+        return calibrate(cpu, args.json, args.quiet)
     if args.bandwidth:
         from tilewright.machines import with_bandwidth
 
@@ -89,26 +95,25 @@ def _print(args: argparse.Namespace, text: str, described: str) -> None:
     """Print a machine as text or JSON, and write it where that is asked for."""
     if args.json:
         print(described)
-    elif args.output != "-":
+    elif arguments.prints_text(args):
         print(text)
     if args.output:
         write_file(args.output, described)
 
 
-def calibrate(cpu: CpuMachine, as_json: bool) -> int:
-    """Measure the CPU, keep the result and print it."""
+def calibrate(cpu: CpuMachine, as_json: bool, quiet: bool) -> int:
+    """Measure the CPU, print the result and keep it."""
     from tilewright.halide.calibration import calibrate as measured
     from tilewright.machines import calibration_to_json, processor_key, write_calibration
     from tilewright.records import calibration_path
 
     found = measured(cpu)
     path = calibration_path(processor_key(cpu))
+    # Printed first, so that an error while writing the file loses no result.
+    print(calibration_to_json(found).strip() if as_json else calibration_text(found))
     write_calibration(path, found)
-    if as_json:
-        print(calibration_to_json(found), end="")
-        return 0
-    print(calibration_text(found))
-    print(f"\nwritten to {path}; schedule and compare use it from now on")
+    if not as_json and not quiet:
+        print(f"\nwritten to {path}; schedule and compare use it from now on")
     return 0
 
 

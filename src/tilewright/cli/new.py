@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments, examples
 from tilewright.errors import TilewrightError
+from tilewright.files import is_stream
 
 
 def add_parser(commands: Any) -> None:
@@ -35,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name:{width}}  {examples.summary(name)}")
         return 0
     source = examples.path_of(args.name)
-    target = Path(args.output or source.name)
-    arguments.writable(str(target))
-    if target.exists():
+    output = args.output or source.name
+    target = Path(output)
+    if output != "-" and target.exists() and not is_stream(target):
         raise TilewrightError(f"{target} exists: give another name with -o FILE.py")
     from tilewright.cli.output import write_file
 
-    write_file(str(target), source.read_text(encoding="utf-8"))
-    if not args.quiet:
+    write_file(output, source.read_text(encoding="utf-8"))
+    if not args.quiet and output != "-":
         called = "" if target.stem == args.name else f":{args.name}"
         print(f"wrote {target}: change it, then run  tilewright schedule {target}{called}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilewright.files import write_text
@@ -12,10 +13,17 @@ if TYPE_CHECKING:
     from tilewright.report.table import Table
 
 
-def print_report(report: ScheduleReport) -> None:
-    """Print an explanation: with rich's tables on a terminal, else as plain text."""
+def print_report(report: ScheduleReport, quiet: bool = False) -> None:
+    """Print an explanation: with rich's tables on a terminal, else as plain text.
+
+    Args:
+        report: what is explained.
+        quiet: omit the notes.
+    """
     from tilewright.report import text
 
+    if quiet:
+        report = replace(report, notes=())
     if not sys.stdout.isatty():
         print(text.explain(report))
         return

@@ -181,7 +181,7 @@ def run_export(args: argparse.Namespace) -> int:
     from tilewright.cli.output import write_file
     from tilewright.records import Records, chosen, to_line
 
-    arguments.writable(None if args.output == "-" else args.output)
+    arguments.check_outputs(args)
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
         found = chosen(records, problem=args.problem, unreadable=unreadable)

@@ -93,8 +93,7 @@ def run(args: argparse.Namespace) -> int:
     writer = _writer(args.output)
     if args.runtime_checks and writer == "to_json":
         raise TilewrightError("--runtime-checks is for schedules written with -o FILE.py or .h")
-    arguments.writable(args.output)
-    arguments.writable(args.report)
+    arguments.check_outputs(args)
     options = arguments.common(args)
     load_before = load()
 
@@ -128,8 +127,8 @@ def run(args: argparse.Namespace) -> int:
     # Printed first, so that an error while writing the files loses no result.
     if args.json:
         print(json.dumps(report.to_dict(), indent=2))
-    elif args.output != "-":
-        print_report(report)
+    elif arguments.prints_text(args):
+        print_report(report, args.quiet)
     if interrupted() and report.verified is not True:
         raise TilewrightError("interrupted before a schedule was verified: no file is written")
     if args.output:

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
         "--init", action="store_true", help="write a commented problem file (default: problem.toml)"
     )
     parser.add_argument("--budget", type=arguments.positive, help="evaluations (default: 60)")
-    parser.add_argument("--seed", type=int, help="seed of all random choices (default: 0)")
+    arguments.add_seed(parser, default=None)  # the problem file may have one
     parser.add_argument("--jobs", type=arguments.positive, help="evaluations at once (default: 1)")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     parser.add_argument(
@@ -87,12 +87,12 @@ def run(args: argparse.Namespace) -> int:
             raise TilewrightError(f"{path} exists: give another name") from None
         except OSError as error:
             raise TilewrightError(f"{path}: {error.strerror or error}") from None
-        print(f"wrote {path}: edit it, then run  tilewright tune {path}")
+        if not args.quiet:
+            print(f"wrote {path}: edit it, then run  tilewright tune {path}")
         return 0
     if args.problem is None:
         raise TilewrightError("give a problem file, or --init to write one")
-    for path in (args.output, args.report, *args.export):
-        arguments.writable(path)
+    arguments.check_outputs(args)
     if args.export:
         from tilewright.tuning import check_t4_name
 
@@ -105,14 +105,14 @@ def run(args: argparse.Namespace) -> int:
     # Printed first, so that an error while writing the files loses no result.
     if args.json:
         print(_json(result))
-    elif args.output != "-":
+    elif arguments.prints_text(args):
         print(_text(result))
     if args.output:
         write_file(args.output, _json(result))
     if args.report:
-        from tilewright.tuning import write_tuning_page
+        from tilewright.tuning import tuning_page
 
-        write_tuning_page(args.report, [result.trials], problem.space, problem.name)
+        write_file(args.report, tuning_page([result.trials], problem.space, problem.name))
     for path in args.export:
         from tilewright.tuning import export_t4
 
@@ -127,6 +127,12 @@ def _serve(args: argparse.Namespace) -> int:
     from tilewright.records import Records
     from tilewright.tuning import RecordsJournal, load_scenario, problem_key, serve_hypermapper
 
+    given = [option for option, value in _of_problems(args).items() if value not in (None, False)]
+    if given:
+        raise TilewrightError(
+            f"{args.problem} is a scenario, which says itself how it is run and what is written: "
+            f"leave out {' and '.join(given)}"
+        )
     scenario = load_scenario(args.problem)
     if scenario.mode != "client-server":
         raise TilewrightError(
@@ -139,6 +145,20 @@ def _serve(args: argparse.Namespace) -> int:
         journal = RecordsJournal(records, key, seed, resume=bool(args.resume))
         found = serve_hypermapper(scenario, sys.stdin, sys.stdout, seed=seed, journal=journal)
     return 0 if found.best is not None else 1
+
+
+def _of_problems(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that only a problem file takes, with their values."""
+    return {
+        "-o": args.output,
+        "--report": args.report,
+        "--export": args.export or None,
+        "--json": args.json,
+        "--budget": args.budget,
+        "--jobs": args.jobs,
+        "--time-limit": args.time_limit,
+        "--warm-start": args.warm_start,
+    }
 
 
 def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:

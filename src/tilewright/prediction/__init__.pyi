@@ -9,6 +9,7 @@ from .data.runs import (
     read_csv as read_csv,
     check_description_place as check_description_place,
     sidecar_of as sidecar_of,
+    csv_text as csv_text,
     write_csv as write_csv,
 )
 from .data.user_kernels import (

@@ -42,7 +42,10 @@ from .journal import (
     problem_key as problem_key,
     warm_start as warm_start,
 )
-from .report import write_tuning_page as write_tuning_page
+from .report import (
+    tuning_page as tuning_page,
+    write_tuning_page as write_tuning_page,
+)
 from .command_line.toml import (
     CommandProblem as CommandProblem,
     PROBLEM_TEMPLATE as PROBLEM_TEMPLATE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
 from tilewright.cli.predict import shared
+from tilewright.cli.signals import interrupted
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -81,11 +82,11 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="maximum rounds of timing; the quickest sample counts (default: 6; for schedules: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the instances (default: 0)")
+    arguments.add_seed(parser, "the instances")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     arguments.add_records(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="RUNS.csv", help="the file to write the runs to"
+        "-o", "--output", required=True, metavar="RUNS.csv", help="the file to write; - prints it"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
@@ -94,18 +95,25 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
-    if not args.output.endswith(".csv"):
+    arguments.check_outputs(args)
+    if args.output != "-" and not args.output.endswith(".csv"):
         raise TilewrightError(f"the runs are written as CSV: name a .csv file, not {args.output}")
     from tilewright.cli.progress import show_progress
-    from tilewright.prediction import check_description_place, write_csv
+    from tilewright.prediction import check_description_place, csv_text, write_csv
     from tilewright.records import Records
-    from tilewright.report import units
 
-    check_description_place(args.output)
+    if args.output != "-":
+        check_description_place(args.output)
     deadline = None if args.time_limit is None else time.monotonic() + args.time_limit
     with Records(args.records) as records, show_progress(args.quiet) as show:
         runs, whole = _collect(args, records, deadline, show)
+    why = "the collection was interrupted" if interrupted() else "the time ran out"
+    more = "" if whole else f"{why}; run the same command again to continue"
+    if args.output == "-":
+        print(csv_text(runs), end="")
+        if more:
+            shared.warn(more)
+        return 0
     write_csv(runs, args.output)
     if args.json:
         result = {
@@ -117,7 +125,18 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(result, indent=2))
         return 0
-    print(f"wrote {args.output}: {units.plural(len(runs), 'run')}")
+    _say(args, runs)
+    if more:
+        print(f"{more[0].upper()}{more[1:]}.")
+    return 0
+
+
+def _say(args: argparse.Namespace, runs: Runs) -> None:
+    """Print what has been written, and how good it is."""
+    from tilewright.report import units
+
+    if not args.quiet:
+        print(f"wrote {args.output}: {units.plural(len(runs), 'run')}")
     if runs.dropped:
         print(shared.left_out(runs))
     if runs.floor is not None:
@@ -125,9 +144,6 @@ def run(args: argparse.Namespace) -> int:
     noise = runs.facts.get("noise") or {}
     if noise.get("still_dirty"):
         shared.warn(f"{noise['still_dirty']} measurements were disturbed by other processes")
-    if not whole:
-        print("The time ran out; run the same command again to continue.")
-    return 0
 
 
 def _collect(
@@ -162,6 +178,7 @@ def _collect(
         retime=not args.once,
         rounds=args.rounds or ROUNDS,
         deadline=deadline,
+        keep_interrupted=True,
         on_progress=on_progress,
     )
     return runs, bool(last) and last[-1].done == last[-1].total
@@ -190,6 +207,7 @@ def _collect_family(
         retime=not args.once,
         rounds=args.rounds or 1,
         deadline=deadline,
+        keep_interrupted=True,
         on_progress=lambda done, total: show(Progress(f"measuring {found.name}", done, total)),
     )
 

@@ -45,15 +45,23 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
-    arguments.writable(args.report)
+    arguments.check_outputs(args)
     from tilewright.cli.output import print_table, write_file
     from tilewright.prediction import evaluate, read_csv
 
+    tables = shared.read_tables(args.tables)
     model = shared.load_model(args.model)
     runs = read_csv(args.runs, args.target, model.names_, levels=model.levels)
     shared.same_units(model, runs.features, args.runs)
     found = evaluate(model, runs.table, runs.times, coverage=args.coverage, retimes=runs.retimes)
+    # Printed first, so that an error while writing the files loses no result.
+    if args.json:
+        result = {"model": model.kind, **found.to_dict(), "dropped": list(runs.dropped)}
+        print(json.dumps(result, indent=2))
+    elif arguments.prints_text(args):
+        dropped = shared.left_out(runs)
+        print(f"{shared.describe(model)} on {args.runs}" + (f"; {dropped}" if dropped else ""))
+        print_table(shared.evaluation_table(found))
     if args.output:
         write_file(args.output, _csv(runs, found))
     if args.report:
@@ -66,17 +74,10 @@ def run(args: argparse.Namespace) -> int:
             found,
             title=f"{args.model} on {args.runs}",
             how=f"{len(runs)} runs of {args.runs}",
-            tables=args.tables,
+            tables=tables,
             facts={k: v for k, v in facts.items() if v},
         )
         write_file(args.report, prediction_page(report))
-    if args.json:
-        result = {"model": model.kind, **found.to_dict(), "dropped": list(runs.dropped)}
-        print(json.dumps(result, indent=2))
-    elif args.output != "-":
-        dropped = shared.left_out(runs)
-        print(f"{shared.describe(model)} on {args.runs}" + (f"; {dropped}" if dropped else ""))
-        print_table(shared.evaluation_table(found))
     return 0
 
 

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise TilewrightError(
             f"cannot tell from {args.output!r} how to write the model: name a .py or .h file"
         )
-    arguments.writable(args.output)
+    arguments.check_outputs(args)
     from tilewright.cli.output import write_file
     from tilewright.prediction import export_c, export_python
 
@@ -46,5 +46,6 @@ def run(args: argparse.Namespace) -> int:
     text = (export_python if suffix == ".py" else export_c)(model, args.name)
     write_file(args.output, text)
     features = ", ".join(model.names_)
-    print(f"wrote {args.output}: {args.name}({features}), seconds")
+    if not args.quiet:
+        print(f"wrote {args.output}: {args.name}({features}), seconds")
     return 0

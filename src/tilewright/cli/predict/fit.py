@@ -14,7 +14,7 @@ from tilewright.cli.predict import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.prediction import Estimator, Runs
+    from tilewright.prediction import Estimator, Evaluation, Runs
 
 # With fewer runs a model is little more than a guess, and so are its intervals.
 FEW = 30
@@ -73,9 +73,7 @@ def add_parser(commands: Any) -> None:
         metavar="EXPRESSION",
         help="a further expression of the actual work, such as the non-zeros; repeatable",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of all random choices (default: 0)"
-    )
+    arguments.add_seed(parser)
     parser.add_argument(
         "-o", "--output", metavar="MODEL.json", help="the file to write the model to"
     )
@@ -87,14 +85,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
-    arguments.writable(args.report)
+    arguments.check_outputs(args)
     _spare_the_description(args)
-    from tilewright.cli.output import print_table, write_file
+    from tilewright.cli.output import print_table
     from tilewright.cli.progress import show_progress
     from tilewright.prediction import read_csv
     from tilewright.report import Progress
 
+    tables = shared.read_tables(args.tables)
     runs = read_csv(args.runs, args.target, args.features)
     model = _model(args, runs)
     if args.model in ("nn", "nnc") and len(runs) > MANY:
@@ -120,6 +118,32 @@ def run(args: argparse.Namespace) -> int:
             )
     if len(runs) < FEW:
         shared.warn(f"{args.runs} has only {len(runs)} runs; a few hundred make a good model")
+    # Printed first, so that an error while writing the files loses no result.
+    if args.json:
+        print(json.dumps(_result(args, model, runs, seconds, found), indent=2))
+    elif arguments.prints_text(args):
+        print("\n".join(_text(args, model, runs, seconds)))
+        print_table(_ranges(model))
+        if found is not None:
+            print("\nCross-validated:")
+            print_table(shared.evaluation_table(found))
+        if not args.output and not args.quiet:
+            print("\nThe model was not saved: give -o MODEL.json to save it.")
+    _write(args, model, runs, found, seconds, tables)
+    return 0
+
+
+def _write(
+    args: argparse.Namespace,
+    model: Estimator,
+    runs: Runs,
+    found: Evaluation | None,
+    seconds: float,
+    tables: list[dict[str, Any]],
+) -> None:
+    """Write the model and the page, as far as they are asked for."""
+    from tilewright.cli.output import write_file
+
     if args.output:
         write_file(args.output, json.dumps(model.to_dict(), indent=1) + "\n")
     if args.report and found is not None:
@@ -131,21 +155,12 @@ def run(args: argparse.Namespace) -> int:
             found,
             title=f"Run times of {args.runs}",
             how="predictions held out by 5-fold cross-validation",
-            tables=args.tables,
+            tables=tables,
             facts=_facts(args, model, runs, seconds),
         )
         write_file(args.report, prediction_page(report))
-    if args.json:
-        print(json.dumps(_result(args, model, runs, seconds, found), indent=2))
-    elif args.output != "-":
-        print("\n".join(_text(args, model, runs, seconds)))
-        print_table(_ranges(model))
-        if found is not None:
-            print("\nCross-validated:")
-            print_table(shared.evaluation_table(found))
-        if not args.output:
-            print("\nThe model was not saved: give -o MODEL.json to save it.")
-    return 0
+    if args.output and arguments.prints_text(args) and not args.quiet:
+        print(f"wrote {args.output}")
 
 
 def _spare_the_description(args: argparse.Namespace) -> None:
@@ -258,8 +273,6 @@ def _text(args: argparse.Namespace, model: Estimator, runs: Runs, seconds: float
         )
     if runs.floor is not None:
         lines.append(f"noise floor: {units.percent(runs.floor)}")
-    if args.output:
-        lines.append(f"wrote {args.output}")
     return [*lines, ""]
 
 

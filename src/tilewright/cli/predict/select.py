@@ -74,9 +74,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--top", type=arguments.positive, default=10, metavar="N", help="rows shown (default: 10)"
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of all random choices (default: 0)"
-    )
+    arguments.add_seed(parser)
     arguments.add_records(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE.csv", help="write all choices, or the complete ranking"
@@ -115,7 +113,7 @@ def _setting(text: str) -> tuple[str, tuple[float, ...]]:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
+    arguments.check_outputs(args)
     selector, name = _selector(args)
     if args.family:
         return _family(args, selector)
@@ -198,17 +196,17 @@ def _few(args: argparse.Namespace, selector: Selector, kernel: str | None) -> in
         choices.to_dict(query, selection, times)
         for query, selection, times in zip(args.query, selections, measured, strict=True)
     ]
-    if args.output:
-        write_file(args.output, choices.to_csv(rows))
     if args.json:
         print(json.dumps(rows, indent=2))
-    elif args.output != "-":
+    elif arguments.prints_text(args):
         for query, selection, times in zip(args.query, selections, measured, strict=True):
             if len(args.query) > 1:
                 print(", ".join(f"{k}={v}" for k, v in query.items()))
             print_table(choices.variant_table(selection, times))
             if len(selector.models) > 1:
                 print(choices.verdict(selection))
+    if args.output:
+        write_file(args.output, choices.to_csv(rows))
     return 0
 
 
@@ -220,8 +218,6 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
     queries = choices.read_queries(args.queries, selector)
     chosen, seconds, outside = choices.decide(selector, queries)
     regret, unmeasured = choices.regret_of(selector, queries, chosen)
-    if args.output:
-        write_file(args.output, choices.chosen_csv(queries, chosen, seconds))
     if args.json:
         result = {
             "queries": len(chosen),
@@ -232,7 +228,7 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
             "choices": chosen,
         }
         print(json.dumps(result, indent=2))
-    elif args.output != "-":
+    elif arguments.prints_text(args):
         print_table(choices.summary_table(selector, chosen, seconds))
         if outside:
             print(
@@ -241,6 +237,8 @@ def _many(args: argparse.Namespace, selector: Selector) -> int:
             )
         if regret is not None:
             print("\n".join(choices.regret_text(regret, len(chosen), unmeasured)))
+    if args.output:
+        write_file(args.output, choices.chosen_csv(queries, chosen, seconds))
     return 0
 
 
@@ -291,15 +289,15 @@ def _show_ranking(args: argparse.Namespace, ranked: list[Ranked]) -> int:
     from tilewright.cli.output import print_table, write_file
     from tilewright.cli.predict import choices
 
-    if args.output:
-        write_file(args.output, choices.ranking_csv(ranked))
     shown = ranked[: max(args.top, sum(r.measurement is not None for r in ranked))]
     if args.json:
         print(json.dumps([choices.ranked_dict(r) for r in shown], indent=2))
-    elif args.output != "-":
+    elif arguments.prints_text(args):
         print(f"{len(ranked)} candidates, the fastest first")
         print_table(choices.ranking_table(shown))
         away = sum(r.outside for r in shown)
         if away:
             print(f"{away} of those shown lie outside the model's training range")
+    if args.output:
+        write_file(args.output, choices.ranking_csv(ranked))
     return 0

@@ -172,7 +172,7 @@ def report_of(
     *,
     title: str,
     how: str,
-    tables: list[str],
+    tables: list[dict[str, Any]],
     facts: dict[str, str],
 ) -> PredictionReport:
     """Return the report of a model and of its predictions of the given runs."""
@@ -211,7 +211,7 @@ def report_of(
         ],
         chosen=chosen,
         dropped=runs.dropped,
-        results=[_results(path) for path in tables],
+        results=tables,
         facts=facts,
     )
 
@@ -226,8 +226,12 @@ def describe(model: Estimator) -> str:
     return f"{word} ({model.parameter_count_} fitted numbers)"
 
 
-def _results(path: str) -> dict[str, Any]:
-    data = read_json(path, TilewrightError)
-    if not isinstance(data, dict) or "rows" not in data:
-        raise TilewrightError(f"{path} has no benchmark results: there are no rows")
-    return data
+def read_tables(paths: list[str]) -> list[dict[str, Any]]:
+    """Read the benchmark results that a page is to show; TilewrightError if a file has none."""
+    found = []
+    for path in paths:
+        data = read_json(path, TilewrightError)
+        if not isinstance(data, dict) or "rows" not in data:
+            raise TilewrightError(f"{path} has no benchmark results: there are no rows")
+        found.append(data)
+    return found

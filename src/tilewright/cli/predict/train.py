@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.predict import shared
+from tilewright.errors import TilewrightError
 
 
 def add_parser(commands: Any) -> None:
@@ -37,7 +38,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="instances per variant (default: 250)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the instances (default: 0)")
+    arguments.add_seed(parser, "the instances")
     parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     arguments.add_records(parser)
     parser.add_argument(
@@ -53,7 +54,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    arguments.writable(args.output)
+    arguments.check_outputs(args)
+    if args.output == "-":
+        raise TilewrightError("the models are kept in a file: name one with -o SELECTOR.json")
     from tilewright.cli.output import print_table
     from tilewright.cli.progress import show_progress
     from tilewright.prediction import CollectionProgress as Collected
@@ -100,5 +103,6 @@ def run(args: argparse.Namespace) -> int:
         Column("fitted numbers", "right"),
     )
     print_table(Table(columns, tuple(rows)))
-    print(f"wrote {path}")
+    if not args.quiet:
+        print(f"wrote {path}")
     return 0

@@ -14,7 +14,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -74,6 +74,7 @@ def collect(
     isolate: bool | None = None,
     limits: RunLimits | None = None,
     deadline: float | None = None,
+    keep_interrupted: bool = False,
     on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Runs:
     """Draw instances and measure them; recorded instances are not measured again.
@@ -99,6 +100,8 @@ def collect(
             to be at the top level of a module.
         limits: limits of time and memory of an instance in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
+        keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
+            KeyboardInterrupt is raised.
         on_progress: called after every measurement.
 
     Returns:
@@ -116,7 +119,8 @@ def collect(
     work = _Collection(
         kernel, chosen, seed, records, verify, timing, made_from, limits or LIMITS, retime
     )
-    _measure_all(work, seed, count, rounds * (REPEATS if retime else 1), deadline, on_progress)
+    with suppress(*[KeyboardInterrupt] * keep_interrupted):
+        _measure_all(work, seed, count, rounds * (REPEATS if retime else 1), deadline, on_progress)
     return work.runs(count)
 
 

@@ -186,9 +186,7 @@ def _feature(
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
-    """Write runs as CSV, and their facts and units as JSON next to it; returns the CSV's path.
-
-    Columns are the features, ``time_s`` and, if there is one, ``retime_s``.
+    """Write `csv_text`, and the runs' facts and units as JSON next to it; returns the CSV's path.
 
     Raises:
         PredictionError: the JSON file next to it is of another kind.
@@ -197,6 +195,14 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     check_description_place(target)
+    facts = {**runs.facts, "features": dict(runs.features)}
+    write_text(target, csv_text(runs))
+    write_text(target.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+    return target
+
+
+def csv_text(runs: Runs) -> str:
+    """Return runs as CSV: the features, ``time_s`` and, if there is one, ``retime_s``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     again = [] if runs.retimes is None else [RETIME]
@@ -206,10 +212,7 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
         # Six digits are far finer than a time repeats.
         seconds = ["" if math.isnan(t) else f"{t:.6g}" for t in times]
         writer.writerow([*(f"{value:.12g}" for value in row), *seconds])
-    facts = {**runs.facts, "features": dict(runs.features)}
-    write_text(target, text.getvalue())
-    write_text(target.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
-    return target
+    return text.getvalue()
 
 
 def check_description_place(path: str | os.PathLike[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tilewright.errors import TilewrightError
+from tilewright.files import check_writable, write_text
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.estimator import Estimator
 from tilewright.shapes import damaged, read_json
@@ -240,9 +243,9 @@ class Selector:
         text = json.dumps(self.to_dict(), indent=1) + "\n"
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise PredictionError(f"cannot write the selector {path}: {error.strerror}") from None
+            write_text(path, text)
+        except (OSError, TilewrightError) as error:
+            raise PredictionError(f"the selector is not written: {error}") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Selector:
@@ -326,12 +329,13 @@ def train_selector(
             or only the computation after a variant's preparation.
         timing: how an instance is timed; by default as `collect` does.
         records: the store of measurements, so that an interrupted training can continue.
-        path: where the selector is written (default: `default_path`).
+        path: where the selector is written (default: `selector_path`).
         deadline: the value of ``time.monotonic`` after which no more is measured.
         on_progress: called after every measurement.
 
     Raises:
         PredictionError: no such kernel or variant, or nothing could be measured.
+        TilewrightError: `path` cannot be written, which is found out before measuring.
     """
     from tilewright.prediction.data.collect import TIMING, collect
     from tilewright.prediction.data.whole_call import whole_call
@@ -339,6 +343,10 @@ def train_selector(
 
     found = registered(kernel) if isinstance(kernel, str) else kernel
     chosen = _chosen(found, variants)
+    target = selector_path(found.name) if path is None else Path(path)
+    with suppress(OSError):  # what cannot be made is named by the check
+        target.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(target)
     measure = partial(
         collect,
         count=count,
@@ -363,7 +371,7 @@ def train_selector(
         conversion = registered("conversion")
         conversions = {n: fitted(conversion, n).model for n in conversion.variants}
     selector = Selector(models, kernel=found.name, conversions=conversions)
-    selector.save(selector_path(found.name) if path is None else path)
+    selector.save(target)
     return selector
 
 

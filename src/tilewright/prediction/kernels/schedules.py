@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -141,6 +142,7 @@ def collect_schedules(
     retime: bool = True,
     rounds: int = 1,
     deadline: float | None = None,
+    keep_interrupted: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
     **how: Any,
 ) -> tuple[Runs, bool]:
@@ -158,6 +160,8 @@ def collect_schedules(
             measurement: all in the first round, in further rounds those near the quickest of
             their size (`CLOSE`).
         deadline: when to stop, of ``time.monotonic``.
+        keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
+            KeyboardInterrupt is raised.
         on_progress: called with the number of measurements done and their total.
         how: `timing` and `limits` of `measure_candidates`.
     """
@@ -167,29 +171,31 @@ def collect_schedules(
     found: dict[str, dict[int, Measurement]] = {
         _label(factors): {} for candidates in wanted.values() for factors in candidates
     }
-    settled, complete = 0, True
-    for repeat in range(rounds * stride):
-        for size, candidates in wanted.items():
-            if deadline is not None and time.monotonic() >= deadline:
-                return _runs(family, wanted, found, stride, seed), False
-            queue = candidates if repeat < stride else _close(candidates, found)
-            settled += len(candidates) - len(queue)
-            verify = repeat == 0 and (verify_up_to is None or size <= verify_up_to)
-            for tried in measure_candidates(
-                family,
-                size,
-                queue,
-                records,
-                repeat=repeat,
-                verify=verify,
-                deadline=deadline,
-                **how,
-            ):
-                found[_label(tried.factors)][repeat] = tried.measurement
-                if on_progress is not None:
-                    on_progress(settled + sum(map(len, found.values())), total)
-            complete = complete and all(repeat in found[_label(factors)] for factors in queue)
-    return _runs(family, wanted, found, stride, seed), complete
+    settled, missing, finished = 0, False, False
+    with suppress(*[KeyboardInterrupt] * keep_interrupted):
+        for repeat in range(rounds * stride):
+            for size, candidates in wanted.items():
+                if deadline is not None and time.monotonic() >= deadline:
+                    return _runs(family, wanted, found, stride, seed), False
+                queue = candidates if repeat < stride else _close(candidates, found)
+                settled += len(candidates) - len(queue)
+                verify = repeat == 0 and (verify_up_to is None or size <= verify_up_to)
+                for tried in measure_candidates(
+                    family,
+                    size,
+                    queue,
+                    records,
+                    repeat=repeat,
+                    verify=verify,
+                    deadline=deadline,
+                    **how,
+                ):
+                    found[_label(tried.factors)][repeat] = tried.measurement
+                    if on_progress is not None:
+                        on_progress(settled + sum(map(len, found.values())), total)
+                missing |= any(repeat not in found[_label(factors)] for factors in queue)
+        finished = True
+    return _runs(family, wanted, found, stride, seed), finished and not missing
 
 
 def _wanted(

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from tilewright.errors import TilewrightError
+from tilewright.files import write_text
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.intervals import IntervalCalibration
@@ -261,9 +263,9 @@ class Estimator:
         """
         text = json.dumps(self.to_dict(), indent=1) + "\n"
         try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise PredictionError(f"cannot write the model {path}: {error.strerror}") from None
+            write_text(path, text)
+        except TilewrightError as error:
+            raise PredictionError(f"the model is not written: {error}") from None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
