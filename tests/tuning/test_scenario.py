@@ -115,6 +115,42 @@ def test_a_client_of_baco_runs_unchanged(folder):
     assert (folder / "output_samples.csv").read_text().startswith("cs,ocs,p,uf,compute_time,Valid,")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("-o", "x.json"),
+        ("--report", "x.html"),
+        ("--export", "x.json"),
+        ("--json",),
+        ("--budget", "9"),
+        ("--jobs", "2"),
+        ("--time-limit", "1m"),
+        ("--warm-start",),
+    ],
+)
+def test_options_that_a_scenario_would_ignore_are_refused(folder, capsys, option):
+    assert main(["tune", "scenario.json", "--records", "records.sqlite", *option]) == 2
+    assert f"leave out {option[0]}\n" in capsys.readouterr().err
+    assert sorted(p.name for p in folder.iterdir()) == ["client.py", "scenario.json"]
+
+
+@pytest.mark.parametrize("setting", ["log_file", "output_data_file", "output_pareto_file"])
+@pytest.mark.parametrize("place", ["scenario.json/below", "."])
+def test_a_file_of_the_scenario_that_cannot_be_written_is_named(folder, capsys, setting, place):
+    several = {"optimization_objectives": ["time", "size"]}
+    (folder / "scenario.json").write_text(json.dumps(changed(**{setting: place}, **several)))
+    assert main(["tune", "scenario.json", "--records", "records.sqlite"]) == 2
+    captured = capsys.readouterr()
+    assert str(folder) in captured.err or place in captured.err
+    assert "Request" not in captured.out
+
+
+def test_a_log_that_can_no_longer_be_written_is_an_error(folder, capsys):
+    (folder / "scenario.json").write_text(json.dumps(changed(log_file="/dev/full")))
+    assert main(["tune", "scenario.json", "--records", "records.sqlite"]) == 2
+    assert "/dev/full: No space left on device; make room" in capsys.readouterr().err
+
+
 def test_constraints_of_numexpr():
     p = {"p": (2, 0, 1)}
     for text, ours in [

@@ -24,11 +24,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from tilewright.errors import TilewrightError
+from tilewright.files import check_writable, write_text
 from tilewright.tuning.bayes.pareto import front
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.interop.hypermapper_scenario import Scenario
@@ -68,6 +69,7 @@ def serve_hypermapper(
         ReplyError: a reply that cannot be read, or the client ended before the last one.
     """
     tuner = _tuner(scenario, seed)
+    _check_pareto(scenario)
     journal = journal or Journal()
     tuner.restore(journal.load())
     deadline = None if scenario.seconds is None else time.monotonic() + scenario.seconds
@@ -75,8 +77,8 @@ def serve_hypermapper(
     with ExitStack() as stack:
         talk = _Conversation(scenario, replies, requests)
         if scenario.log_file is not None:
-            _folder(scenario.log_file)
-            talk.log = stack.enter_context(scenario.log_file.open("w", encoding="utf-8"))
+            talk.log = _begun(scenario.log_file, "log_file")
+            stack.callback(_close, talk.log)
         samples = stack.enter_context(SampleFile(scenario, tuner.trials))
         while len(tuner.trials) < scenario.budget:
             if deadline is not None and time.monotonic() >= deadline:
@@ -111,6 +113,7 @@ def optimize(
     column last, or under its name, where the scenario has one.
     """
     tuner = _tuner(scenario, seed)  # reads the file to resume from, if there is one
+    _check_pareto(scenario)
     with SampleFile(scenario, tuner.trials) as samples:
         found = tune(
             _Function(scenario, function),
@@ -210,9 +213,12 @@ class _Conversation:
         self._note(text)
 
     def _note(self, text: str) -> None:
-        if self.log is not None:
-            self.log.write(text)
-            self.log.flush()
+        if self.log is not None and self.scenario.log_file is not None:
+            try:
+                self.log.write(text)
+                self.log.flush()
+            except OSError as error:
+                raise _unwritable(self.scenario.log_file, error, "log_file") from None
 
     def receive(self) -> list[str]:
         line = self.replies.readline()
@@ -339,11 +345,7 @@ class SampleFile:
     def __enter__(self) -> SampleFile:
         """Begin the file with its header, and what was known before."""
         if self.scenario.data_file is not None:
-            try:
-                _folder(self.scenario.data_file)
-                self.file = self.scenario.data_file.open("w", encoding="utf-8")
-            except OSError as error:
-                raise _unwritable(self.scenario.data_file, error) from None
+            self.file = _begun(self.scenario.data_file, "output_data_file")
             self._write(",".join(header(self.scenario)))
             for trial in self.before:
                 self.add(trial)
@@ -352,7 +354,7 @@ class SampleFile:
     def __exit__(self, *_: object) -> None:
         """Close the file."""
         if self.file is not None:
-            self.file.close()
+            _close(self.file)
 
     def add(self, trial: Trial) -> None:
         """Append a trial; it is on the disk when this returns."""
@@ -367,17 +369,27 @@ class SampleFile:
             os.fsync(self.file.fileno())
         except OSError as error:
             assert self.scenario.data_file is not None
-            raise _unwritable(self.scenario.data_file, error) from None
+            raise _unwritable(self.scenario.data_file, error, "output_data_file") from None
 
 
-def _unwritable(path: Path, error: OSError) -> TilewrightError:
-    return TilewrightError(
-        f"{path}: {error.strerror or error}; make room, or give another 'output_data_file'"
-    )
+def _begun(path: Path, setting: str) -> TextIO:
+    """Begin a file of the scenario; `setting` names it there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error, setting) from None
 
 
-def _folder(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _close(file: TextIO) -> None:
+    """Close a file whose lines have all been flushed; an error has been raised then."""
+    with suppress(OSError):
+        file.close()
+
+
+def _unwritable(path: Path, error: OSError, setting: str) -> TilewrightError:
+    said = error.strerror or error
+    return TilewrightError(f"{path}: {said}; make room, or give another {setting!r}")
 
 
 def header(scenario: Scenario) -> list[str]:
@@ -431,6 +443,14 @@ def read_samples(scenario: Scenario, path: Path) -> list[Trial]:
     return trials
 
 
+def _check_pareto(scenario: Scenario) -> None:
+    """Make the folder of the Pareto front; refuse a file that could not be written at the end."""
+    if scenario.pareto_file is not None:
+        with suppress(OSError):  # what cannot be made is named by the check
+            scenario.pareto_file.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(scenario.pareto_file)
+
+
 def write_pareto(scenario: Scenario, tuner: Tuner) -> None:
     """Write the Pareto front of several objectives as CSV, as HyperMapper does."""
     good = [t for t in tuner.trials if t.ok]
@@ -440,8 +460,4 @@ def write_pareto(scenario: Scenario, tuner: Tuner) -> None:
 
     kept = front(np.array([t.values for t in good]))
     rows = [header(scenario), *(sample(scenario, good[i]) for i in kept)]
-    try:
-        _folder(scenario.pareto_file)
-        scenario.pareto_file.write_text("".join(",".join(row) + "\n" for row in rows))
-    except OSError as error:
-        raise _unwritable(scenario.pareto_file, error) from None
+    write_text(scenario.pareto_file, "".join(",".join(row) + "\n" for row in rows))
