@@ -266,6 +266,11 @@ def _device(number: int) -> Callable[[Path], None]:
     return make
 
 
+def _sealed(path: Path) -> None:
+    path.parent.mkdir()
+    path.parent.chmod(0o555)
+
+
 def _link(path: Path) -> None:
     path.with_name("linked").write_text("before")
     path.symlink_to(path.with_name("linked"))
@@ -280,8 +285,15 @@ TARGETS: tuple[tuple[str, Callable[[Path], object], str, int, bool], ...] = (
     ("link", _link, "target", 0, True),
     ("dangling link", lambda p: p.symlink_to(p.with_name("linked")), "target", 0, True),
     ("missing folder", lambda path: None, "missing/target", 2, False),
+    ("read-only folder", _sealed, "sealed/target", 2, False),
     ("odd name", lambda path: None, "caf\udce9 'x'\n$(x)", 0, True),
+    ("long name", lambda path: None, "語" * 80, 0, True),
 )
+# A link leads to standard output, which is a pipe or a file; words of what is written there.
+OPEN_FILES = (("pipe", '"$@" | cat; exit ${PIPESTATUS[0]}'), ("file", 'exec "$@"'))
+WORDS = {".html": "</html>", ".json": '"schema"', ".t4.json": "schema_version", ".csv": "time_s"}
+# The page goes to a command, as a shell's >(command) has it.
+SUBSTITUTED = '"$@" --report >(cat > substituted.html); code=$?; wait $!; exit $code'
 # What is no place for records.
 NO_RECORDS = ("read-only", "folder", "full device")
 
@@ -319,7 +331,34 @@ def targeted(tool: Tool, folder: Path) -> dict[str, Any]:
             if left := world.leftovers():
                 found.add("leftovers", where, ", ".join(left), len(left))
             _clear(home)
+    _to_open_files(tool, home, found)
     return found.row(tool.name, "targets")
+
+
+def _to_open_files(tool: Tool, home: World, found: Findings) -> None:
+    """Have a command write to what is open already: it must neither fail nor be replaced."""
+    world = World(home.folder, kept=set(home.kept))
+    printed = world.run(tool.line()).output.split()[0]
+    for option, suffix in tool.outputs:
+        path = world.work / f"open{suffix}"
+        path.symlink_to("/dev/stdout")
+        world.kept |= {path.name, *_sidecar(option, path, world.work)}
+        for name, shell in OPEN_FILES:
+            where = f"{tool.name} {option}, standard output is a {name}"
+            ended = world.run(tool.line(**{option: str(path)}), shell=shell)
+            found.look(where, ended, (0,))
+            missing = [word for word in (printed, WORDS[suffix]) if word not in ended.output]
+            if missing or not path.is_symlink():
+                found.add("wrong_exit_codes", where, f"{missing} is not on standard output")
+    if "--report" in dict(tool.outputs):
+        where, page = f"{tool.name} --report, >(command)", world.work / "substituted.html"
+        world.kept.add(page.name)
+        found.look(where, world.run(tool.line(), shell=SUBSTITUTED), (0,))
+        if not page.is_file() or not page.read_text().rstrip().endswith("</html>"):
+            found.add("wrong_exit_codes", where, "the page is not there")
+    if left := world.leftovers():
+        found.add("leftovers", f"{tool.name}, open files", ", ".join(left), len(left))
+    _clear(home)
 
 
 def _sidecar(option: str, path: Path, work: Path) -> set[str]:

@@ -16,12 +16,14 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -57,7 +59,8 @@ class Kind:
 
 def kinds(folder: Path) -> list[Kind]:
     """Every kind of file that is read; what the examples need is written to `folder`."""
-    return [*_machines(), *_tuning(folder), *_prediction(folder), *_schedules(), _records(folder)]
+    stored = (_records(folder), _store(folder))
+    return [*_machines(), *_tuning(folder), *_prediction(folder), *_schedules(), *stored]
 
 
 def _machines() -> list[Kind]:
@@ -373,6 +376,57 @@ def _records(folder: Path) -> Kind:
     return Kind("journal", (lines,), damage, use, ".jsonl")
 
 
+def _store(folder: Path) -> Kind:
+    """A records file in which one text is damaged: that record is lost, and no other."""
+    from tilewright.measure import Measurement
+    from tilewright.records import (
+        MeasurementRecord,
+        Records,
+        RecordsError,
+        chosen,
+        merge,
+        to_line,
+    )
+    from tilewright.records.store import TRIGGERS
+
+    path = folder / "store.sqlite"
+    with Records(path) as records:
+        for number in range(3):
+            made = Measurement("ok", (1.0, 2.0), output="text")
+            records.add(MeasurementRecord(f"p{number}", {"a": number}, {"m": 1}, {"v": "1"}, made))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode=DELETE")  # a database with a log cannot be read from memory
+
+    def damage(data: bytes, choose: random.Random) -> bytes:
+        with closing(sqlite3.connect(":memory:")) as db:
+            db.deserialize(data)
+            db.execute("DROP TRIGGER measurements_stay")
+            column = choose.choice(("body", "measurement", "time", "problem", "status"))
+            table, key = ("documents", "digest") if column == "body" else ("measurements", "id")
+            texts = db.execute(f"SELECT {key}, {column} FROM {table} ORDER BY {key}").fetchall()
+            row, text = choose.choice(texts)
+            plain = column in ("time", "problem", "status")
+            odd = damaged_bytes(text.encode(), choose) if plain else damaged_json(text, choose)
+            db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {key} = ?", (odd, row))
+            db.execute(TRIGGERS[0])
+            db.commit()
+            return db.serialize()
+
+    def use(path: Path) -> None:
+        with Records(path) as records:
+            damaged: list[int] = []
+            found = chosen(records, unreadable=damaged)
+            lines = [to_line(record) for record in found]
+            merge(records, found)
+            if len(lines) + len(damaged) != len(records):
+                raise AssertionError(f"{len(lines)} and {len(damaged)} of {len(records)} records")
+            if damaged:
+                records.remove(damaged)
+                raise RecordsError(f"{len(damaged)} damaged records")
+
+    return Kind("store", (path.read_bytes(),), damage, use, ".sqlite")
+
+
 def _json(path: Path) -> Any:
     """What a user of a function that takes plain data would hand over.
 
@@ -481,7 +535,7 @@ def main() -> None:
     """Damage, read, count, write."""
     names = (
         "machine calibration problem scenario t1 t4 cache recording model selector graph runs "
-        "description schedule pipeline pattern journal"
+        "description schedule pipeline pattern journal store"
     ).split()
     parser = common.arguments(__doc__.splitlines()[0], names)
     parser.add_argument("--count", type=int, default=MUTANTS, help="mutants in all")
