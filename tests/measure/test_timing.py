@@ -104,6 +104,9 @@ def test_failures_have_infinite_times():
 def test_an_unknown_status_is_refused():
     with pytest.raises(ValueError, match="bored"):
         Measurement.from_json({"status": "bored"})
+    for wrong in ({"times": ["x"]}, {"times": [True]}, {"message": 3}, {"details": []}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Measurement.from_json({"status": "ok", **wrong})
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(2, 60))

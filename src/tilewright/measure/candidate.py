@@ -155,12 +155,21 @@ class Measurement:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Measurement:
-        """Read what `to_json` wrote; raises ValueError for an unknown status."""
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: the status is unknown, or a value is of another type.
+        """
         if data["status"] not in STATUSES:
             raise ValueError(f"unknown measurement status {data['status']!r}")
         known = {k: v for k, v in data.items() if k in Measurement.__dataclass_fields__}
-        known["times"] = tuple(known.get("times", ()))
-        known["cpu_times"] = tuple(known.get("cpu_times", ()))
+        for name in ("times", "cpu_times"):
+            known[name] = tuple(known.get(name, ()))
+            if not all(isinstance(t, float) or type(t) is int for t in known[name]):
+                raise ValueError(f"{name} are {str(known[name])[:60]}; they have to be numbers")
+        for name, kind in (("message", str), ("output", str), ("machine", str), ("details", dict)):
+            if not isinstance(known.get(name, kind()), kind):
+                raise ValueError(f"{name} is {str(known[name])[:60]}; it is of the wrong type")
         return Measurement(**known)
 
 
