@@ -14,7 +14,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gpu.pieces import Setting
 from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.json import to_data
 from tilewright.halide.schedulers.analytic.gpu.sample import Sample, sample_gpu
+from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.search.top_k import limits
 from tilewright.measure import Timing
 
@@ -71,7 +72,8 @@ def _one(name: str, number: int, setting: Setting, deadline: float) -> dict[str,
             if time.monotonic() > deadline:
                 return
             label = f"sample {number}.{sample.index}"
-            drawn[label] = sample
+            planned = with_prediction(sample.planned, task, setting.constants)
+            drawn[label] = replace(sample, planned=planned)
             yield Variant(sample.planned.schedule, target=task.target, name=label)
 
     path = setting.out / "training.jsonl.gz"
@@ -125,7 +127,10 @@ def repair(path: Path) -> None:
 
 
 def line(name: str, number: int, sample: Sample, measured: Measured) -> dict[str, Any]:
-    """One schedule with what is known of it."""
+    """One schedule with what is known of it.
+
+    `cost` is the search's, in its own unit; `predicted` and `seconds` are seconds.
+    """
     measurement = measured.measurement
     return {
         "program": name,
@@ -134,7 +139,8 @@ def line(name: str, number: int, sample: Sample, measured: Measured) -> dict[str
         "temperature": sample.temperature,
         "spread": sample.spread,
         "schedule": to_data(sample.planned.schedule),
-        "predicted": sample.planned.cost,
+        "cost": sample.planned.cost,
+        "predicted": sample.planned.seconds,
         "groups": [asdict(group) for group in sample.planned.groups],
         "features": sample.features,
         "status": measurement.status,

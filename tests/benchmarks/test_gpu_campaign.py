@@ -199,8 +199,32 @@ def test_a_comparison_without_any_time_is_no_result(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = setting(tmp_path, programs=("blur",))
     assert given.machine == gpu("a100")
-    with pytest.raises(RuntimeError, match="no schedule of blur ran"):
+    with pytest.raises(RuntimeError, match="no schedule of ours of blur ran"):
         halide_compare.compare("blur", given)
+
+
+def test_a_comparison_without_a_time_of_ours_is_no_result():
+    from gpu.halide_compare import require_ours
+
+    failed = {"status": "run_failed", "message": "too many resources"}
+    others = {name: {"status": "ok", "seconds": 1.0} for name in ("naive", "Li2018")}
+    with pytest.raises(RuntimeError, match="of ours of blur ran: run_failed: too many"):
+        require_ours("blur", {**others, "one shot": failed})
+    require_ours("blur", {"one shot": failed, "top 5, 255 registers": {"seconds": 1.0}})
+
+
+def test_a_sample_has_its_cost_and_its_predicted_seconds():
+    from gpu.halide_samples import line
+    from tilewright.halide.execution.session import Measured, Variant
+    from tilewright.halide.ir.plan import PlannedSchedule
+    from tilewright.halide.ir.schedule import Schedule
+    from tilewright.halide.schedulers.analytic.gpu.sample import Sample
+    from tilewright.measure import Measurement
+
+    planned = PlannedSchedule(Schedule("", "cuda", ()), (), 7e9, seconds=2e-3)
+    done = Measured(Variant(planned.schedule), Measurement("ok"))
+    found = line("blur", 1, Sample(planned, [], 0, 0.0, 0.0), done)
+    assert (found["cost"], found["predicted"]) == (7e9, 2e-3)
 
 
 def test_constants_follow_from_the_times_of_probes(tmp_path):

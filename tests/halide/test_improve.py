@@ -56,6 +56,21 @@ def test_the_schedule_that_is_there_is_shown_and_printed():
     result.apply(blur(scheduled=False))
 
 
+def test_a_schedule_beyond_the_devices_limits_is_explained_with_a_doubt():
+    x, y, xi, yi = hl.vars("x y xi yi")
+    image, out = hl.ImageParam(hl.UInt(8), 2, "image"), hl.Func("out")
+    out[x, y] = image[x, y] + 1
+    out.gpu_tile(x, y, xi, yi, 16, 8)
+    out.set_estimates([(0, 16), (0, 4_000_000)])
+    result = tilewright.schedule(out, mode="given", machine="a100")
+    (note,) = result.planned.notes
+    assert note.startswith("It may not run: out")
+    assert "500,000 blocks in y; the most is 65,535" in note
+    assert note in result.explain()
+    out.set_estimates([(0, 16), (0, 4_000)])
+    assert tilewright.schedule(out, mode="given", machine="a100").planned.notes == ()
+
+
 def test_the_schedule_that_is_there_can_be_verified():
     assert tilewright.schedule(blur(), mode="given", verify=True).verified is True
 

@@ -43,6 +43,22 @@ def test_it_is_legal_on_a_gpu(name):
     assert {"gpu_block", "gpu_thread"} <= mapped
 
 
+def test_blocks_are_fused_where_a_grid_would_be_too_large():
+    x, y, z = hl.vars("x y z")
+    f, g = hl.Func("f"), hl.Func("g")
+    f[x, y] = hl.f32(x + y)
+    f.set_estimates([(0, 16), (0, 4_000_000)])
+    g[x, y, z] = hl.f32(x + y + z)
+    g.set_estimates([(0, 16), (0, 16), (0, 70_000)])
+    for func in (f, g):
+        algorithm = load(func)
+        schedule = naive_schedule(algorithm, "host-cuda", gpu("a100"))
+        assert check(schedule, algorithm) == []
+        (entry,) = schedule.funcs
+        mapped = [loop.mapping for loop in entry.stages[0].loops]
+        assert mapped.count("gpu_block") == 1
+
+
 def test_what_does_not_fit_into_an_allocation_is_inlined():
     algorithm = example("nl_means")
     inlined = {

@@ -62,6 +62,28 @@ def test_where_every_schedule_is_refused_the_naive_one_says_why(task, monkeypatc
     assert only.notes == ("Every schedule of the model was refused: g: too many blocks",)
 
 
+def test_a_check_that_fails_leaves_the_schedule_out(task, monkeypatch):
+    def broken(*args):
+        raise KeyError("f")
+
+    monkeypatch.setattr(registry, "check", broken)
+    (only,) = registry.plan(task, k=1)
+    assert only.schedule == registry.naive(task)
+    assert f"{registry.MODEL_FAILED}: KeyError: 'f'." in only.notes[0]
+
+
+def test_variations_that_fail_leave_the_schedules_of_the_model(task, monkeypatch):
+    def broken(*args):
+        raise KeyError("f")
+
+    before = registry.plan(task, k=1)
+    monkeypatch.setattr(registry, "_planned", lambda *args: before)
+    monkeypatch.setattr(registry, "variations", broken)
+    (found,) = registry.plan(task, k=2)
+    assert found.schedule == before[0].schedule
+    assert found.notes[-1] == f"{registry.MODEL_FAILED}: KeyError: 'f'."
+
+
 def test_tails_that_could_not_be_chosen_are_in_the_notes(task, monkeypatch):
     def broken(schedule, algorithm):
         raise KeyError("f")

@@ -1,16 +1,30 @@
 """Every valid pipeline gets a legal schedule: strict arithmetic, extern stages, kept loops."""
 
+import math
+
 import halide as hl
 import pytest
 
+from tilewright.halide.analysis import nest_structure
 from tilewright.halide.analysis.bounds import Bounder, Linearizer
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
-from tilewright.halide.ir.schedule import INLINE, FuncSchedule, Schedule
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    FuncSchedule,
+    Schedule,
+    ScheduledLoop,
+    StageSchedule,
+)
 from tilewright.halide.legality.check import check
+from tilewright.halide.result import Result
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.analytic.cpu.tiling import IMPOSSIBLE, Planner
+from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.naive import naive_schedule
+from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
 from tilewright.halide.schedulers.task import make_task
 
@@ -68,6 +82,66 @@ def test_a_window_of_any_extent_is_tiled(extent, target, machine):
     assert not planned.notes
     assert planned.groups[-1].tile
     assert refusal(planned.schedule, task.algorithm) == ""
+
+
+def two_windows():
+    """A sum over a window in each direction; the extent of a window is a parameter's root."""
+    x, y = hl.vars("x y")
+    data, sigma = hl.ImageParam(hl.Float(32), 2, "data"), hl.Param(hl.Float(32), "sigma", 1.5)
+    data.set_estimates([(0, 300), (0, 200)])
+    edge = hl.BoundaryConditions.repeat_edge(data)
+    h, v = hl.Func("h"), hl.Func("v")
+    r = hl.RDom([(0, hl.i32(hl.sqrt(sigma * 9.0)))], "r")
+    h[x, y] = hl.sum(edge[x + r, y])
+    v[x, y] = hl.sum(h[x, y + r])
+    v.set_estimates([(0, 300), (0, 200)])
+    return v
+
+
+@pytest.mark.parametrize(("target", "machine"), TARGETS)
+def test_windows_of_any_extent_are_explained(target, machine):
+    task = make_task(two_windows(), target=target, machine=machine)
+    for planned in (*plan(task), PlannedSchedule(registry.naive(task), (), 0.0)):
+        report = Result(task, planned, "oneshot").report()
+        assert report.predicted > 0
+        assert all(row.predicted > 0 for row in report.groups)
+        if target == "cuda":
+            assert all(row.blocks and row.threads for row in report.groups)
+
+
+def test_a_launch_of_unknown_extent_is_left_out():
+    x, y = hl.vars("x y")
+    data, angle = vector(1000), hl.Param(hl.Float(32), "angle", 1.5)
+    f, r = hl.Func("f"), hl.RDom([(0, hl.i32(hl.tan(angle)))], "r")
+    f[x, y] = 0.0
+    f[x, r] += data[x]
+    f.set_estimates([(0, 1000), (0, 100)])
+    task = make_task(f, **V100)
+    entry = FuncSchedule(
+        names(task.algorithm, "f")[0],
+        ROOT,
+        ROOT,
+        stages=(default_nest("v0", "v1"), default_nest("v0", "r0")),
+    )
+    schedule = Schedule(task.algorithm.digest, task.target, (entry,))
+    report = Result(task, PlannedSchedule(schedule, (), math.inf), "given").report()
+    assert [row.blocks for row in report.groups] == [(), ()]  # of the update, and what it needs
+
+
+def default_nest(*loops):
+    """A nest with all loops over blocks."""
+    return StageSchedule((), tuple(ScheduledLoop(loop, "gpu_block") for loop in loops))
+
+
+@pytest.mark.parametrize(("target", "machine"), TARGETS)
+def test_a_nest_of_too_many_places_is_scheduled_but_not_explained(target, machine, monkeypatch):
+    monkeypatch.setattr(nest_structure, "_MOST_PLACES", 0)
+    task = make_task(window(STRICT["add"][0]), target=target, machine=machine)
+    (planned,) = plan(task)
+    assert not planned.notes
+    assert predicted(task, planned.schedule) is None
+    assert nest_groups(planned.schedule, task.algorithm) == ()
+    assert Result(task, planned, "oneshot").report().nest == ()
 
 
 def test_what_the_model_cannot_cost_stays_at_root(monkeypatch):
@@ -192,7 +266,7 @@ def test_loops_that_the_user_computes_others_at_are_kept():
     out[c, y] = scaled[c, y] / total[y]
     out.set_estimates([(0, 256), (0, 64)])
     total.compute_at(out, y)  # out itself is as it is by default
-    for target, machine in TARGETS[:1]:
+    for target, machine in TARGETS:
         task = make_task(out, target=target, machine=machine, keep_schedule=True)
         kept = {func.name.split("$")[0] for func in task.algorithm.funcs if func.scheduled}
         assert kept == {"total", "out"}

@@ -4,11 +4,21 @@ A stage with loops mapped to blocks is a kernel, with all that is computed insid
 Halide 21 makes it (``FuseGPUThreadLoops.cpp``), a block has as many threads in each dimension as
 the longest thread loop inside it, in any iteration of any block, and the shared memory that the
 largest block needs.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | rows of sizes or split factors | count |
+| `grid`, `block` | blocks of the launch, threads of a block, in x, y, z | 3 x (N,), count |
+| `sizes` | the nest at points spread over all iterations | |
+| `copies` | one loop or allocation at each of these points; the largest counts | |
+| `shared` | elements of each allocation in shared memory | (N,), elements |
+| `registers` | what a thread keeps of Funcs computed in it | (N,), words of 4 bytes |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -54,6 +64,22 @@ class Launch:
     registers: Bound = 0.0
     slides: bool = False
     partial: bool = False
+
+
+def number(value: Bound) -> int:
+    """Return the largest of the rows as an integer; 0 if it is not known."""
+    most = float(np.max(np.asarray(value, dtype=np.float64)))
+    return int(most) if math.isfinite(most) else 0
+
+
+def numbers(extents: Iterable[Bound]) -> tuple[int, ...]:
+    """Return a grid or a block as integers, each the largest of its rows; empty if one is unknown.
+
+    >>> numbers((4.0, 2.0, 1.0)), numbers((4.0, math.inf, 1.0))
+    ((4, 2, 1), ())
+    """
+    found = tuple(number(extent) for extent in extents)
+    return found if all(found) else ()
 
 
 @dataclass
@@ -120,8 +146,7 @@ def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey,
 
     A Func slides over the loops between the place where it is stored and the one where it is
     computed: values of earlier iterations are not computed again, nor are those that only these
-        would
-    have read.
+    would have read.
     """
     found: dict[int, set[tuple[StageKey, str]]] = {i: set() for i in structure.entries}
     for production, around in structure.productions():

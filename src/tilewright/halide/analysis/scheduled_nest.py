@@ -63,9 +63,12 @@ from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
-from tilewright.halide.ir.schedule import Fuse, Schedule
+from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
 
 Factors = Mapping[tuple[int, int, int], Bound]
+# What a `ScheduledNest` raises if its sizes cannot be known: too much is inlined, an extern stage
+# hides its reads, or Funcs are computed in too many places.
+UNKNOWN = (TooLarge, KeyError, ScheduleError)
 MIDDLE = 0.5
 
 
@@ -253,9 +256,8 @@ class ScheduledNest:
         return found
 
     def _reduction(self, rvar: object) -> Interval:
-        bounder = self.analysis.bounder
-        low = bounder.bound(rvar.min, {}, {})  # type: ignore[attr-defined]
-        size = bounder.bound(rvar.extent, {}, {})  # type: ignore[attr-defined]
+        low = self.bounder.bound(rvar.min, {}, {})  # type: ignore[attr-defined]
+        size = self.bounder.bound(rvar.extent, {}, {})  # type: ignore[attr-defined]
         return Interval(low.lo, low.hi + size.hi - 1.0)
 
     # --- one stage ------------------------------------------------------------------------
@@ -403,7 +405,7 @@ def nest_analysis(
 def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
     """Return the nest at the pipeline's estimates.
 
-    None if the outputs have no estimates, or if inlining makes the expressions too large.
+    None if the outputs have no estimates, or if sizes cannot be known (`UNKNOWN`).
     """
     known = all(
         arg in algorithm.by_name[name].estimates
@@ -414,5 +416,5 @@ def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None
         return None
     try:
         return ScheduledNest(nest_analysis(algorithm, schedule), schedule)
-    except TooLarge:
+    except UNKNOWN:
         return None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from tilewright.halide.analysis.gpu_launches import Launch, launches
-from tilewright.halide.analysis.scheduled_nest import sized_nest
+from tilewright.halide.analysis.gpu_launches import Launch, launches, number
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.violations import Limits, Violation
@@ -18,13 +16,17 @@ _AXES = "xyz"
 def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
     """Return violations by grids, blocks and shared memory that exceed the device's limits.
 
-    `algorithm` has the schedule's clones. Empty if sizes are not known (`sized_nest`).
+    `algorithm` has the schedule's clones. Empty if sizes are not known.
     """
     nest = sized_nest(algorithm, schedule)
     if nest is None:
         return []
+    try:
+        kernels = launches(nest)
+    except UNKNOWN:
+        return []
     found = []
-    for launch in launches(nest):
+    for launch in kernels:
         name = algorithm.funcs[launch.func].name
         for kind, message in _problems(launch, schedule.target, limits):
             found.append(Violation(kind, name, launch.stage, message))
@@ -36,26 +38,20 @@ def _problems(launch: Launch, target: str, limits: Limits) -> list[tuple[str, st
     # Only CUDA bounds the number of blocks in each dimension.
     grid = limits.grid if "cuda" in target.split("-") else (2**31 - 1,) * 3
     for axis, count, most in zip(_AXES, launch.grid, grid, strict=True):
-        if _number(count) > most:
+        if number(count) > most:
             found.append(
                 (
                     "grid",
-                    f"its kernel has {_number(count):,} blocks in {axis}; the most is {most:,}: "
+                    f"its kernel has {number(count):,} blocks in {axis}; the most is {most:,}: "
                     "use larger tiles, or fuse its block loops",
                 )
             )
-    threads = math.prod(_number(count) for count in launch.block)
+    threads = math.prod(number(count) for count in launch.block)
     if threads > limits.threads_per_block:
         most = limits.threads_per_block
         found.append(("threads", f"a block has {threads} threads; the most is {most}"))
-    available, used = limits.shared_memory_bytes, _number(launch.shared_bytes)
+    available, used = limits.shared_memory_bytes, number(launch.shared_bytes)
     if available is not None and used > available:
         message = f"a block needs {used} bytes of shared memory; the device has {available}"
         found.append(("shared_memory", message))
     return found
-
-
-def _number(value: object) -> int:
-    """Return the largest of the rows; 0 if it is not known."""
-    most = float(np.max(np.asarray(value, dtype=np.float64)))
-    return int(most) if math.isfinite(most) else 0

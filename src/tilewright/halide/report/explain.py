@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.loop_nest import loop_nest
 from tilewright.halide.analysis.paths import inlined
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
@@ -75,12 +75,12 @@ def schedule_report(
 
 
 def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
-    """Return the loop nest; empty if too much is inlined, or an extern stage hides reads."""
+    """Return the loop nest; empty if its sizes cannot be known."""
     try:
         return loop_nest(
             algorithm, running_at(planned.schedule, algorithm), group_of(algorithm, planned)
         )
-    except (TooLarge, KeyError):
+    except UNKNOWN:
         return ()
 
 

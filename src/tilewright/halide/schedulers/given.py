@@ -7,17 +7,18 @@ import math
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.analysis.gpu_launches import Launch, launches
-from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.gpu_launches import Launch, launches, number, numbers
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import StageNest
-from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest, nest_analysis
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import tile_depth
+from tilewright.halide.schedulers.registry import device_limits
 from tilewright.halide.schedulers.task import Task
 
 GIVEN = "given"
@@ -25,6 +26,8 @@ GIVEN = "given"
 
 def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
     """Return the schedule in `serialized`, the bytes of the task's pipeline as it came.
+
+    Its notes say what `check` finds wrong with it, for example grids beyond the device's limits.
 
     Raises `TilewrightError` if nothing has been scheduled, and `UnreadableScheduleError`
     where the schedule cannot be read.
@@ -36,17 +39,20 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
             "out improve (--improve), or mode 'given'"
         )
     schedule = read_schedule(serialized, task.target).schedule
-    return PlannedSchedule(schedule, nest_groups(schedule, task.algorithm), math.inf, name=GIVEN)
+    problems = check(schedule, task.algorithm, device_limits(task))
+    notes = tuple(f"It may not run: {problem}" for problem in problems)
+    groups = nest_groups(schedule, task.algorithm)
+    return PlannedSchedule(schedule, groups, math.inf, notes, name=GIVEN)
 
 
 def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, ...]:
     """Return the groups of any schedule, at the estimates; see `groups_of`.
 
-    None if they are unknown: too much is inlined, or an extern stage hides its reads.
+    Empty if they are unknown (`UNKNOWN`).
     """
     try:
         return groups_of(ScheduledNest(nest_analysis(algorithm, schedule), schedule))
-    except (TooLarge, KeyError):
+    except UNKNOWN:
         return ()
 
 
@@ -57,6 +63,12 @@ def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
     such a Func, because each is a kernel. Costs are left out: the schedule does not come from a
     search.
     """
+    # Regions without bound make infinities, which may meet in a subtraction.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _groups(nest)
+
+
+def _groups(nest: ScheduledNest) -> tuple[GroupReport, ...]:
     launched = {(launch.func, launch.stage): launch for launch in launches(nest)}
     members: dict[tuple[int, int], set[int]] = {}
     loops: dict[tuple[int, int], list[LoopSize]] = {}
@@ -93,9 +105,9 @@ def _group(
         stage=index,
         tile=_tile(nest, stage, loops),
         loops=tuple(loop.name for loop in stage.stage.loops),
-        blocks=tuple(int(n) for n in launch.grid) if launch else (),
-        threads=tuple(int(n) for n in launch.block) if launch else (),
-        shared_bytes=int(launch.shared_bytes) if launch else 0,
+        blocks=numbers(launch.grid) if launch else (),
+        threads=numbers(launch.block) if launch else (),
+        shared_bytes=number(launch.shared_bytes) if launch else 0,
         parallel_tasks=math.prod(extents("parallel")) if extents("parallel") else 0,
         vector_width=math.prod(extents("vectorized")[:1]) if extents("vectorized") else 0,
         cost=math.inf,

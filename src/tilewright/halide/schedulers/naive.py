@@ -7,11 +7,13 @@ many pipelines.)
 from __future__ import annotations
 
 import math
+from operator import gt
 
+from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Stage
-from tilewright.halide.ir.loops import part_of
+from tilewright.halide.ir.loops import dimension_of, part_of
 from tilewright.halide.ir.nest import original_loops
 from tilewright.halide.ir.schedule import (
     INLINE,
@@ -25,6 +27,7 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 from tilewright.halide.ir.targets import is_gpu
+from tilewright.halide.legality.violations import Limits
 from tilewright.halide.schedulers.analytic.gpu.capability import host_only, read_by_externs
 from tilewright.machines import CpuMachine, GpuMachine
 
@@ -41,7 +44,9 @@ def naive_schedule(
     that only forward an input (Halide adds one for every ImageParam).
     """
     gpu = machine if isinstance(machine, GpuMachine) else None
-    large = _too_large(algorithm)
+    view = View(algorithm)
+    regions = Analysis(view, estimated_boxes(view), algorithm.symbols).regions
+    large = _too_large(algorithm, regions)
     memoized = frozenset(func.name for func in algorithm.funcs if func.memoized)
     externs = read_by_externs(algorithm)
     funcs = []
@@ -66,7 +71,8 @@ def naive_schedule(
                 and any(host_only(stage, func, gpu, memoized, externs) for stage in func.stages)
             )
         ):
-            stages = tuple(_kernel(func, stage) for stage in func.stages)
+            region = regions.get(func.name)
+            stages = tuple(_kernel(func, stage, region) for stage in func.stages)
         funcs.append(FuncSchedule(i, ROOT, ROOT, stages=stages))
     return Schedule(algorithm.digest, target, tuple(funcs))
 
@@ -81,9 +87,7 @@ def _is_alias(func: Func) -> bool:
     return tuple(getattr(arg, "name", "") for arg in value.args) == func.args
 
 
-def _too_large(algorithm: Algorithm) -> frozenset[str]:
-    view = View(algorithm)
-    regions = Analysis(view, estimated_boxes(view), algorithm.symbols).regions
+def _too_large(algorithm: Algorithm, regions: dict[str, Box]) -> frozenset[str]:
     found = []
     for func in algorithm.funcs:
         region = regions.get(func.name)
@@ -96,8 +100,12 @@ def _too_large(algorithm: Algorithm) -> frozenset[str]:
     return frozenset(found)
 
 
-def _kernel(func: Func, stage: Stage) -> StageSchedule:
-    """Return one kernel: the two innermost pure loops over threads, all pure ones over blocks."""
+def _kernel(func: Func, stage: Stage, region: Box | None) -> StageSchedule:
+    """Return one kernel: the two innermost pure loops over threads, all pure ones over blocks.
+
+    Loops over blocks are fused, the outermost first, as far as `region` makes a grid too large for
+    CUDA.
+    """
     loops = original_loops(func, stage)
     pure = [loop for loop in loops if loop.kind == "pure"]
     if not pure:
@@ -105,17 +113,32 @@ def _kernel(func: Func, stage: Stage) -> StageSchedule:
     splits: list[Split | Fuse] = []
     threads: list[ScheduledLoop] = []
     blocks: list[str] = []
-    for loop, factor in zip(pure, _BLOCK, strict=False):
+    counts: list[int] = []
+    for loop, factor in zip(pure, (*_BLOCK, *(1,) * len(pure)), strict=False):
+        counts.append(math.ceil(_extent(loop.name, region) / factor))
+        if factor == 1:
+            blocks.append(loop.name)
+            continue
         outer, inner = part_of(loop.name, "_block"), part_of(loop.name, "_thread")
         splits.append(Split(loop.name, outer, inner, factor, "guard_with_if"))
         threads.append(ScheduledLoop(inner, "gpu_thread"))
         blocks.append(outer)
-    blocks += [loop.name for loop in pure[len(_BLOCK) :]]
-    while len(blocks) > 3:  # as many dimensions as a launch has
+    grid = Limits().grid
+    while len(blocks) > len(grid) or any(map(gt, counts[1:], grid[1:])):
         fused = f"blocks_{len(blocks)}"
         splits.append(Fuse(blocks[-2], blocks[-1], fused))
         blocks[-2:] = [fused]
+        counts[-2:] = [counts[-2] * counts[-1]]
     inside = [ScheduledLoop(loop.name) for loop in loops if loop.kind != "pure"]
     mapped: Mapping = "gpu_block"
     outside = [ScheduledLoop(name, mapped) for name in blocks]
     return StageSchedule(tuple(splits), (*inside, *threads, *outside))
+
+
+def _extent(loop: str, region: Box | None) -> int:
+    """Return the iterations of a pure loop at the estimates; 1 if they are not known."""
+    dimension = dimension_of(loop)
+    if region is None or dimension is None:
+        return 1
+    extent = float(region[dimension].extent)
+    return int(extent) if math.isfinite(extent) else 1

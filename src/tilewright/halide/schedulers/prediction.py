@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.halide.analysis.inlining import TooLarge
-from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest, nest_analysis
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import GroupReport, PartTime, PlannedSchedule, Prediction
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.given import groups_of
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import GpuMachine
@@ -32,20 +32,26 @@ def predicted(task: Task, schedule: Schedule) -> Prediction | None:
     return None if nest is None else _predicted(task, nest)
 
 
-def with_prediction(planned: PlannedSchedule, task: Task) -> PlannedSchedule:
+def with_prediction(
+    planned: PlannedSchedule, task: Task, constants: GpuConstants | None = None
+) -> PlannedSchedule:
     """Return the plan with its predicted time, and that of every group, if it has none yet.
 
     Groups that the search has not costed (tuned or given ones) also get their tiles and launches
-    from the loop nest. The plan is returned unchanged if there is no prediction.
+    from the loop nest. The plan is returned unchanged if there is no prediction. `constants` are
+    those measured on the task's GPU, by default the model's own.
     """
     if planned.seconds is not None:
         return planned
     nest = _nest(task, planned.schedule)
-    prediction = None if nest is None else _predicted(task, nest)
     if nest is None:
         return planned
+    prediction = _predicted(task, nest, constants)
     kernels = isinstance(task.machine, GpuMachine)
-    read = {_key(group, kernels): group for group in groups_of(nest)}
+    try:
+        read = {_key(group, kernels): group for group in groups_of(nest)}
+    except UNKNOWN:
+        return planned
     known = planned.groups or tuple(read.values())
     groups = []
     for group in known:
@@ -75,10 +81,10 @@ def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> G
 
 
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
-    """Return the loop nest; None if expressions are too large or reads are unknown."""
+    """Return the loop nest; None if its sizes cannot be known."""
     try:
         return _sized(task, schedule)
-    except (TooLarge, KeyError):
+    except UNKNOWN:
         return None
 
 
@@ -97,26 +103,29 @@ def _sized(task: Task, schedule: Schedule) -> ScheduledNest:
     return ScheduledNest(found, schedule)
 
 
-def _predicted(task: Task, nest: ScheduledNest) -> Prediction | None:
+def _predicted(
+    task: Task, nest: ScheduledNest, constants: GpuConstants | None = None
+) -> Prediction | None:
     # Regions without bound make infinities, which may meet in a subtraction.
     with np.errstate(invalid="ignore", over="ignore"):
         try:
-            return _evaluated(task, nest)
-        except (TooLarge, KeyError):
+            return _evaluated(task, nest, constants)
+        except UNKNOWN:
             return None
 
 
-def _evaluated(task: Task, nest: ScheduledNest) -> Prediction | None:
+def _evaluated(
+    task: Task, nest: ScheduledNest, constants: GpuConstants | None
+) -> Prediction | None:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu import nest_costs as on_gpu
-        from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
         from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
 
-        kernels = on_gpu.part_times(nest, residency(task.machine), GpuConstants())
+        kernels = on_gpu.part_times(nest, residency(task.machine), constants or GpuConstants())
         return None if kernels is None else Prediction(kernels, nest.unmodelled)
     from tilewright.halide.schedulers.analytic.cpu import nest_costs as on_cpu
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
     from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 
-    machine, constants = calibrated(task.machine, task.calibration)
-    return Prediction(on_cpu.part_times(nest, model_of(machine, constants)), nest.unmodelled)
+    machine, measured = calibrated(task.machine, task.calibration)
+    return Prediction(on_cpu.part_times(nest, model_of(machine, measured)), nest.unmodelled)

@@ -56,12 +56,12 @@ def plan(
         raise
     except Exception as error:
         # Every pipeline gets a schedule.
-        notes = (f"{MODEL_FAILED}: {type(error).__name__}: {error}. Every Func is at root.",)
+        notes = (f"{_failed(error)} Every Func is at root.",)
     for planned in candidates:
         schedule, doubts = sized(replace(planned.schedule, target=task.target), task)
-        problems = check(schedule, task.algorithm, device_limits(task))
-        if problems:
-            refused.append(_Refused(len(legal.accepted), str(problems[0])))
+        reason = why_illegal(schedule, task)
+        if reason:
+            refused.append(_Refused(len(legal.accepted), reason))
         else:
             kept = (*planned.notes, *doubts, *_measured(task))
             legal.offer(replace(planned, schedule=schedule, notes=kept))
@@ -72,8 +72,26 @@ def plan(
             notes = (f"Every schedule of the model was refused: {refused[0].reason}",)
         legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
     if len(legal.accepted) < k:
-        _vary(legal, task, k)
+        try:
+            _vary(legal, task, k)
+        except Exception as error:
+            first = legal.accepted[0]
+            legal.accepted[0] = replace(first, notes=(*first.notes, _failed(error)))
     return _with_refused(legal.best(k), refused, ours)
+
+
+def _failed(error: Exception) -> str:
+    """Return the note on a failure of ours, which is a defect."""
+    return f"{MODEL_FAILED}: {type(error).__name__}: {error}."
+
+
+def why_illegal(schedule: Schedule, task: Task) -> str:
+    """Return what `check` finds wrong with a schedule first, or its failure; empty if legal."""
+    try:
+        problems = check(schedule, task.algorithm, device_limits(task))
+    except Exception as error:
+        return _failed(error)
+    return str(problems[0]) if problems else ""
 
 
 class _Refused(NamedTuple):
@@ -112,10 +130,10 @@ def _vary(chosen: Chosen, task: Task, k: int) -> None:
             left -= 1
             if not chosen.is_new(planned):
                 continue
-            if check(planned.schedule, task.algorithm, device_limits(task)):
+            if why_illegal(planned.schedule, task):
                 continue
             schedule, doubts = sized(planned.schedule, task)
-            if not check(schedule, task.algorithm, device_limits(task)):
+            if not why_illegal(schedule, task):
                 notes = tuple(dict.fromkeys((*planned.notes, *doubts)))
                 chosen.offer(replace(planned, schedule=schedule, notes=notes))
         at += 1

@@ -22,9 +22,8 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
 from tilewright.halide.ir.variants import Conditions, aligned, chosen_at, holds, merged
-from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.prediction import predicted
-from tilewright.halide.schedulers.registry import Fusion, device_limits, plan, sized, suited
+from tilewright.halide.schedulers.registry import Fusion, plan, sized, suited, why_illegal
 from tilewright.halide.schedulers.task import Task
 
 # A dimension of an output or an input, by its name.
@@ -49,7 +48,7 @@ def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[Pla
     found: dict[Schedule, PlannedSchedule] = {}
     for row in ranked:
         made = combined(task, row)
-        if not check(made.schedule, task.algorithm, device_limits(task)):
+        if not why_illegal(made.schedule, task):
             found.setdefault(made.schedule, made)
     # If sizes have no common structure, the schedule for the largest is used for all.
     return list(found.values())[:k] or plan(replace(task, smaller=()), k=k, fusion=fusion)
@@ -71,7 +70,7 @@ def _suited(
         for each in (*own, *suited(planned, task, fusion)):
             target = replace(each.schedule, target=task.target)
             schedule = aligned(target, planned.schedule)
-            if schedule is not None and not check(schedule, task.algorithm, device_limits(task)):
+            if schedule is not None and not why_illegal(schedule, task):
                 candidates.append(replace(each, schedule=schedule))
         row.append(min(candidates, key=lambda each: each.cost, default=None))
     return row

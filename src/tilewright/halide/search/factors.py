@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tilewright.halide.analysis.gpu_launches import launches
+from tilewright.halide.analysis.gpu_launches import launches, number, numbers
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
@@ -143,9 +143,9 @@ def replanned(
         if launch is not None:
             made = replace(
                 made,
-                blocks=tuple(int(n) for n in launch.grid),
-                threads=tuple(int(n) for n in launch.block),
-                shared_bytes=int(launch.shared_bytes),
+                blocks=numbers(launch.grid),
+                threads=numbers(launch.block),
+                shared_bytes=number(launch.shared_bytes),
             )
         tasks = _tasks(nest, func, group.stage) if nest else 0
         groups.append(replace(made, parallel_tasks=tasks))
