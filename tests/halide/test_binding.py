@@ -34,6 +34,14 @@ def run(algorithm, inputs, schedule=lambda funcs: None):
     return live, [output_array(b, k).copy() for b, k in zip(outputs, kinds, strict=True)]
 
 
+def test_an_output_may_ask_to_begin_at_a_page():
+    f = define("f_page", (x,), hl.f32(x))
+    f.output_buffer().set_host_alignment(4096)
+    algorithm = load(output(f, 16))
+    _, (found,) = run(algorithm, describe_inputs(algorithm))
+    assert found.tolist() == list(range(16))
+
+
 def test_schedules_that_read_further_see_the_same_values():
     im = image(hl.Float(32))
     g = define("g_further", (x, y), im[x, y] + im[x + 1, y])

@@ -71,6 +71,14 @@ def test_the_least_extent_and_the_divisor_are_those_of_halide(case):
             assert runs(schedule, BLUR, [extent, 5]) == fits, extent
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(4096, 16), (1152, 64)])
+def test_splits_of_an_inner_loop_leave_the_divisor_as_it_is(outer, inner):
+    changes = split("v0", outer, "round_up"), split("v0i", inner, "round_up")
+    stage = nest(*changes, order="v0ii v0io v0o v1")
+    (need,) = requirements(scheduled(BLUR, "blurred", stage), BLUR)
+    assert (need.minimum, need.multiple, need.certain) == (outer, outer, True)
+
+
 @pytest.mark.parametrize("tail", ["predicate_stores", "round_up", "shift_inwards"])
 def test_an_output_that_reads_another_may_not_read_beyond_it(tail):
     stage = nest(split("v0", 8, tail), order="v0i v0o v1")

@@ -21,8 +21,9 @@ from tilewright.halide.execution.inputs import (
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.ir.types import numpy_type
 
-# The alignment of a buffer's first element, in bytes, as in Halide's own buffers.
-_ALIGNMENT = 128
+# The alignment of a buffer's first element, in bytes. Halide's own buffers have 128, but an output
+# may ask for more (``set_host_alignment``): for a page at most, as far as we know.
+_ALIGNMENT = 4096
 _HOST_OFFSET = 16  # offset of the host pointer in a halide_buffer_t
 # The offset of the pointer to the dimensions there, the size of a dimension, and the offset of its
 # stride (HalideRuntime.h of Halide 21: halide_dimension_t is min, extent, stride, flags).

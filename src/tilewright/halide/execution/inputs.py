@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.extents import metadata_used
-from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Parameter, Span, Type
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Parameter, Span, Type, walk
 
 Scalar = int | float
 
@@ -176,7 +176,7 @@ def describe_inputs(
 def in_place(func: Func) -> bool:
     """Return whether a Func starts from what its memory holds: some value is undefined at first."""
     return bool(func.stages) and any(
-        isinstance(value, Call) and value.name == "undef" for value in func.stages[0].values
+        isinstance(node, Call) and node.name == "undef" for node in walk(*func.stages[0].values)
     )
 
 

@@ -284,17 +284,16 @@ def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -
 
 def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
     """Return the least extent of `loop`, and its divisor, that splits in `tails` never exceed."""
-    period = 1
     related = {loop}
     beyond: list[Split] = []
     for change in nest.splits:
         if isinstance(change, Split) and change.old in related:
             related |= {change.outer, change.inner}
-            period *= change.factor
             if change.tail in tails and change.factor > 1:
                 beyond.append(change)
     if not beyond:
         return Need()
+    period = _period(nest, loop)
     reason = _reason(max(beyond, key=lambda change: change.factor), nest)
     if all(change.tail in _SHIFTS for change in beyond):
         # A loop that is long enough for its splits stays so when it is longer.
@@ -314,6 +313,19 @@ def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
             wrong = [n for n in range(1, period + 1) if n % multiple == 0 and not right[n]]
             return Need(max(wrong) + 1 if wrong else 1, multiple, True, reason)
     return Need(period, period, False, reason)
+
+
+def _period(nest: StageSchedule, loop: str) -> int:
+    """Return the extent of `loop` after which the places where its splits end repeat.
+
+    Splits of inner loops do not count: an inner loop has the same extent at every extent of `loop`.
+    """
+    period = 1
+    for change in nest.splits:
+        if isinstance(change, Split) and change.old == loop:
+            period *= change.factor
+            loop = change.outer
+    return period
 
 
 def _reason(change: Split, nest: StageSchedule) -> str:
