@@ -1,17 +1,34 @@
 # Everything runs in the project's own environment, made on first use.
 PYTHON ?= python3
 VENV := .venv
+# The oldest and the newest Python that the project supports.
+VERSIONS := 3.11 3.13
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: test lint typecheck types-src types-tests unit demo golden bench docs clean
+.PHONY: test test-versions lint typecheck types-src types-tests unit demo golden bench docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
 	@failed=""; $(MAKE) --no-print-directory -j2 -k --output-sync=target lint typecheck \
 		|| failed="lint or type checking"; \
 	FAILED="$$failed" $(MAKE) --no-print-directory unit && test -z "$$failed"
+
+# All of that with each of these versions that is installed, in environments of their own.
+test-versions:
+	@failed=""; found=""; \
+	for version in $(VERSIONS); do \
+		if command -v python$$version > /dev/null; then \
+			found="$$found $$version"; \
+			$(MAKE) --no-print-directory test PYTHON=python$$version VENV=.venv-$$version \
+				|| failed="$$failed $$version"; \
+		else \
+			echo "There is no python$$version: nothing is tested with Python $$version."; \
+		fi; \
+	done; \
+	echo "Tested with Python:$${found:- none}; failed with:$${failed:- none}"; \
+	test -n "$$found" && test -z "$$failed"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,7 +38,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 lint: $(STAMP)
 	@failed=0; $(BIN)/ruff check . || failed=1; \
-	$(BIN)/ruff format --check . || failed=1; exit $$failed
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/python benchmarks/house.py --lint || failed=1; exit $$failed
 
 typecheck: types-src types-tests
 
@@ -66,4 +84,4 @@ $(DOCS_STAMP): $(STAMP)
 	touch $(DOCS_STAMP)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VERSIONS:%=.venv-%) build dist *.egg-info
