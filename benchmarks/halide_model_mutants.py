@@ -36,8 +36,11 @@ SECONDS = 120.0  # of one mutant's tests; they take three alone on a core
 # The search's limits are no part of what a tiling costs.
 SKIPPED = frozenset(["CpuSearch", "GpuSearch"])
 MODULES = {
-    "cpu": "constants machine_model traffic cost register_block inline".split(),
-    "gpu": "constants cost roofline loads occupancy inline".split(),
+    "cpu": (
+        "constants machine_model traffic cost register_block inline operation_cycles nested "
+        "sliding nest_costs"
+    ).split(),
+    "gpu": "constants cost roofline loads occupancy inline nest_costs".split(),
 }
 TESTS = {
     "cpu": [
@@ -45,6 +48,8 @@ TESTS = {
         "tests/halide/cpu/test_traffic.py",
         "tests/halide/cpu/test_register_block.py",
         "tests/halide/cpu/test_group_costs.py",
+        "tests/halide/cpu/test_sliding.py",
+        "tests/halide/test_prediction.py",
     ],
     "gpu": [
         "tests/halide/gpu/test_gpu_formulas.py",
@@ -53,6 +58,7 @@ TESTS = {
         "tests/halide/gpu/test_cost.py",
         "tests/halide/gpu/test_inline.py",
         "tests/halide/gpu/test_residency.py",
+        "tests/halide/test_prediction.py",
     ],
 }
 # Mutants that compute the same, by key, and why.

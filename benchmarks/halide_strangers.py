@@ -45,6 +45,8 @@ STATIC: dict[str, tuple[str, bool, str | None]] = {
     "cuda": ("cuda", False, GPU),
     "opencl": ("opencl", True, OPENCL),
 }
+# Where it is counted how many schedules there are of the five asked for.
+PLANNED = ("host", "cuda")
 
 
 # --- in a process of its own ------------------------------------------------------------------
@@ -53,10 +55,12 @@ STATIC: dict[str, tuple[str, bool, str | None]] = {
 def scheduled(name: str, device: str) -> dict[str, Any]:
     """Schedule one program as one shot does: CPU seconds, what was refused, how many of five.
 
-    `seconds` is everything, `halide_seconds` the part that Halide takes to lower the schedule.
+    `seconds` is everything, `halide_seconds` the part that Halide takes to lower the schedule. The
+    report on the schedule, its code and its requirements must be made, too, but are not timed.
     """
     from strangers import PROGRAMS
     from tilewright.halide.execution import lowering
+    from tilewright.halide.result import Result
     from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
     from tilewright.halide.schedulers.task import make_task
     from tilewright.halide.search import one_shot
@@ -77,9 +81,10 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
     task = make_task(pipeline, target=target, machine=machine, name=name)
     found = one_shot.plan_checked(task)[0]
     seconds = time.process_time() - began
+    Result(task, found, "oneshot").report()
     notes = list(found.notes)
-    plans = len(plan(task, k=K)) if device == "host" else None
-    failed = next((note for note in notes if note.startswith(MODEL_FAILED)), None)
+    plans = len(plan(task, k=K)) if device in PLANNED else None
+    failed = next((note for note in notes if MODEL_FAILED in note), None)
     refused = next((note for note in notes if "refused" in note), None)
     status = "crashed" if failed else "refused" if refused else "ok"
     return {
@@ -313,8 +318,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures that the claim is about."""
     ended = [status for row in rows for _, status in statuses(row)]
     static = [result for row in rows for result in row["static"].values()]
-    plans = [row["static"]["host"].get("plans") for row in rows]
-    known = [count for count in plans if count is not None]
+    plans = {
+        device: [n for row in rows if (n := row["static"][device].get("plans")) is not None]
+        for device in PLANNED
+    }
 
     def ratios(keep: Any) -> list[float]:
         timed = [row["timed"] for row in rows if row["timed"] and keep(row)]
@@ -328,8 +335,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "crashes": sum(status in crashing for status in ended),
         "refused_by_halide": sum(status in ("refused", "build_failed") for status in ended),
         "wrong": ended.count("wrong_answer"),
-        "plans_of_5_median": statistics.median(known) if known else None,
-        "plans_fewer_than_5": sum(count < K for count in known),
+        "plans_of_5_median": _median(plans["host"]),
+        "plans_fewer_than_5": sum(count < K for count in plans["host"]),
+        "plans_of_5_median_cuda": _median(plans["cuda"]),
+        "plans_fewer_than_5_cuda": sum(count < K for count in plans["cuda"]),
         "max_seconds": max((r["seconds"] for r in static if "seconds" in r), default=None),
         "max_seconds_without_lowering": max(
             (r["seconds"] - r["halide_seconds"] for r in static if "seconds" in r), default=None
@@ -341,6 +350,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "ran_on_opencl": sum("opencl" in row["small"] for row in rows),
         "compared_with_numpy": sum(row["reference"]["status"] == "ok" for row in rows),
     }
+
+
+def _median(counts: list[int]) -> float | None:
+    return statistics.median(counts) if counts else None
 
 
 def line(row: Mapping[str, Any]) -> str:

@@ -275,6 +275,29 @@ def coverage_rows(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def static_rows(rows: list[dict[str, Any]]) -> str:
+    """Every program: kernels, launches that differ, and spills in each mode and of the peer."""
+
+    def spilled(run: dict[str, Any]) -> str:
+        status = "refused" if run.get("refused") else run["status"]
+        return shown(run["spill_bytes"]) if status == "ok" else status.replace("_", " ")
+
+    modes = list(rows[0]["ours"])
+    return table(
+        ["spilled bytes", *modes, "Anderson2021", "kernels", "launches that differ"],
+        [
+            [
+                row["program"],
+                *(spilled(row["ours"][mode]) for mode in modes),
+                spilled(row["anderson2021"]),
+                shown(row["ours"]["nested"].get("kernels")),
+                shown(sum(run.get("mismatches", 0) for run in row["ours"].values())),
+            ]
+            for row in rows
+        ],
+    )
+
+
 def strangers_rows(rows: list[dict[str, Any]]) -> str:
     """Every program: its search, how everything ended, and the ratio to the best peer."""
 
@@ -311,6 +334,7 @@ DETAILS = {
     "halide_search": search_rows,
     "halide_coverage": coverage_rows,
     "halide_strangers": strangers_rows,
+    "halide_cuda_static": static_rows,
 }
 
 

@@ -15,10 +15,10 @@ from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.machines import calibration_from_json, machine_from_dict, processor_of
 
-# Safe floors: a model that chose at random would have a correlation of 0 and the mean of all
-# schedules' times, about twice the best.
-MOST_REGRET = 1.5
-LEAST_CORRELATION = 0.3
+# A little room below what the model reaches on these pairs: a regret of 1.11 by default and 1.09
+# calibrated, and correlations of 0.65. A choice at random has a regret of about 2, correlation 0.
+MOST_REGRET = 1.2
+LEAST_CORRELATION = 0.55
 LARGEST_FILE = 1_000_000
 
 
@@ -30,8 +30,7 @@ def data():
 def test_the_model_ranks_what_was_recorded(data):
     rows = [benchmark.ranked(program, data) for program in data["programs"]]
     found = benchmark.summary(rows)
-    # A program that has been rewritten since leaves its pairs behind; most must be there.
-    assert found["left_out"] <= len(rows) // 3
+    assert found["left_out"] == 0
     assert found["regret_default"] <= MOST_REGRET
     assert found["spearman_default"] >= LEAST_CORRELATION
     if data["calibration"] is not None:

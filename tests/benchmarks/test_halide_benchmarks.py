@@ -109,6 +109,14 @@ def test_results_are_written_and_shown_on_the_page(load, tmp_path, monkeypatch):
     assert common.write(args, "halide_host", rows, {}).name == "halide_host-partial.json"
 
 
+def test_the_page_has_the_spills_of_every_program(load):
+    run = {"status": "ok", "refused": False, "spill_bytes": 8, "kernels": 3, "mismatches": 1}
+    ours = {"nested": run, "none": {**run, "refused": True}}
+    rows = [{"program": "blur", "ours": ours, "anderson2021": {"status": "out_of_memory"}}]
+    page = load("make_docs").static_rows(rows)
+    assert "| blur | 8 | refused | out of memory | 3 | 2 |" in page
+
+
 def test_a_goal_may_be_another_figure(load):
     docs = load("make_docs")
     result = {"summary": {"ours": 3, "theirs": 4}}

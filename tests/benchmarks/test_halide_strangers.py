@@ -44,6 +44,7 @@ def test_the_figures(bench):
     found = bench.summary(rows)
     assert (found["crashes"], found["refused_by_halide"], found["wrong"]) == (0, 0, 0)
     assert (found["plans_of_5_median"], found["plans_fewer_than_5"]) == (5, 1)
+    assert (found["plans_of_5_median_cuda"], found["plans_fewer_than_5_cuda"]) == (5, 1)
     assert found["max_seconds"] == 4.0
     assert found["max_seconds_without_lowering"] == 3.0
     assert found["oneshot_vs_best_peer"] == pytest.approx(1.0)
