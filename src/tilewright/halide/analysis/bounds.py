@@ -4,6 +4,9 @@ Everything is evaluated on whole arrays at once: a bound is a float64 scalar or 
 candidate tilings (float64 holds every 32-bit coordinate exactly and has infinities for what
 is unbounded). Affine index expressions over boxes are bounded exactly; clamps, selects,
 divisions and data-dependent indices by interval arithmetic, which covers what is touched.
+
+Notation: an interval [lo, hi] has both ends, its extent is hi - lo + 1; `env` gives every loop
+variable its interval. A linear form is const + sum over terms of (coefficient x atom).
 """
 
 from __future__ import annotations

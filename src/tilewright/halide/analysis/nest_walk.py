@@ -1,4 +1,14 @@
-"""Passes over a scheduled nest: its loops and allocations, and the boxes touched at a point."""
+"""Passes over a scheduled nest: its loops and allocations, and the boxes touched at a point.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | rows of sizes or factors | count |
+| `ranges` | range of every loop of a stage, split and fused ones included | (N,), iterations |
+| `fixed` | the values at which the loops around a place stand | (N,), iterations |
+| `boxes` | what is required of every stage at a place | (N,), coordinates |
+| `path` | the loops around a place, outermost first | |
+| `found` | boxes loaded or stored, by Func or input | (N,), coordinates |
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,14 @@ and an allocation whose life begins after another's has ended may take its place
 Among free places an allocation of constant size takes the one nearest in size that is constant
 too, any other the one that was freed last and is not constant. The sum is rounded up to the
 widest element.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| n | tilings that are packed together | count |
+| `elements` | size of an allocation, or of the largest that shares a place | (n,), elements |
+| `bytes` | size of an element, of a place its widest | bytes |
+| `first`, `last` | the steps between which an allocation lives | steps |
+| `probe` | the tiling that decides which free place is taken | row of n |
 """
 
 from __future__ import annotations

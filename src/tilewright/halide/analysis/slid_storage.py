@@ -7,6 +7,14 @@ it may fold the storage to the power of two that holds what one iteration touche
 (``StorageFolding.cpp``), if it can prove a bound of that which holds for every size of the output.
 A window that is cut short at the end of a small output is folded as if it were whole. So the
 extents found here are upper bounds.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | rows of sizes or split factors | count |
+| `box` | what is stored if all that is touched is | (N,), coordinates |
+| `window` | what one iteration of a loop touches or computes | (N,), coordinates |
+| `ahead` | extent if a whole window is begun early | (N,), elements |
+| folded | the power of two that holds a window, at most `MOST_FOLDED` | (N,), elements |
 """
 
 from __future__ import annotations

@@ -2,6 +2,14 @@
 
 A `FusedKernel` has the parallel loops and their uses, and infers, for arrays of tilings, the
 regions of every member that one block, and one thread, must compute.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | tilings that are looked at together | count |
+| `tiles` | tile sizes by parallel loop, innermost first | (N, parallel loops), iterations |
+| `extents` | extents of the parallel loops | (parallel loops,), iterations |
+| `env` | range of every loop of the output's stage in a block or thread | (N,), coordinates |
+| `serial_env` | whole ranges of the loops that are not parallel | coordinates |
 """
 
 from __future__ import annotations

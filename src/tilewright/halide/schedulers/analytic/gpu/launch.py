@@ -1,4 +1,13 @@
-"""The launch of a planned kernel as Halide will make it: blocks, threads, shared bytes."""
+"""The launch of a planned kernel as Halide will make it: blocks, threads, shared bytes.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `tile` T_d, `registers` R_d | tile of parallel loop d, and its part per thread | iterations |
+| `counts` | blocks along each parallel loop, ceil(extent N_d / T_d) | count |
+| `threads` | of a block in x, y, z: T_d / R_d, or the largest extent of a member there | count |
+| `boxes` | largest extents of each member over all blocks | elements |
+| `shared` | packed size of all members that are not nested | bytes |
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,15 @@ Innermost come loops that are not threads (small ones unrolled), then threads, t
 guard their tails, so that the schedule is correct at every size. Only in kernels with members do
 tiles shift inwards: Halide then knows the size of a block's shared memory, which it would otherwise
 compute on the host, block by block, before every launch.
+
+A parallel loop ``v`` of extent N with the tile T and R iterations per thread becomes:
+
+| loop | made by | extent |
+|---|---|---|
+| ``v_b`` | the block, outermost | ceil(N / T) |
+| ``v_t`` | the thread | T / R, or T where R = 1 |
+| ``v_r`` | iterations of one thread, unrolled; only where R > 1 | R |
+| ``v_s``, ``v_u`` | a loop that is no thread: serial, and its unrolled part | 1, N |
 """
 
 from __future__ import annotations

@@ -4,6 +4,14 @@ On a GPU two levels are safe: the innermost block loop, where a member lives in 
 and inside the innermost thread loop of a consumer, where it lives in registers. A member whose
 values neighbouring threads share must stay at the block level. So must a member whose size differs
 between threads, because the size of registers must be constant.
+
+| symbol | meaning | shape |
+|---|---|---|
+| `anchor` | the Func in whose threads a member may be computed | |
+| `nested` | the anchor of every member that is nested already | |
+| `dims` | the thread loops of the anchor, innermost first | D names |
+| `steps` | threads that are compared, as distances from one of them | (threads, D), iterations |
+| `found` | the box that each of these threads needs | (threads,), coordinates |
 """
 
 from __future__ import annotations

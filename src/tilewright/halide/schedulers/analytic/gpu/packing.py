@@ -1,6 +1,13 @@
 """Allocations of a kernel's members in shared memory, and their packed size.
 
 The packing itself is `tilewright.halide.analysis.shared_memory`.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| n | tilings that are looked at together | count |
+| `elements` | values of a member that one block stores | (n,), elements |
+| `begins`, `last` | barrier steps at which a member is first computed and last read | steps |
+| `bounded` | whether every member has a bounded size | (n,), truth |
 """
 
 from __future__ import annotations
