@@ -146,6 +146,7 @@ def test_candidates_that_all_fail_before_the_time_is_up_are_not_right(task, plan
     result = conclude_top(task, outcome, {})
     assert result.verified is False
     assert result.measurement is wrong
+    assert "no candidate has passed so far" in result.notes[0]
     assert result.notes[-1] == "Wrong answer: out differs at (0, 0)."
     assert "WRONG ANSWER" in headline(result.report())
 

@@ -250,9 +250,11 @@ def test_candidates_have_one_time_each_and_say_where_it_was_taken():
     attempts = (
         Attempt("schedule 1", "ok", measured=0.002, source="final rounds", chosen=True),
         Attempt("schedule 2", "ok", measured=0.004, source="alone, recorded"),
+        Attempt("schedule 3", "ok", source="alone", cut_short=True, note="reads too much"),
     )
     rows = attempt_table(replace(REPORT, attempts=attempts)).rows
     assert rows == (
-        ("schedule 1 (chosen)", "ok", "2 ms", "final rounds"),
-        ("schedule 2", "ok", "4 ms", "alone, recorded"),
+        ("schedule 1 (chosen)", "ok", "2 ms", "final rounds", ""),
+        ("schedule 2", "ok", "4 ms", "alone, recorded", ""),
+        ("schedule 3", "cut short", "–", "alone", "reads too much"),
     )

@@ -324,7 +324,7 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
     if first.measurement is None:
         return replace(result, notes=(f"Not verified: {outcome.stopped} came first.",))
     if first.ok:
-        notes = (f"It {first.note}.",) if first.reads_beyond else ()
+        notes = (_reads_beyond(first),) if first.reads_beyond else ()
         return replace(result, verified=True, notes=notes)
     return replace(result, verified=False, notes=(failure(first.measurement),))
 
@@ -332,7 +332,11 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
 def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
     """Return the fastest schedule, or if none ran the best one left, with the reason.
 
-    Raises `TilewrightError` if nothing runs, the naive schedule included.
+    If every candidate failed and the search ended before the naive schedule ran, the result is the
+    model's best one with its failure.
+
+    Raises:
+        TilewrightError: nothing runs, the naive schedule included.
     """
     best, facts = outcome.best, dict(facts)
     naive_ran = outcome.naive is not None and outcome.naive.ok
@@ -353,7 +357,7 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
         notes=_search_notes(outcome, failed),
     )
     if best is not None:
-        beyond = (f"It {best.note}; no other schedule was right.",) if best.reads_beyond else ()
+        beyond = (_reads_beyond(best, alone=True),) if best.reads_beyond else ()
         return replace(
             result,
             planned=best.planned,
@@ -382,7 +386,8 @@ def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str,
     """Return notes on how the search ended, on failures, and on missing final rounds."""
     notes = []
     if outcome.stopped:
-        notes.append(f"The search was ended by {outcome.stopped}: this is the best so far.")
+        so_far = "this is the best so far" if outcome.best else "no candidate has passed so far"
+        notes.append(f"The search was ended by {outcome.stopped}: {so_far}.")
     if failed:
         counts = Counter(measurement.status for measurement in failed)
         causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
@@ -390,6 +395,13 @@ def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str,
     if outcome.final is None and outcome.best is not None and sum(t.ok for t in outcome.tried) > 1:
         notes.append("There was no time for final rounds: it was chosen by times of separate runs.")
     return tuple(notes)
+
+
+def _reads_beyond(tried: Tried, alone: bool = False) -> str:
+    """Return the note on a schedule that reads too much; `alone` if none that does not has run."""
+    inputs = ", ".join(f"`{name}`" for name in tried.reads_beyond)
+    region = f"This schedule reads {inputs} outside the region that the pipeline requires"
+    return f"{region}; no other candidate is known to be correct." if alone else f"{region}."
 
 
 def failure(measurement: Measurement) -> str:

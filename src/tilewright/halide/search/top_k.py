@@ -99,7 +99,7 @@ class Tried:
         if self.cut_short:
             said = "cut short: clearly slower than the best"
         if self.reads_beyond:
-            beyond = f"reads {', '.join(self.reads_beyond)} beyond what the pipeline needs of it"
+            beyond = f"reads {', '.join(self.reads_beyond)} outside the required region"
             said = f"{beyond}; {said}" if said else beyond
         return said
 
@@ -183,7 +183,7 @@ class Watch:
             self.show()
 
     def show(self) -> None:
-        """Tell whoever watches."""
+        """Report progress."""
         if self._show is not None:
             failed = dict(self.failed)
             self._show(Progress(self.phase, self.done, self.total, failed, self.best, self.message))
