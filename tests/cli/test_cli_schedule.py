@@ -81,7 +81,7 @@ def pipe(tmp_path):
 def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
     assert main(["schedule", pipe]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("p for host, 2 ms, 10× faster than the naive schedule")
+    assert captured.out.startswith("p for host, 2 ms, 10× as fast as the naive schedule")
     assert "x 32" in captured.out
     assert "\x1b" not in captured.out
     assert captured.err == "searching 1/1\n"

@@ -176,7 +176,7 @@ def test_graphs_of_any_size_are_drawn(n):
 
 def test_the_text_has_the_same_figures():
     text = explain(REPORT)
-    assert "50× faster than the naive schedule (100 ms)" in text
+    assert "50× as fast as the naive schedule (100 ms), 1.5× as fast as Mullapudi2016 (" in text
     lines = text.splitlines()
     row = next(line for line in lines if line.startswith("out<b>"))
     assert re.split(r"\s{2,}", row)[1:] == [
@@ -204,6 +204,8 @@ def test_a_comparison_is_relative_to_ours():
     rows = {row[0]: row for row in comparison_table(REPORT).rows}
     assert rows["Mullapudi2016"][1:4] == ("3 ms", "2.9 ms to 3.1 ms", "1.5×")
     assert rows["Li2018"][1] == "crashed"
+    paired = comparison_table(with_best_other((0.98, 0.951, 1.01))).rows
+    assert [row[3] for row in paired] == ["32.7×", "0.98× (0.951 to 1.01)", "1×"]
 
 
 def test_a_table_without_rows():
@@ -234,16 +236,27 @@ def with_best_other(slower=None, low=0.0029, high=0.0031):
 def test_a_tie_with_the_best_other_is_called_one_and_not_red():
     for report in (with_best_other(), with_best_other((0.98, 0.95, 1.01))):
         text = " ".join(parsed(schedule_page(report)).text)
-        assert "as fast as Mullapudi2016, the best other" in text
+        assert "as fast as Mullapudi2016 (the best other)" in text
         assert "0.98×" not in text.split("Comparison")[0]
         assert 'class="bad"' not in schedule_page(report)
+        assert ", as fast as Mullapudi2016 (the best other)," in headline(report)
 
 
 def test_a_loss_against_the_best_other_is_red_and_names_it():
     for report in (with_best_other((0.98, 0.97, 0.99)), with_best_other(None, 0.0028, 0.00299)):
         assert "0.98×" in schedule_page(report)
-        assert "as fast as Mullapudi2016, the best other" in schedule_page(report)
+        assert "as fast as Mullapudi2016 (the best other)" in schedule_page(report)
         assert 'class="bad"' in schedule_page(report)
+
+
+@pytest.mark.parametrize(("high", "tie"), [(1.02, True), (0.99, False)])
+def test_a_tie_with_the_naive_schedule_is_not_red(high, tie):
+    bars = (Bar("naive", 0.00196, slower=(0.98, 0.9, high)), Bar("T", 0.002, ours=True))
+    slow = replace(REPORT, naive_seconds=0.00196, comparison=())
+    for report in (replace(slow, comparison=bars), replace(slow, speedup_interval=(0.9, high))):
+        assert ('class="bad"' in schedule_page(report)) is not tie
+        factor = "" if tie else "0.98× "
+        assert f"2 ms, {factor}as fast as the naive schedule (1.96 ms)" in headline(report)
 
 
 def test_candidates_have_one_time_each_and_say_where_it_was_taken():

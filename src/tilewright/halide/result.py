@@ -21,7 +21,7 @@ from tilewright.halide.report.distinctions import distinctions
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
-from tilewright.measure import Measurement
+from tilewright.measure import Measurement, ratio_interval
 from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow
 
 
@@ -185,6 +185,7 @@ class Result:
             notes=(*self.notes, *self._cautions()),
             facts={**self._facts(), **self.facts},
         )
+        report = replace(report, speedup_interval=self._speedup_interval())
         if self.group_seconds:
             rows = tuple(
                 replace(row, measured=seconds)
@@ -192,6 +193,15 @@ class Result:
             )
             report = replace(report, groups=rows)
         return report
+
+    def _speedup_interval(self) -> tuple[float, float] | None:
+        """Return the interval of the speedup, paired by round; None if either is not measured."""
+        if self.speedup is None or self.naive is None or self.measurement is None:
+            return None
+        # A slow naive schedule takes part in the first rounds only.
+        rounds = min(len(self.naive.times), len(self.measurement.times))
+        ratio = ratio_interval(self.naive.times[:rounds], self.measurement.times[:rounds])
+        return ratio.low, ratio.high
 
     def _sizes(self) -> tuple[SizeRow, ...]:
         """Return a row for each size that the schedule was made for, where there are several."""

@@ -147,10 +147,12 @@ class SizeRow:
 class ScheduleReport:
     """A schedule, explained.
 
-    `verified` is None if nothing was run. `predicted` is the predicted time of a run in seconds,
-    None without a prediction. `predicted_unit` is ``s`` if predictions are in seconds; otherwise
-    they are shown as shares of their sum. For a schedule for several `sizes`, all other values are
-    those of the largest. `comparison` has the medians of `tilewright compare`.
+    `verified` is None if nothing was run. `speedup_interval` is a confidence interval of the
+    speedup over the naive schedule, if their times come from the same rounds. `predicted` is the
+    predicted time of a run in seconds, None without a prediction. `predicted_unit` is ``s`` if
+    predictions are in seconds; otherwise they are shown as shares of their sum. For a schedule for
+    several `sizes`, all other values are those of the largest. `comparison` has the medians of
+    `tilewright compare`.
     """
 
     pipeline: str
@@ -160,6 +162,7 @@ class ScheduleReport:
     verified: bool | None = None
     seconds: float | None = None
     naive_seconds: float | None = None
+    speedup_interval: tuple[float, float] | None = None
     predicted: float | None = None
     groups: tuple[GroupRow, ...] = ()
     predicted_unit: str = "s"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilewright.report import units
-from tilewright.report.model import GroupRow, ScheduleReport
+from tilewright.report.model import Bar, GroupRow, ScheduleReport
+from tilewright.report.standing import our_bar, relative
 
 Align = Literal["left", "right"]
 
@@ -150,19 +151,25 @@ def size_table(report: ScheduleReport) -> Table:
 
 
 def comparison_table(report: ScheduleReport) -> Table:
-    """Return a row per schedule of `compare`: time, interval, and time relative to ours."""
+    """Return a row per schedule of `compare`: time and time over ours, with their intervals."""
     right: Align = "right"
-    ours = next((b.value for b in report.comparison if b.ours and b.ok), None)
+    ours = our_bar(report)
 
-    def relative(value: float | None) -> str:
-        return units.ratio(value / ours) if value is not None and ours else units.NONE
+    def over_ours(bar: Bar) -> str:
+        if ours is None or not bar.ok:
+            return units.NONE
+        ratio = units.ratio(relative(bar, ours))
+        if bar.slower is None:
+            return ratio
+        low, high = (units.digits(end) for end in bar.slower[1:])
+        return f"{ratio} ({low} to {high})"
 
     rows = [
         (
             bar.label,
             units.seconds(bar.value) if bar.ok else bar.status.replace("_", " "),
             interval(bar.low, bar.high) if bar.ok else units.NONE,
-            relative(bar.value) if bar.ok else units.NONE,
+            over_ours(bar),
             bar.message,
         )
         for bar in report.comparison
@@ -171,7 +178,7 @@ def comparison_table(report: ScheduleReport) -> Table:
         Column("schedule"),
         Column("time", right),
         Column("interval", right),
-        Column("of ours", right),
+        Column("time / ours", right),
         Column("note", wrap=True),
     )
     return table(columns, rows)

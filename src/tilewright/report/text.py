@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tilewright.report import units
 from tilewright.report.model import NestLine, ScheduleReport
+from tilewright.report.standing import against_best_other, against_naive
 from tilewright.report.table import comparison_table, group_table, size_table, to_text
 
 
 def headline(report: ScheduleReport) -> str:
-    """Return one line: pipeline, target, time, and whether the schedule was verified."""
+    """Return one line: pipeline, target, time, speedups, and whether the schedule was verified."""
     parts = [f"{report.pipeline} for {report.target}"]
     if report.machine:
         parts[0] += f" on {report.machine}"
@@ -16,9 +17,10 @@ def headline(report: ScheduleReport) -> str:
         parts.append(units.seconds(report.seconds))
     elif report.predicted is not None:
         parts.append(f"predicted {units.seconds(report.predicted)}")
-    if report.speedup is not None:
-        naive = units.seconds(report.naive_seconds)
-        parts.append(f"{units.ratio(report.speedup)} faster than the naive schedule ({naive})")
+    if (naive := against_naive(report)) is not None:
+        parts.append(f"{naive.words} ({units.seconds(report.naive_seconds)})")
+    if (best := against_best_other(report)) is not None:
+        parts.append(best.words)
     parts.append(verification(report))
     return ", ".join(part for part in parts if part)
 

@@ -10,7 +10,7 @@ from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.dag import dag_picture
 from tilewright.report.charts.nest import nest_html
 from tilewright.report.charts.svg import reflowing
-from tilewright.report.model import Bar, GroupRow, ScheduleReport
+from tilewright.report.model import GroupRow, ScheduleReport
 from tilewright.report.pages.html import join, tag
 from tilewright.report.pages.page import (
     Figure,
@@ -22,6 +22,7 @@ from tilewright.report.pages.page import (
     items,
     source,
 )
+from tilewright.report.standing import against_best_other, against_naive
 from tilewright.report.table import (
     Column,
     Table,
@@ -82,13 +83,16 @@ def _sections(report: ScheduleReport) -> list[Section]:
 def _figures(report: ScheduleReport) -> list[Figure]:
     figures = []
     if report.seconds is not None:
-        figures.append(Figure(units.seconds(report.seconds), "a run"))
-    elif report.predicted is not None:
+        figures.append(Figure(units.seconds(report.seconds), "per run"))
+    if report.predicted is not None:
         figures.append(Figure(units.seconds(report.predicted), "predicted"))
-    if report.speedup is not None:
-        tone = "good" if report.speedup >= 1 else "bad"
-        figures.append(Figure(units.ratio(report.speedup), "as fast as the naive schedule", tone))
-    figures += _against_the_best_other(report)
+    for standing in (against_naive(report), against_best_other(report)):
+        if standing is None:
+            continue
+        value, label = standing.factor, f"as fast as {standing.other}"
+        if not value:
+            value, label = "as fast", f"as {standing.other}"
+        figures.append(Figure(value, label, standing.tone))
     if report.groups:
         figures.append(
             Figure(
@@ -103,33 +107,6 @@ def _figures(report: ScheduleReport) -> list[Figure]:
     value, tone = answers[report.verified]
     figures.append(Figure(value, "answers", tone))
     return figures
-
-
-def _against_the_best_other(report: ScheduleReport) -> list[Figure]:
-    """Return how ours does against the fastest other schedule, the naive one not counted.
-
-    If the intervals overlap, it is reported as a tie.
-    """
-    ours = next((b for b in report.comparison if b.ours and b.ok and b.value), None)
-    others = [b for b in report.comparison if not b.ours and b.ok and b.label != "naive"]
-    best = min(others, key=lambda b: b.value or 0.0, default=None)
-    if ours is None or best is None or not ours.value or best.value is None:
-        return []
-    if _tie(ours, best):
-        return [Figure("as fast", f"as {best.label}, the best other")]
-    ratio = best.value / ours.value
-    tone = "good" if ratio >= 1 else "bad"
-    return [Figure(units.ratio(ratio), f"as fast as {best.label}, the best other", tone)]
-
-
-def _tie(ours: Bar, other: Bar) -> bool:
-    """Return whether the quotient's interval contains 1, or without one, the times' overlap."""
-    if other.slower is not None:
-        _, low, high = other.slower
-        return low <= 1 <= high
-    if None in (ours.low, ours.high, other.low, other.high):
-        return False
-    return (ours.low or 0) <= (other.high or 0) and (other.low or 0) <= (ours.high or 0)
 
 
 def _groups(report: ScheduleReport) -> Section:
