@@ -1,8 +1,8 @@
-"""Measures the data sets of `benchmarks/data/prediction` on this machine: every kernel, every
-variant that runs here, 500 instances drawn from a seed, each measured twice.
+"""Measures the data sets of `benchmarks/data/prediction` on this machine.
 
-Interrupt it whenever you like: a rerun goes on where it was. ``--seconds`` does a piece of so
-long, for a machine that is not to be kept busy. A data set is written when it is complete.
+For every kernel and every variant that runs here, 500 instances are drawn from a seed, and each is
+measured twice. It can be interrupted at any time: a rerun continues where it stopped. With
+``--seconds`` it stops after that time. A data set is written when it is complete.
 
 Usage: ``python benchmarks/prediction_data.py --seconds 100``
 """

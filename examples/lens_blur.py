@@ -359,7 +359,7 @@ def reference(inputs: dict[str, Any]) -> tuple[np.ndarray, ...]:
         return np.moveaxis(result, 0, axis)
 
     def repeat(f: np.ndarray, extent: int, start: int, stop: int, axis: int) -> np.ndarray:
-        """f of indices 0 to extent - 1, at indices start to stop - 1 with its edges repeated."""
+        """Return f of indices start to stop - 1; its edges at 0 and extent - 1 are repeated."""
         return np.take(f, np.clip(np.arange(start, stop), 0, extent - 1), axis=axis)
 
     push, offsets = [level0], [(x0, y0)]

@@ -1,6 +1,4 @@
-"""The CUDA variants: compiled where there is a compiler, and run without a GPU by its threads'
-equivalents on the CPU, which is slow and exact.
-"""
+"""The CUDA variants: compiled where there is a compiler, and run on the CPU, slowly and exactly."""
 
 import ctypes
 import subprocess

@@ -13,7 +13,10 @@ from tilewright.arith.substitution import boundary
 
 
 def sizes(names: str) -> tuple[Poly, ...]:
-    """Open sizes by name: ``N, M = sizes("N M")``."""
+    """Return open sizes by their names, separated by spaces or commas.
+
+    >>> N, M = sizes("N M")
+    """
     return tuple(Poly.of(Size(name)) for name in names.replace(",", " ").split())
 
 

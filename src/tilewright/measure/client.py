@@ -57,20 +57,21 @@ Mailbox = queue.SimpleQueue[Event]
 class Workers:
     """A server of worker processes, as a context manager.
 
-    Parameters
-    ----------
-    jobs
-        How many candidates are built at once; the CPUs this process may use by default.
-    preload
-        What the server does once, before it forks workers: modules to import
-        (``"package.module"``) and functions to call (``"package.module:function"``, or with
-        a string argument ``"package.module:function:argument"``). They must leave no thread
-        and no device behind.
-
     The server starts with the first candidate and ends, with all its workers, when this
-    object is closed or this process dies in whatever way. Candidates may be submitted from
-    several threads. If the server itself dies, what it had in hand counts as crashed, and the
-    next candidate gets a new one.
+    object is closed or this process dies for any reason. Candidates may be submitted from
+    several threads. If the server itself dies, the candidates that it was running count as
+    crashed, and the next candidate gets a new server.
+
+    Args:
+        jobs: the number of candidates built at once; by default the number of CPUs that this
+            process may use.
+        preload: what the server does once, before it forks workers: modules to import
+            (``"package.module"``) and functions to call (``"package.module:function"``, or with
+            a string argument ``"package.module:function:argument"``). They must leave no thread
+            and no device behind.
+
+    Raises:
+        WorkersError: `jobs` is less than 1.
     """
 
     def __init__(self, *, jobs: int | None = None, preload: Sequence[str] = ()) -> None:

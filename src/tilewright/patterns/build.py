@@ -354,6 +354,7 @@ def fun(
     several parameters the pattern takes a tuple. Annotations such as ``x: f32`` are checked.
 
     Args:
+        function: takes numbers or arrays of fixed size, and returns a number.
         name: its name in generated code; by default the function's.
         associative: that ``f(f(a, b), c) = f(a, f(b, c))`` may be assumed, and that reductions
             start with a neutral element.

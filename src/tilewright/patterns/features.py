@@ -1,5 +1,7 @@
-"""Features of a kernel before it is compiled: Table 1 of "High-level hardware feature
-extraction for GPU performance prediction of stencils" (2020), its section 4.
+"""Features of a kernel before it is compiled.
+
+Source: "High-level hardware feature extraction for GPU performance prediction of stencils" (2020),
+section 4 and Table 1.
 
 Counts are totals over all threads as polynomials in the program's sizes; numbers per thread
 follow for known sizes. Deviations from the paper: a loop over threads whose last round is only

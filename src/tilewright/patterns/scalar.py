@@ -217,7 +217,7 @@ def sqrt(x: Operand | float) -> Expr:
 
 
 def exp(x: Operand | float) -> Expr:
-    """e to the power of x."""
+    """Return the exponential function of x."""
     return operation("exp", x)
 
 

@@ -79,7 +79,7 @@ def canonical(data: Any) -> str:
 
 
 def storable(text: str) -> str:
-    """Escape lone surrogates, which stand for the bytes of file names that are not UTF-8.
+    r"""Escape lone surrogates, which stand for the bytes of file names that are not UTF-8.
 
     Neither UTF-8 nor SQLite can hold them. In JSON text the escapes mean the same.
 
@@ -133,15 +133,13 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 class Records:
     """A records file, as a context manager.
 
-    Parameters
-    ----------
-    path
-        The file, made when missing with the folders above it; `default_path()` if None.
-    read_only
-        Do not make or change the file.
+    Args:
+        path: the file, made when missing with the folders above it; `default_path()` if None.
+        read_only: do not make or change the file.
 
-    Raises RecordsError, here and from every method, when the file is corrupt, not a records
-    file, of a newer version, unwritable, or the disk is full.
+    Raises:
+        RecordsError: the file is corrupt, not a records file, of a newer version or unwritable, or
+            the disk is full. Every method raises it.
     """
 
     def __init__(

@@ -80,9 +80,9 @@ def ratio(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a whole number with thin spaces between thousands.
+    r"""Return a whole number with thin spaces between thousands.
 
-    >>> count(1234567).replace("\\u2009", " ")
+    >>> count(1234567).replace("\u2009", " ")
     '1 234 567'
     """
     return NONE if value is None else f"{value:,}".replace(",", "\u2009")

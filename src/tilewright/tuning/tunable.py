@@ -47,12 +47,13 @@ class Tunable(Generic[P, T]):
         """Find the parameters that minimise the time of a call with these arguments.
 
         Args:
-            args, kwargs: the arguments of the calls.
+            *args: positional arguments of the calls.
             budget: configurations to try.
             repeat: timed calls of each; the median counts. One that is clearly slower than
                 the best is called fewer times.
             check: whether the result of a call is right; a wrong result is a failure.
             options: further arguments of `tilewright.tuning.tune`.
+            **kwargs: keyword arguments of the calls.
         """
 
         def objective(configuration: Configuration, limit: float) -> dict[str, Any]:

@@ -115,7 +115,12 @@ def tune(
             crash or exhaust memory, wrap it in `Isolated`.
         space: the search space.
         budget: the number of evaluations, including those of earlier runs in the journal.
-        seed, settings, queue, objectives, prior, warm: as for `Tuner`.
+        seed: as for `Tuner`.
+        settings: as for `Tuner`.
+        queue: as for `Tuner`.
+        objectives: as for `Tuner`.
+        prior: as for `Tuner`.
+        warm: as for `Tuner`.
         executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
             Without one, a single job runs in this thread and more in a pool of threads.
         jobs: the number of parallel evaluations.

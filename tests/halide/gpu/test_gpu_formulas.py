@@ -35,7 +35,7 @@ IMAGE = ("image_im",)
 
 
 def reading(expression, types=FLOAT, width=1024, height=1024):
-    """`output[x, y] = expression(image, x, y)`"""
+    """The pipeline ``output[x, y] = expression(image, x, y)``."""
     image = hl.ImageParam(types, 2, "image")
     x, y = hl.vars("x y")
     output = hl.Func("output")

@@ -186,7 +186,7 @@ class Reference(Runner):
         self._finish(payload)
 
     def run(self) -> None:
-        """Compute the answers and save them as ``0.npy``, ``1.npy`` …"""
+        """Compute the answers and save that of output i as ``i.npy``."""
         self._prepare_outputs()
         super().run()
         for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):

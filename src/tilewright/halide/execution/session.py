@@ -181,26 +181,31 @@ def machine_key(target: str) -> dict[str, Any]:
 class Session:
     """Measures variants of one pipeline: workers, inputs and reference made once.
 
-    Parameters
-    ----------
-    algorithm
-        Complete with estimates (`tilewright.halide.frontend.source.load`).
-    targets
-        The Halide targets that variants will be run on.
-    inputs
-        By default random ones with `seed`, or with `contents` (see `make_inputs`).
-    records
-        Where measurements go and are looked up; None to keep none.
-    machine
-        JSON data that identifies this machine in the records.
-    verify
-        Whether answers are compared with the reference's.
-    deadline
-        When everything ends, of `time.monotonic`: `measure` yields no more then, `finals`
-        gives what there is, and making the reference raises `OutOfTimeError`.
+    It is a context manager.
 
-    A context manager. Raises `WorkersError` if no worker can be started, `InputError` and
-    `ReferenceError` from the first measurement.
+    Args:
+        algorithm: the pipeline, with all estimates (`tilewright.halide.frontend.source.load`).
+        targets: the Halide targets that variants will be run on.
+        inputs: the inputs of every run; by default made from `seed` and `contents`
+            (`make_inputs`).
+        seed: the seed of random contents.
+        contents: contents of inputs, by name.
+        records: where measurements are kept and looked up; None to keep none.
+        machine: JSON data that identifies this machine in the records.
+        limits: what a candidate may use.
+        timing: how a candidate is timed.
+        jobs: the number of candidates built at once; the number of usable CPUs by default.
+        verify: whether answers are compared with the reference's.
+        remeasure: measure even what the records hold.
+        references: the folder of references; the cache directory by default.
+        on_event: called with each `Event` of the workers.
+        deadline: when everything ends, of `time.monotonic`: `measure` then yields no more,
+            `finals` returns what there is, and making the reference raises `OutOfTimeError`.
+
+    Raises:
+        WorkersError: no worker can be started.
+        InputError: the inputs cannot be made.
+        ReferenceError: the reference cannot be computed (at the first measurement).
     """
 
     def __init__(

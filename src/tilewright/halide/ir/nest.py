@@ -112,7 +112,6 @@ def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[
 
 def default_stage(func: Func, stage: Stage) -> StageSchedule:
     """Return the nest a stage has when nothing is scheduled."""
-
     return StageSchedule(
         (), tuple(ScheduledLoop(loop.name) for loop in original_loops(func, stage))
     )

@@ -41,8 +41,20 @@ class ScheduleError(TilewrightError):
 class Split:
     """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`.
 
-    A split by a dimension's expected extent, with ``guard_with_if``, fully unrolls a small
-    dimension while the schedule stays correct at any extent.
+    `tail` says what happens if `factor` does not divide the extent. With `factor` 8 and extent 20::
+
+        before            guard_with_if                 round_up
+        for x in 0..20:   for xo in 0..3:               for xo in 0..3:
+          f[x] = ..         for xi in 0..8:               for xi in 0..8:
+                              if 8 * xo + xi < 20:          f[8 * xo + xi] = ..
+                                f[8 * xo + xi] = ..
+
+        shift_inwards: for xo in 0..3: for xi in 0..8: f[min(8 * xo, 12) + xi] = ..
+
+    ``round_up`` computes 24 values, so that the output needs room for them; ``shift_inwards``
+    computes some values twice, and needs an extent of at least `factor`. A split by a dimension's
+    expected extent, with ``guard_with_if``, fully unrolls a small dimension while the schedule
+    stays correct at any extent.
     """
 
     old: str
@@ -54,7 +66,16 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Adjacent loops `inner` and `outer` become the single loop `fused`."""
+    """Adjacent loops `inner` and `outer` become the single loop `fused`.
+
+    The fused loop runs through the same iterations in the same order, so that several dimensions
+    can be parallelised as one. With `w` iterations of the inner loop::
+
+        before             after
+        for y in 0..h:     for t in 0..w * h:
+          for x in 0..w:     f[t % w, t / w] = ..
+            f[x, y] = ..
+    """
 
     inner: str
     outer: str
@@ -86,7 +107,14 @@ class KnownValue:
 
     `parameter` is the position of the input or scalar among the algorithm's parameters. `field` is
     ``value`` for a scalar, or ``min``, ``extent`` or ``stride`` of dimension `dimension` of an
-    input. With `least` the number has to be at least as large.
+    input. With `least` the number has to be at least as large. A stage with an unrolled loop over
+    the `n` channels of an input, specialised on the extent `n` = 3::
+
+        before            after
+        for c in 0..n:    if n == 3:
+          f += g[c]         f += g[0]; f += g[1]; f += g[2]
+                          else:
+                            for c in 0..n: f += g[c]
     """
 
     parameter: int
@@ -153,7 +181,16 @@ class ComputeWith:
 class StageSchedule:
     """One stage's nest: splits and fusions in order of application, then the loops.
 
-    `loops` lists every loop that is left, innermost first. `atomic` makes the stage's writes
+    `loops` lists every loop that is left, innermost first. With a `Split` of ``v0`` into ``v0_o``
+    and ``v0_i`` by 8 and the loops ``(v0_i vectorized, v1, v0_o parallel)``::
+
+        before             after
+        for v1 in 0..h:    parallel for v0_o in 0..w / 8:
+          for v0 in 0..w:    for v1 in 0..h:
+            f[v0, v1] = ..     vectorized for v0_i in 0..8:
+                                 f[8 * v0_o + v0_i, v1] = ..
+
+    `atomic` makes the stage's writes
     atomic, so that an associative reduction may run in parallel or in vectors. With
     `single_thread` a GPU runs the whole nest as one thread of one block; such a nest maps
     no loop to blocks or threads.
@@ -188,7 +225,16 @@ class Level:
     For ``at``, `func` is the consumer's position in realisation order, `stage` the consumer's stage
     whose nest has the loop, and `loop` the loop's name there. Like Halide, we do not distinguish
     loops with the same name in several stages of a Func: a producer that several stages read is
-    computed again at the loop of that name in each of them.
+    computed again at the loop of that name in each of them. For a Func ``f`` that ``g`` reads in a
+    loop over ``y``, as its compute level::
+
+        inline               root              at g, y
+        for y:               for y:            for y:
+          for x:               for x:            for x:
+            g = .. f's value     f = ..            f = ..
+                             for y:              for x:
+                               for x:              g = .. f
+                                 g = .. f
     """
 
     kind: Literal["inline", "root", "at"]

@@ -24,8 +24,10 @@ class Grid:
         local: the address space of local memory.
         table: the beginning of an array of fixed numbers.
         barrier: the call.
-        group, groups, thread, threads: indices and counts of a dimension, ``{d}`` (or ``{x}``
-            as a letter).
+        group: a group's index in a dimension, ``{d}`` (or ``{x}`` as a letter).
+        groups: the number of groups in a dimension.
+        thread: a thread's index in its group in a dimension.
+        threads: the number of threads of a group in a dimension.
     """
 
     dialect: CDialect

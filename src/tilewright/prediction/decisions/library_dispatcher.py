@@ -59,7 +59,8 @@ def dispatcher(
             shapes were seen before looks at `operands.GLANCE` at most.
         slack: the factor beyond the training range up to which the models are used; queries
             farther away use the default.
-        learn: see `Dispatcher`, which `options` go to as well.
+        learn: see `Dispatcher`.
+        **options: further arguments of `Dispatcher`.
 
     Raises:
         PredictionError: the selector has a variant that the kernel lacks.

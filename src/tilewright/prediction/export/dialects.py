@@ -11,8 +11,10 @@ class Dialect:
     """Templates of statements and expressions.
 
     Attributes:
-        let: a statement naming a value. at_least: the larger of a variable and a number.
-        tanh: the tanh of an expression. table: a constant array from its C type, name and values.
+        let: a statement naming a value.
+        at_least: the larger of a variable and a number.
+        tanh: the tanh of an expression.
+        table: a constant array from its C type, name and values.
         walk: statements that sum the leaves of trees into ``total_``, from the inputs, the
             number of trees and their depth.
         matern: statements that sum a Gaussian process's kernel into ``total_``, from the inputs

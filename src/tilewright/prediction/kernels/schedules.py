@@ -151,7 +151,8 @@ def collect_schedules(
     Args:
         family: the family of schedules.
         sizes: the sizes of the pipeline.
-        count, seed: the number of candidates per size, and the seed that they are drawn from.
+        count: the number of candidates per size.
+        seed: the seed from which candidates are drawn.
         records: where measurements are kept and looked up.
         also: candidates per size that are measured in any case.
         verify_up_to: the largest size whose answers are verified; by default all are.
@@ -163,7 +164,7 @@ def collect_schedules(
         keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
             KeyboardInterrupt is raised.
         on_progress: called with the number of measurements done and their total.
-        how: `timing` and `limits` of `measure_candidates`.
+        **how: `timing` and `limits` of `measure_candidates`.
     """
     wanted = {size: _wanted(family, size, count, seed, also(size)) for size in sizes}
     stride = REPEATS if retime else 1  # rounds of the first and of the second take turns

@@ -33,7 +33,8 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
     Sizes are features of whole numbers, densities those between 0 and 1.
 
     Args:
-        names: the names of the features. table: instances, shape (n, features).
+        names: the names of the features.
+        table: instances, shape (n, features).
         threads: names of the features that count threads.
     """
     columns = {
@@ -78,8 +79,10 @@ class Folds:
     """Models of cross-validation.
 
     Attributes:
-        models: parameters of each fold's model. scaled: its inputs, (inputs + 1, n).
-        targets: log times, shape (n,). place: the fold of each instance, shape (n,).
+        models: parameters of each fold's model.
+        scaled: its inputs, (inputs + 1, n).
+        targets: log times, shape (n,).
+        place: the fold of each instance, shape (n,).
         ridge: strength for each parameter.
     """
 
@@ -94,7 +97,8 @@ def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Ar
     """Return the share of the held-out error that one step with each candidate would leave.
 
     Args:
-        shape: the shape of the models. folds: see there.
+        shape: the shape of the models.
+        folds: the models of the folds, and their data.
         candidates: columns to judge, shape (candidates, n).
         cap: larger residuals count as this one.
 

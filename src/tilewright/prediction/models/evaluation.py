@@ -24,10 +24,12 @@ class Evaluation:
     """Predicted and measured times, side by side.
 
     Attributes:
-        measured, predicted: seconds, shape (n,).
+        measured: seconds, shape (n,).
+        predicted: seconds, shape (n,).
         outside: whether each query lies outside the training range, booleans (n,).
         nominal: the probability of the intervals.
-        low, high: their bounds in seconds, shape (n,); None for a model without intervals.
+        low: their lower bounds in seconds, shape (n,); None for a model without intervals.
+        high: their upper bounds.
         coverages: the share of times inside the intervals, for some nominal probabilities.
         floor: the noise floor of the measured times, if they were measured twice.
     """

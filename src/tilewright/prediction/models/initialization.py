@@ -25,7 +25,8 @@ def monomials(
     """Return terms (count, inputs + 1) in standardised inputs, largest share of time first.
 
     Args:
-        inputs: what the inputs are. scaled: their values with a row of ones, (inputs + 1, n).
+        inputs: what the inputs are.
+        scaled: values of the inputs with a row of ones, shape (inputs + 1, n).
         targets: log times less their median, shape (n,).
         reciprocal: columns, such as threads, that may divide.
     """

@@ -23,7 +23,8 @@ class ModelInputs:
         columns: the column that each input is computed from.
         functions: ``log``, ``plain`` or ``reciprocal`` for each input.
         floor: a lower limit for each input's column: a query at or below zero has no logarithm.
-        mean, std: of each input over the training instances.
+        mean: of each input over the training instances.
+        std: of each input over the training instances.
     """
 
     columns: tuple[int, ...]

@@ -26,8 +26,9 @@ class IntervalCalibration:
 
     Attributes:
         residuals: sorted log(measured / predicted), each divided by its scale. Shape (n,).
-        knots: log predictions, ascending, shape (k,). scale: of the residuals there, shape (k,),
-            linear between the knots and constant beyond them.
+        knots: log predictions, ascending, shape (k,).
+        scale: of the residuals there, shape (k,), linear between the knots and constant beyond
+            them.
         error: the error of the held-out predictions, mean absolute relative error without the 30%
             of instances that run shortest.
     """

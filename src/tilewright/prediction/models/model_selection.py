@@ -261,7 +261,10 @@ def train(
 
     Args:
         choice: the configuration, with the folds' models.
-        columns, targets, threads, seed: as in `SelectionProblem`, of all instances.
+        columns: those of all instances, shape (n, columns).
+        targets: log times less their median, shape (n,).
+        threads: columns that count threads.
+        seed: the seed of the starting points.
         probes: columns of made-up queries, shape (probes, columns).
     """
     inputs, shape = choice.inputs, choice.shape

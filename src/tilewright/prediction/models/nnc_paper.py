@@ -28,7 +28,8 @@ class NN(Estimator):
             ``max_parameters`` allows and at most 9, the paper's widest.
         max_parameters: the limit on weights and biases; None for the unconstrained version,
             whose default is two hidden layers of 16.
-        rates: Adam's learning rates, one stage after the other. epochs: over all stages.
+        rates: Adam's learning rates, one stage after the other.
+        epochs: over all stages.
         restarts: initialisations; the one with the smallest training loss is kept.
     """
 

@@ -169,8 +169,11 @@ def _size(node: GraphNode) -> tuple[float, float]:
 
 
 def _inner(nodes: Sequence[GraphNode], edges: Sequence[_Edge], upward: set[_Edge]) -> Layout:
-    """Return a group's members with their ports: places at the top and bottom where edges from
-    and to other boxes pass its frame, one per member and side at most."""
+    """Return a group's members with their ports.
+
+    Ports are places at the top and bottom where edges from and to other boxes pass the group's
+    frame, at most one per member and side.
+    """
     own = {node.name for node in nodes}
     sizes: dict[Any, tuple[float, float]] = {node.name: _size(node) for node in nodes}
     inside: list[tuple[Any, Any]] = [(a, b) for a, b in edges if a in own and b in own]

@@ -25,16 +25,21 @@ class PredictionReport:
     """A model of run time with its evaluation.
 
     Attributes:
-        title: the title of the page. model: its kind. machine: where the runs were measured.
+        title: the title of the page.
+        model: its kind.
+        machine: where the runs were measured.
         how: which instances these are, such as ``held out by 5-fold cross-validation``.
-        measured, predicted: seconds, one per instance.
-        low, high: bounds in seconds of the intervals of probability `nominal`, empty for a
+        measured: seconds, one per instance.
+        predicted: seconds, one per instance.
+        low: lower bounds in seconds of the intervals of probability `nominal`, empty for a
             model without intervals.
+        high: upper bounds.
         outside: which instances lie outside the training range.
         texts: texts shown on hovering, one per instance.
         coverages: the share of times inside the intervals, by nominal probability.
-        mape: mean absolute relative error, 0.05 for 5%. mape_long: without the 30% of the
-            instances that run shortest. spearman: rank correlation.
+        mape: mean absolute relative error, 0.05 for 5%.
+        mape_long: without the 30% of the instances that run shortest.
+        spearman: rank correlation.
         floor: the noise floor of the measurements, where it is known.
         parameters: fitted numbers of the model.
         features: name, unit, smallest and largest value of each feature in training.

@@ -62,8 +62,8 @@ def grow(
     """Grow a forest on bootstrap samples, splitting where squared error falls most.
 
     Args:
-        points: shape (n, features). outputs: shape (n,); 0 and 1 to classify (the split rule
-            is then Gini's).
+        points: shape (n, features).
+        outputs: shape (n,); 0 and 1 to classify (the split rule is then Gini's).
         rng: draws the bootstrap samples and each node's features.
         trees: how many trees.
         depth: the deepest a tree may grow.

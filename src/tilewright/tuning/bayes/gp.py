@@ -57,7 +57,8 @@ class Posterior:
     """The posterior of a Gaussian process with given hyperparameters.
 
     Args:
-        points: shape (n, features). outputs: shape (n,).
+        points: shape (n, features).
+        outputs: shape (n,).
         blocks: the block of each feature.
         extra_noise: a variance added to each output's noise, shape (n,), or None.
     """

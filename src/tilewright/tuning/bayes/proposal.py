@@ -98,7 +98,8 @@ def propose(
     """Return the configuration of the largest expected improvement, or None if all are taken.
 
     Args:
-        space: the space. encoder: embeds its codes.
+        space: the search space.
+        encoder: embeds codes of the space.
         seen: observations, at least two of them valid.
         pending: codes that are being evaluated, shape (m, width); the model takes them to
             turn out as it expects (the constant-liar family's kriging believer).

@@ -90,7 +90,9 @@ def uncensored(
 
     Args:
         posterior: as fitted to all outputs; its hyperparameters are kept.
-        points: shape (n, features). outputs: shape (n,). bounded: booleans, shape (n,).
+        points: shape (n, features).
+        outputs: shape (n,).
+        bounded: booleans, shape (n,).
         blocks: the block of each feature.
     """
     exact = ~bounded
@@ -131,7 +133,8 @@ def fit_surrogate(
 
     Args:
         encoder: embeds codes.
-        codes: observed codes, shape (n, width). outputs: transformed objective, shape (n,).
+        codes: observed codes, shape (n, width).
+        outputs: transformed objective, shape (n,).
         settings: which model, with which priors.
         rng: draws starting points.
         theta: hyperparameters of the previous decision, or nothing.

@@ -252,7 +252,8 @@ class SourceModel:
         Generalised least squares with a normal prior of the factors.
 
         Args:
-            points: shape (n, features). outputs: the modelled objective, shape (n,).
+            points: shape (n, features).
+            outputs: the modelled objective, shape (n,).
             slope: what a unit of it is worth in logarithms (see `Outputs`).
             theta: hyperparameters of the previous decision, or nothing.
         """
@@ -278,7 +279,9 @@ class SourceModel:
         """Return probabilities of feasibility ``here``, drawn towards the earlier problem's.
 
         Args:
-            points: shape (n, features). here: what ``count`` evaluations here say, shape (n,).
+            points: shape (n, features).
+            here: the probabilities that this problem's evaluations give, shape (n,).
+            count: the number of these evaluations.
         """
         if self.forest is None:
             return here

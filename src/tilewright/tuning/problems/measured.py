@@ -29,7 +29,8 @@ class MeasuredProblem:
             it is given ``{"configuration": ..., **arguments}``.
         arguments: picklable data, such as the problem's size.
         preload: modules that the workers' server imports once.
-        limits, timing: what a configuration may use, and how it is timed.
+        limits: what a configuration may use.
+        timing: how a configuration is timed.
     """
 
     name: str
