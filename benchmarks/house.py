@@ -11,7 +11,8 @@ offenders; the summary counts them:
 - ``file_cycles``: groups of files that import each other in a circle when they run.
 - ``deep_imports_between_rooms``: imports of another room's insides instead of the names that
   its ``__init__.pyi`` offers.
-- ``duplicate_public_names``: public classes of the same name in several files.
+- ``duplicate_public_names``: public classes of the same name in several files, and public names
+  that only stand for a class of another name.
 - ``largest_file`` (lines), ``functions_over_60_lines``, ``worst_complexity`` (cyclomatic: one
   and the number of branches), ``lines_src``.
 """
@@ -253,6 +254,25 @@ def duplicates(known: dict[str, Module]) -> dict[str, list[str]]:
     return {name: files for name, files in sorted(homes.items()) if len(files) > 1}
 
 
+def aliases(known: dict[str, Module]) -> dict[str, list[str]]:
+    """Public names that only stand for a class: ``Plan = MappingPlan``, ``import A as B``."""
+    parts = [part for module in known.values() for part in module.tree.body]
+    classes = {part.name for part in parts if isinstance(part, ast.ClassDef)}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for module in known.values():
+        for node in module.tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.value) in classes:
+                for name in map(ast.unparse, node.targets):
+                    found[name].append(module.name)
+        stub = module.path.with_suffix(".pyi")
+        body = ast.parse(stub.read_text(encoding="utf-8")).body if stub.exists() else []
+        for node in body:
+            for alias in node.names if isinstance(node, ast.ImportFrom) else []:
+                if alias.asname not in (None, alias.name):
+                    found[str(alias.asname)].append(module.name)
+    return dict(sorted(found.items()))
+
+
 def functions(known: dict[str, Module]) -> Iterator[tuple[str, int, int]]:
     """Every function with its lines and its cyclomatic complexity."""
     for module in known.values():
@@ -313,7 +333,8 @@ def main() -> None:
     rows += [{"kind": "upward import", "from": a, "to": b} for a, b in upward(known)]
     rows += [{"kind": "deep import", "from": a, "to": b} for a, b in deep(known)]
     rows += [{"kind": "cycle", "files": group} for group in cycles(known)]
-    rows += [{"kind": "name", "name": n, "files": f} for n, f in duplicates(known).items()]
+    twice = [*duplicates(known).items(), *aliases(known).items()]
+    rows += [{"kind": "name", "name": n, "files": f} for n, f in twice]
     rows += [
         {"kind": "long function", "name": name, "lines": lines}
         for name, lines, _ in measured
@@ -323,7 +344,7 @@ def main() -> None:
         "upward_imports": len(upward(known)),
         "file_cycles": len(cycles(known)),
         "deep_imports_between_rooms": len(deep(known)),
-        "duplicate_public_names": len(duplicates(known)),
+        "duplicate_public_names": len(twice),
         "largest_file": max(sizes.values()),
         "functions_over_60_lines": sum(lines > LONGEST_FUNCTION for _, lines, _ in measured),
         "worst_complexity": max(complexity for _, _, complexity in measured),

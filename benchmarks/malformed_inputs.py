@@ -345,7 +345,7 @@ def _schedules() -> list[Kind]:
 
 def _records(folder: Path) -> Kind:
     from tilewright.measure import Measurement
-    from tilewright.records import Record, Records, read, to_line
+    from tilewright.records import MeasurementRecord, Records, read, to_line
     from tilewright.tuning.journal import RecordsJournal
     from tilewright.tuning.trial import Suggestion, Trial
 
@@ -353,7 +353,9 @@ def _records(folder: Path) -> Kind:
     trial = Trial(Suggestion(0, {"tile": 4}, "random", (), None), "ok", (1.0,), False, "", 0.1, {})
     with Records(journal) as records:
         RecordsJournal(records, "p", 0).add(trial)
-        records.add(Record("p", {"a": 1}, {"m": 1}, {"v": "1"}, Measurement("ok", (1.0, 2.0))))
+        records.add(
+            MeasurementRecord("p", {"a": 1}, {"m": 1}, {"v": "1"}, Measurement("ok", (1.0, 2.0)))
+        )
         lines = "\n".join(to_line(record) for record in records.query())
 
     def use(path: Path) -> None:

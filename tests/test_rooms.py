@@ -32,6 +32,10 @@ def test_no_two_files_define_a_class_of_one_name():
     assert house.duplicates(KNOWN) == {}
 
 
+def test_a_class_has_one_public_name():
+    assert house.aliases(KNOWN) == {}
+
+
 def test_every_public_name_is_there():
     for package, name in sorted(house.offered(KNOWN)):
         if name != "__version__":
@@ -60,6 +64,10 @@ def made(tmp_path, **files):
 
 
 def test_what_the_checks_find(tmp_path):
+    room = tmp_path / "tilewright" / "tuning"
+    room.mkdir(parents=True)
+    (room / "__init__.py").write_text("")
+    (room / "__init__.pyi").write_text("from .c import A as Space\n")
     known = made(
         tmp_path,
         halide__a="from tilewright.tuning.insides import x\nfrom tilewright.cli import y\n",
@@ -67,6 +75,7 @@ def test_what_the_checks_find(tmp_path):
         tuning__other="def f():\n    from tilewright.tuning import insides\n",
         cli__b="class A: ...\n",
         tuning__c="class A: ...\n",
+        tuning__d="class TuningResult: ...\nResult = TuningResult\n",
     )
     assert house.deep(known) == [
         ("tilewright.halide.a", "tilewright.tuning.insides.x"),
@@ -74,6 +83,10 @@ def test_what_the_checks_find(tmp_path):
     ]
     assert house.cycles(known) == [["tilewright.tuning.insides", "tilewright.tuning.other"]]
     assert list(house.duplicates(known)) == ["A"]
+    assert house.aliases(known) == {
+        "Result": ["tilewright.tuning.d"],
+        "Space": ["tilewright.tuning"],
+    }
 
 
 def test_no_public_name_is_that_of_another_module():

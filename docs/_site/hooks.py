@@ -134,7 +134,7 @@ def api_page(room: str) -> str:
 def public_names(folder: str) -> list[str]:
     """What a room re-exports, as the paths where it is defined.
 
-    Modules are left out, and names of earlier versions that stand for another name.
+    Modules are left out, and names that only stand for another name.
     """
     package = f"tilewright.{folder.replace('/', '.')}"
     stub = PACKAGE / folder / "__init__.pyi"

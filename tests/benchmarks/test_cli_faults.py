@@ -8,7 +8,7 @@ import pytest
 import cli_faults
 from support.faults import Killer, World, rows
 from tilewright.measure import Measurement
-from tilewright.records import Record, Records
+from tilewright.records import MeasurementRecord, Records
 
 # A command that does everything wrong: it survives Ctrl-C, leaves things about, and complains.
 BAD = """
@@ -73,7 +73,7 @@ def test_rows_are_counted_and_missing_ones_seen(tmp_path):
     assert rows(records) == 0
     with Records(records) as store:
         for number in range(3):
-            store.add(Record("p", {"n": number}, {}, {}, Measurement("ok", (1.0,))))
+            store.add(MeasurementRecord("p", {"n": number}, {}, {}, Measurement("ok", (1.0,))))
     found = cli_faults.Findings()
     cli_faults._count_rows(found, "here", world, 3)
     (tmp_path / "steps").write_text("1\n" * 4)  # one of them may be under way

@@ -248,7 +248,7 @@ def test_a_file_that_measures_when_it_is_loaded_ends(tmp_path):
         textwrap.dedent(
             """
             from pathlib import Path
-            from tilewright.measure import Candidate, Limits, measure_all
+            from tilewright.measure import Candidate, RunLimits, measure_all
 
             with open(Path(__file__).with_name("loads"), "a") as file:
                 file.write("x")
@@ -256,7 +256,7 @@ def test_a_file_that_measures_when_it_is_loaded_ends(tmp_path):
             def build(payload):
                 return lambda: None
 
-            limits = Limits(build_seconds=200.0)
+            limits = RunLimits(build_seconds=200.0)
             ((_, measured),) = measure_all([Candidate(f"{__file__}:build", None)], limits=limits)
             if not measured.ok:
                 raise RuntimeError(measured.message)
@@ -292,11 +292,11 @@ def test_measure_one_works_on_any_executor(executor):
 
 CLIENT = """
 import itertools, sys
-from tilewright.measure import Candidate, Limits, Workers, measure_all
+from tilewright.measure import Candidate, RunLimits, Workers, measure_all
 specimens, log = sys.argv[1:]
 with Workers(jobs=2) as workers:
     sleep = Candidate(specimens + ":Sleep", 0.001, "sleep")
-    list(measure_all([sleep], limits=Limits(600, 600), workers=workers))
+    list(measure_all([sleep], limits=RunLimits(600, 600), workers=workers))
     print("measured", flush=True)
     forks = itertools.repeat(Candidate(specimens + ":Fork", log, "fork"))
     list(measure_all(forks, limits=Limits(600, 600), workers=workers))

@@ -94,10 +94,11 @@ def test_several_writers_and_readers_share_a_file(path):
 MANY = """
 import sys
 from tilewright.measure import Measurement
-from tilewright.records import Record, Records
+from tilewright.records import MeasurementRecord, Records
 with Records(sys.argv[1]) as records:
     for number in range(20):
-        records.add(Record(sys.argv[2], {"number": number}, {}, {}, Measurement("ok", (1.0,))))
+        measurement = Measurement("ok", (1.0,))
+        records.add(MeasurementRecord(sys.argv[2], {"number": number}, {}, {}, measurement))
 """
 
 
@@ -260,12 +261,12 @@ def test_the_default_place_follows_the_environment(tmp_path, monkeypatch):
 WRITER = """
 import sys
 from tilewright.measure import Measurement
-from tilewright.records import Record, Records
+from tilewright.records import MeasurementRecord, Records
 with Records(sys.argv[1]) as records:
     number = len(records)
     while True:
         measurement = Measurement("ok", times=(1.0 + number,), output="x" * 3000)
-        records.add(Record("p", {"number": number}, {}, {}, measurement))
+        records.add(MeasurementRecord("p", {"number": number}, {}, {}, measurement))
         print(number, flush=True)
         number += 1
 """

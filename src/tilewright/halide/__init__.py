@@ -1,18 +1,21 @@
 """Autoscheduling of Halide pipelines: analytic (Sioutas et al. 2020), searched, measured.
 
-Data flows through the rooms in this order:
+Data flows through the folders and files in this order:
 
 - ``frontend``: a pipeline's bytes become an immutable `Algorithm`.
-- ``ir``: what the other rooms speak of: algorithms, schedules, loop nests, targets.
+- ``ir``: the data of all other folders: algorithms, schedules, loop nests, targets.
+- ``options``: the arguments of `schedule` and `compare`, in groups.
+- ``calibration``: a processor measured with kernels that Halide compiles, for the cost model.
 - ``analysis``: bounds, inlining, and what a scheduled program computes, stores and reads.
-- ``legality``: what a schedule must not do, and at which sizes it holds.
+- ``legality``: whether Halide accepts a schedule, and at which sizes it is correct.
 - ``schedulers``: where schedules come from: naive, analytic, Halide's own (as peers).
 - ``search``: the best few by measuring, factors tuned.
 - ``emit``: a schedule as Halide's directives, as Python and as C++.
 - ``execution``: candidates built, verified and timed in worker processes.
-- ``report``: why a schedule is what it is.
-
-`tilewright.halide.autoschedule.schedule` runs them all; `tilewright.halide.compare` adds peers.
+- ``autoschedule``: `schedule` runs all of these.
+- ``result``: the chosen schedule with its measurements, to apply, print and explain.
+- ``comparison``: `compare` times it with hand-written schedules and with Halide's autoschedulers.
+- ``report``: explains a schedule: groups, loop nest, graph.
 """
 
 import lazy_loader

@@ -9,7 +9,6 @@ from .calibration import (
     write_calibration as write_calibration,
 )
 from .compute_capability import (
-    Limits as Limits,
     CapabilityLimits as CapabilityLimits,
     limits as limits,
 )

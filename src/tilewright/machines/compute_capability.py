@@ -47,9 +47,6 @@ class CapabilityLimits:
         return self.warps_per_sm * self.warp_size
 
 
-Limits = CapabilityLimits  # its name in earlier versions
-
-
 def _limits(
     warps: int,
     blocks: int,

@@ -1,8 +1,11 @@
 """Mapping a graph of kernels to the devices of a machine.
 
-A `Graph` of tasks (from JSON, or from a Python function by `trace`) and a `Platform` of devices
-and links are the input of `plan`, which makes a `Plan`. It can be shown as a Gantt chart and run by
-`execute`.
+The names, in the order in which data flows through them:
+
+- `Graph`: tasks and the data that they pass on, from JSON or from a Python function (`trace`).
+- `Platform`: devices and the links between them.
+- `plan`: places the tasks on the devices by predicted times, and gives a `MappingPlan`.
+- `execute`: runs a plan, and `plan_page` shows it as a Gantt chart.
 """
 
 import lazy_loader

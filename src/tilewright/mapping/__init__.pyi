@@ -7,15 +7,12 @@ from .graph import (
     Edge as Edge,
     Graph as Graph,
     MappingError as MappingError,
-    Task as Task,
     GraphTask as GraphTask,
     graph_from_dict as graph_from_dict,
 )
 from .planning import (
     METHODS as METHODS,
-    Plan as Plan,
     MappingPlan as MappingPlan,
-    Step as Step,
     PlanStep as PlanStep,
     plan as plan,
     predictor as predictor,

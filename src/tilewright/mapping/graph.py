@@ -33,9 +33,6 @@ class GraphTask:
     returned: bool = False
 
 
-Task = GraphTask  # its name in earlier versions
-
-
 @dataclass(frozen=True, slots=True)
 class Edge:
     """`target` needs the result of `source`; `bytes` (default: all of it) are moved."""

@@ -31,9 +31,6 @@ class PlanStep:
     end: float
 
 
-Step = PlanStep  # its name in earlier versions
-
-
 @dataclass(frozen=True)
 class MappingPlan:
     """Steps in the order of their start; on each device they run in this order.
@@ -76,9 +73,6 @@ class MappingPlan:
             "platform": self.platform.to_dict(),
             **self.graph.to_dict(),
         }
-
-
-Plan = MappingPlan  # its name in earlier versions
 
 
 def plan(

@@ -1,6 +1,5 @@
 from .candidate import (
     Candidate as Candidate,
-    Limits as Limits,
     RunLimits as RunLimits,
     Measurement as Measurement,
     STATUSES as STATUSES,
@@ -35,7 +34,6 @@ from .measuring import (
     measure_one as measure_one,
 )
 from .statistics import (
-    Interval as Interval,
     ConfidenceInterval as ConfidenceInterval,
     bootstrap_interval as bootstrap_interval,
     ratio_interval as ratio_interval,

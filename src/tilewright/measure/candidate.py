@@ -68,9 +68,6 @@ class RunLimits:
     output_bytes: int = 16 << 10
 
 
-Limits = RunLimits  # its name in earlier versions
-
-
 @dataclass(frozen=True)
 class Timing:
     """Settings for timing a candidate.

@@ -20,9 +20,6 @@ class ConfidenceInterval:
     high: float
 
 
-Interval = ConfidenceInterval  # its name in earlier versions
-
-
 def bootstrap_interval(
     samples: Sequence[float] | FloatArray,
     *,

@@ -57,12 +57,11 @@ from tilewright.patterns.build import (
     zip2,
 )
 from tilewright.patterns.check import type_of
-from tilewright.patterns.codegen.grid import Launch, ThreadGrid
+from tilewright.patterns.codegen.grid import ThreadGrid
 from tilewright.patterns.compiling import compile, source
 from tilewright.patterns.errors import (
     CompileError,
     LoweringError,
-    MappingError,
     PatternError,
     PatternTypeError,
     RewriteError,
@@ -70,7 +69,7 @@ from tilewright.patterns.errors import (
 )
 from tilewright.patterns.interpreter import interpret
 from tilewright.patterns.json_form import from_json, to_json
-from tilewright.patterns.kernel import CompiledPattern, Kernel
+from tilewright.patterns.kernel import CompiledPattern
 from tilewright.patterns.nodes import Pattern
 from tilewright.patterns.printing import definitions
 from tilewright.patterns.scalar import (
@@ -90,10 +89,7 @@ from tilewright.patterns.types import boolean, f32, f64, i32, i64
 __all__ = [
     "CompileError",
     "CompiledPattern",
-    "Kernel",
-    "Launch",
     "LoweringError",
-    "MappingError",
     "Pattern",
     "PatternError",
     "PatternTypeError",

@@ -21,9 +21,6 @@ class LoweringError(PatternError):
     """The loops or memories of a program cannot be compiled for the target."""
 
 
-MappingError = LoweringError  # its name in earlier versions
-
-
 class CompileError(PatternError):
     """The compiler is missing or refuses the generated code."""
 

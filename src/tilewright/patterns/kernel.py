@@ -63,9 +63,6 @@ class CompiledPattern:
         return _shaped(self.type, iter([made[b] for b in self.code.outputs]), known, ())
 
 
-Kernel = CompiledPattern  # its name in earlier versions
-
-
 def _shaped(
     kind: DataType, flat: Iterator[Array], known: Mapping[str, int], outer: tuple[Poly, ...]
 ) -> Any:

@@ -86,9 +86,6 @@ class MapLevel:
     dim: int = 0
 
 
-Level = MapLevel  # its name in earlier versions
-
-
 GRID_KINDS = ("glb", "wrg", "lcl")
 PLAIN_KINDS = ("seq", "unroll", "par", "simd")
 SEQ, UNROLL, PAR, SIMD = (MapLevel(kind) for kind in PLAIN_KINDS)

@@ -1,7 +1,6 @@
 from .data.kernel import (
     Kernel as Kernel,
     KernelVariant as KernelVariant,
-    Variant as Variant,
 )
 from .data.runs import (
     Runs as Runs,

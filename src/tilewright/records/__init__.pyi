@@ -5,15 +5,12 @@ from .location import (
 )
 from .lock import RecordsError as RecordsError
 from .measured import (
-    Outcome as Outcome,
     TrialOutcome as TrialOutcome,
-    Trial as Trial,
     CandidateTrial as CandidateTrial,
     failed_by_tighter_limits as failed_by_tighter_limits,
     measure_recorded as measure_recorded,
 )
 from .store import (
-    Record as Record,
     MeasurementRecord as MeasurementRecord,
     Records as Records,
     canonical as canonical,

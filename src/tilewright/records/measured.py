@@ -30,9 +30,6 @@ class CandidateTrial:
     tag: Any = None
 
 
-Trial = CandidateTrial  # its name in earlier versions
-
-
 @dataclass(frozen=True)
 class TrialOutcome:
     """A trial, its measurement, and whether that came from the records."""
@@ -40,9 +37,6 @@ class TrialOutcome:
     trial: CandidateTrial
     measurement: Measurement
     recorded: bool
-
-
-Outcome = TrialOutcome  # its name in earlier versions
 
 
 def measure_recorded(

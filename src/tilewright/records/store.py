@@ -114,9 +114,6 @@ class MeasurementRecord:
     time: str = ""
 
 
-Record = MeasurementRecord  # its name in earlier versions
-
-
 @contextlib.contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Write all or nothing."""

@@ -4,7 +4,6 @@ from .model import (
     Dag as Dag,
     GroupRow as GroupRow,
     NestLine as NestLine,
-    Node as Node,
     GraphNode as GraphNode,
     Progress as Progress,
     ScheduleReport as ScheduleReport,

@@ -29,9 +29,6 @@ class GraphNode:
     detail: str = ""
 
 
-Node = GraphNode  # its name in earlier versions
-
-
 @dataclass(frozen=True, slots=True)
 class Dag:
     """A pipeline's graph: `edges` go from producer to consumer, by node name."""

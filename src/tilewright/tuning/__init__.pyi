@@ -28,7 +28,6 @@ from .tuner import Tuner as Tuner
 from .tune import (
     FailedError as FailedError,
     Journal as Journal,
-    Result as Result,
     TuningResult as TuningResult,
     tune as tune,
 )

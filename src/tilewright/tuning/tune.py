@@ -71,9 +71,6 @@ class TuningResult:
         return result_html(self)
 
 
-Result = TuningResult  # its name in earlier versions
-
-
 class Journal:
     """A store of trials: `add` returns when a trial is safe, `load` returns earlier ones."""
 

@@ -54,9 +54,6 @@ class ThreadGrid:
             raise LoweringError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
 
 
-Launch = ThreadGrid  # its name in earlier versions
-
-
 @dataclass(frozen=True, slots=True)
 class GridKernel:
     """One kernel.

@@ -11,7 +11,7 @@ from tilewright.patterns.rewriting.algorithmic import (
     split_join,
     strided_reduce,
 )
-from tilewright.patterns.rewriting.exploration import ExplorationSettings, Settings, explore
+from tilewright.patterns.rewriting.exploration import ExplorationSettings, explore
 from tilewright.patterns.rewriting.fusion import map_fission, map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import (
     coarsen,
@@ -48,7 +48,6 @@ __all__ = [
     "ExplorationSettings",
     "RewriteError",
     "Rule",
-    "Settings",
     "apply",
     "at_site",
     "attempt",

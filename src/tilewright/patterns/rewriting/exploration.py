@@ -70,9 +70,6 @@ class ExplorationSettings:
                 raise PatternError(f"{name} is {getattr(self, name)}; give 0 or more")
 
 
-Settings = ExplorationSettings  # its name in earlier versions
-
-
 def explore(program: n.Pattern, settings: ExplorationSettings | None = None) -> list[Derivation]:
     """Derivations of lowered programs from one, each with another program at its end.
 

@@ -76,9 +76,6 @@ class KernelVariant:
         return self.build(operands, chosen)
 
 
-Variant = KernelVariant  # its name in earlier versions
-
-
 @dataclass(frozen=True)
 class Kernel:
     """An operation with several implementations.

@@ -6,7 +6,6 @@ from tilewright.prediction.data.kernel import (
     KernelVariant,
     Operands,
     Storage,
-    Variant,
 )
 from tilewright.prediction.kernels.registry import kernel, kernels, register
 
@@ -16,7 +15,6 @@ __all__ = [
     "KernelVariant",
     "Operands",
     "Storage",
-    "Variant",
     "kernel",
     "kernels",
     "register",
