@@ -1,14 +1,14 @@
 """Faults of the command line: commands killed, their streams closed or full, odd targets.
 
 Commands run on small programs in folders of their own. Each signal (SIGKILL, SIGTERM, SIGINT,
-SIGHUP) ends each command ten times, at moments drawn from the seed; output goes to a pipe that
-nobody reads on, to nothing, to a full device, or through ASCII; files are to be written where
-that is impossible or unusual. Counted are
+SIGHUP) ends each command ten times, at moments drawn from the seed. Output goes to a pipe whose
+reader has left, to a closed stream, to a full device, or through ASCII. Files are written to
+impossible or unusual places. The figures are
 
 - ``rows_lost``: measurements that were finished or on the disk before, and are not there after;
 - ``tracebacks``: outputs with Python's own words about an error;
 - ``leftovers``: processes and files that stay, after SIGKILL those that the next run leaves;
-- ``wrong_exit_codes``: exit codes, and files written, that do not tell what has happened.
+- ``wrong_exit_codes``: exit codes and files that contradict the outcome of the run.
 """
 
 from __future__ import annotations

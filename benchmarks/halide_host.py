@@ -1,6 +1,6 @@
 """Run times on this CPU: ours, Halide's autoschedulers', and schedules written by hand.
 
-For every program, at full size: the schedules of the four autoschedulers (each told this
+For every program, at full size: the schedules of the four autoschedulers (each given this
 machine's parallelism and cache sizes), the hand-written one where it makes the choices of one
 of Halide's own applications, our one-shot schedule, and the best of five that we measured
 beforehand. All are built first; then they are timed in interleaved rounds, one at a time.

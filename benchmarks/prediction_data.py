@@ -54,7 +54,7 @@ def main() -> None:
     )
     parser.add_argument("--only", help="data sets, KERNEL-VARIANT,…")
     parser.add_argument("--instances", type=int, default=INSTANCES)
-    parser.add_argument("--seconds", type=float, help="stop after so many")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--records", type=Path, default=common.HERE / ".work" / "prediction.sqlite")
     args = parser.parse_args()
@@ -142,7 +142,7 @@ def schedules(
     if not complete:
         print(f"{name}: {done[0]} of {done[1]} in {seconds:.0f} s")
         return False
-    more = " with whole rows and blur_x inlined beside them" if blur else ""
+    more = " with whole rows and blur_x inlined next to them" if blur else ""
     runs.facts["note"] = f"Table IV{more}; {candidates} schedules a size."
     if blur:
         found = peers(chosen, sizes, records, deadline)

@@ -199,7 +199,7 @@ def trained(
 
 
 def report(args: argparse.Namespace, call: Dispatcher, rows: list[dict[str, Any]]) -> None:
-    """What dispatching cost beside the fastest route of each product."""
+    """The cost of dispatching, compared with the fastest route of each product."""
     times = np.array([[r["seconds"][route] for route in call.routes] for r in rows])
     taken = np.array([r["seconds"]["dispatched"] for r in rows])
     first = taken + np.array([r["deciding"] for r in rows])

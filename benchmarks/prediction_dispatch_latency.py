@@ -1,4 +1,4 @@
-"""What a dispatched call costs beside the work: for other benchmarks to import.
+"""The cost of a dispatched call on top of its work: for other benchmarks to import.
 
 `latency` times a dispatcher of matrix products, `toy_dispatcher` makes one whose variants do
 nothing from models fitted to made-up times.

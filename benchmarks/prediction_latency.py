@@ -1,8 +1,8 @@
 """What a prediction costs: in batches of 1000, for a single query from Python, in exported C.
 
 The models are fitted to 250 made-up matrix products. ``us_dispatch`` and ``us_dispatch_new`` are
-a dispatched call beside its work, of a shape seen before and (for each variant) of a new one. Run
-it on an idle machine.
+a dispatched call on top of its work, of a shape seen before and (for each variant) of a new one.
+Run it on an idle machine.
 """
 
 from __future__ import annotations

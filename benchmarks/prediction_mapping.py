@@ -58,7 +58,7 @@ DEVICES = 3
 SMALL, SMALL_GRAPHS = 8, 100
 LARGE, LARGE_GRAPHS = (30, 50, 75, 100), 6
 EXECUTED, RUNS = 16, 15
-# The largest block that the C library may be told to keep, and how much it has from the start.
+# The largest block that the C library may keep, and how much it has from the start.
 LARGEST_BLOCK, MEMORY = 32 << 20, 512 << 20
 TRAINED, TRIES = 50, 5
 # Seconds by which the training graphs are planned; only their order of size matters.
@@ -146,7 +146,7 @@ SIZES = (300, 800)
 
 
 class Operands:
-    """What tasks of a size are given beside others' results."""
+    """The inputs of tasks of a size, apart from others' results."""
 
     def __init__(self, n: int, seed: int) -> None:
         from scipy.sparse import random_array

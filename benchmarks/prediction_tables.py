@@ -1,10 +1,10 @@
 """The tables VI to X and XII of Srivastava et al. (HiPC 2020), rebuilt for this machine.
 
-Every data set of ``--data`` is split at random; the five methods are trained in the paper's
-protocol (250 instances, networks of the paper's widths, raw seconds under the squared error, Adam)
-and our default model beside them. The error is the mean absolute percentage error of 250 other
+Every data set of ``--data`` is split at random; the five methods of the paper and our default model
+are trained in its protocol (250 instances, networks of the paper's widths, raw seconds under the
+squared error, Adam). The error is the mean absolute percentage error of 250 other
 instances without the 30% that run shortest; rho is Spearman's, of all 250. Table XII has in the
-paper the best of several trainings, and here the mean over the splits, with the best beside it.
+paper the best of several trainings, and here the mean over the splits, with the best of them.
 The unconstrained network (two hidden layers of 16) is trained on 2500 instances, or on half of
 them where a data set has fewer than 5000.
 

@@ -2,7 +2,7 @@
 
 The objective costs nothing, a fifth of the configurations fail, so that hyperparameters and
 the feasibility model are fitted as in real use. Reported are the means over suggestions 51 to
-70 and 181 to 200. With --peers PYTHON, Optuna's samplers are timed beside it.
+70 and 181 to 200. With --peers PYTHON, Optuna's samplers are timed as well.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def lower_bound(table: Any, problems: list[str], peer: str, budget: str) -> float:
-    """The 2.5 % bootstrap bound of ours over the peer's, seeds drawn anew a problem."""
+    """The 2.5 % bootstrap bound of ours over the peer's, seeds resampled per problem."""
     rng = np.random.default_rng(0)
     logs = {(p, t): np.log(table[p, t]["shares"][budget]) for p in problems for t in (OURS, peer)}
     draws = []

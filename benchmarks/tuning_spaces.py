@@ -3,7 +3,7 @@
 Each space is built in a fresh process, several times; the CPU time is the median, the memory
 the growth of the largest resident size over an interpreter that has imported NumPy and the
 package. With --peers PYTHON (see peers/tuning_requirements.txt), pyATF and Kernel Tuner build
-the same spaces beside it, within the same limits of time and memory.
+the same spaces as well, within the same limits of time and memory.
 """
 
 from __future__ import annotations

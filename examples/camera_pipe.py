@@ -42,7 +42,7 @@ def random_inputs(width=1536, height=2560, seed=0):
 
 
 def avg(a, b, bits=16):
-    """The average of two unsigned values of so many bits, rounded up."""
+    """The average of two unsigned values of the given number of bits, rounded up."""
     return hl.cast(hl.UInt(bits), (hl.cast(hl.UInt(2 * bits), a) + b + 1) // 2)
 
 

@@ -88,7 +88,7 @@ def _fix_shapes(f: SimpleNamespace, width: int, height: int, channels: int, batc
 
 
 def _schedule_cpu(f: SimpleNamespace, target: hl.Target) -> None:
-    # As many sums in registers as the machine holds beside the operands of one step.
+    # As many sums in registers as the machine holds together with the operands of one step.
     lanes = target.natural_vector_size(hl.Float(32))
     if target.has_feature(hl.TargetFeature.AVX512_Skylake) or (
         target.arch == hl.TargetArch.ARM and target.bits == 64

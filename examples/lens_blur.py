@@ -95,7 +95,7 @@ def _algorithm(width: int, height: int) -> SimpleNamespace:
     mean = hl.sum(cost[x, y, r] / hl.f32(slices), "sum_cost")
     cost_confidence[x, y] = mean_of_squares - mean * mean
 
-    # Push and pull through a pyramid, cost times confidence beside confidence.
+    # Push and pull through a pyramid, of cost times confidence and of confidence.
     push = [hl.Func("push_0")]
     push[0][x, y, z, c] = hl.mux(c, [cost[x, y, z] * cost_confidence[x, y], cost_confidence[x, y]])
     w, h = left_im.dim(0).extent(), left_im.dim(1).extent()

@@ -80,7 +80,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def setting_of(args: argparse.Namespace) -> Setting:
-    """What the pieces are told. Raises `TilewrightError` where there is no device."""
+    """The arguments of the pieces. Raises `TilewrightError` where there is no device."""
     if args.prepare and not args.machine:
         raise TilewrightError("--prepare needs the GPU to prepare for: --machine h100, say")
     present: list[GpuMachine]

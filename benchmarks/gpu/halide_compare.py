@@ -30,7 +30,7 @@ from tilewright.records import Records
 ROUNDS = 15
 K = 5
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
-# More than Halide's runtime allows unless told so.
+# More than Halide's runtime allows by default.
 REGISTERS = 255
 PEERS = ("Li2018", "Anderson2021", "Anderson2021, as published")
 
@@ -135,7 +135,7 @@ def _entry(finals: Finals, key: str, measurement: Measurement) -> dict[str, Any]
 
 
 def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[str, Any]:
-    """What was launched beside what the model said: `mismatches` counts those that differ."""
+    """What was launched, and what the model said: `mismatches` counts those that differ."""
     predicted = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )

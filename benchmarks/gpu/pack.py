@@ -103,7 +103,7 @@ def own(folder: Path) -> None:
 
 
 def pack(into: Path, python: str, packages: list[str], preset: int = 6) -> Path:
-    """Make the archive and put ``run.sh`` beside it; gives the archive's path."""
+    """Make the archive and put ``run.sh`` next to it; gives the archive's path."""
     into.mkdir(parents=True, exist_ok=True)
     archive = into / f"tilewright-gpu-cp{python.replace('.', '')}.tar.xz"
     with tempfile.TemporaryDirectory() as temporary:

@@ -23,7 +23,7 @@ ROOMS: tuple[str, ...] = ("gpu.device", "gpu.halide_room")
 
 @dataclass(frozen=True)
 class Setting:
-    """What every piece is told.
+    """The arguments of every piece.
 
     `out` is the folder of the campaign's files, `target` and `machine` what is measured on.
     A `small` campaign takes every program at its reduced size and checks no answers (to try the

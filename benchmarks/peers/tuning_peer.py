@@ -8,7 +8,7 @@ PROBLEM.json holds ``parameters`` (name -> values), ``constraints`` (Python expr
 ``table`` (values joined by "|" -> objective or null where it failed). One line of JSON is
 printed a seed: ``{"seed": s, "asked": [objective or null, ...], "asks": n}``, an entry for
 every distinct configuration asked, in order. What breaks a known constraint or failed is null.
-With ``settled`` and ``target`` in the problem, a run ends after so many configurations once
+With ``settled`` and ``target`` in the problem, a run ends after this many configurations once
 an objective as good as the target has been met. A run that asks nothing but what it has asked
 before ends after ``PATIENCE`` seconds of that; the line's ``impatient`` then says so.
 """

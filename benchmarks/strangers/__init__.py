@@ -1,6 +1,6 @@
 """Pipelines after published operators that no scheduler was made for, by family.
 
-``PROGRAMS`` has them by name. `held_out` says which ones nobody looks at while improving the
+``PROGRAMS`` has them by name. `held_out` says which ones are not looked at while improving the
 schedules: only what crashes there is mended.
 """
 

@@ -23,7 +23,7 @@ _KEPT = {
 # Next to a records file; SQLite removes the first two when the last process closes the file.
 _BESIDE_RECORDS = ("-wal", "-shm", ".lock")
 _MARK = "TILEWRIGHT_FAULTS"
-# A process that has not ended so long after a signal, or a stream that nobody reads, hangs.
+# A process that has not ended this long after a signal, or after its reader left, hangs.
 PATIENCE_SECONDS = 300.0
 # What a command has started may take so long to end after it.
 SURVIVAL_SECONDS = 60.0
@@ -154,7 +154,7 @@ class World:
         self.kept |= {str(p.relative_to(self.work)) for p in self.work.rglob("*")}
 
     def leftovers(self) -> list[str]:
-        """What lies about that nobody has asked for."""
+        """Files in the folder that the command should not have left."""
         found = []
         for place, allowed in _KEPT.items():
             root = self.folder / place

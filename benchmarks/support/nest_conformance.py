@@ -234,7 +234,7 @@ def compare(algorithm: Any, schedule: Any, found: dict[str, str]) -> Comparison:
         _compare_loops(result, nest, ours, theirs, row, fraction)
         later, made, failed = lowered_nest.run(found[STORAGE], symbols, fraction)
         result.allocation_mismatches += [f"unreadable: {why}" for why in failed[:3]]
-        # Between the two passes Halide guards what is computed for nobody.
+        # Between the two passes Halide guards values that are not read.
         entered = {_plain(loop.name) for loop in later if loop.extent > 0}
         single = {path[-1] for path, loops in theirs.items() if loops[0].extent == 1}
         seen = {item.name.partition(".")[0] for item in made}

@@ -45,7 +45,7 @@ def test_words_are_constants_where_they_are_wanted():
 
 
 @pytest.mark.parametrize("text", ["", "tile +", "(" * 300 + ")" * 300, "a\0b", "x = 1"])
-def test_what_is_no_expression_is_refused(text):
+def test_text_that_is_not_an_expression_is_refused(text):
     with pytest.raises(ExpressionError, match=r"^is not an expression"):
         parse_expression(text)
 

@@ -190,7 +190,7 @@ def test_what_was_prepared_is_taken_along(tmp_path):
     assert (tmp_path / "out" / "peers.jsonl").read_text() == "{}\n"
 
 
-def test_a_comparison_without_any_time_is_no_result(tmp_path, monkeypatch):
+def test_a_comparison_without_any_time_is_not_a_result(tmp_path, monkeypatch):
     from gpu import halide_compare
     from tilewright.machines import gpu
 

@@ -70,7 +70,7 @@ def test_the_search_summary_counts_time_outs_at_their_limit(load):
     assert summary["tilings_per_second"] == pytest.approx(1e6)
 
 
-def test_pieces_are_made_once_and_anew_when_asked(load, tmp_path):
+def test_pieces_are_made_once_and_again_when_asked(load, tmp_path):
     common = load("common")
     made = []
 

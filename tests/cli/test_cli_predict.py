@@ -250,7 +250,7 @@ def test_columns_in_other_units_are_refused(folder, tmp_path, capsys):
         assert "'m' is in bytes, but the model was fitted to rows" in error
 
 
-def test_a_file_that_is_no_model_is_named(folder, tmp_path, capsys):
+def test_a_file_that_is_not_a_model_is_named(folder, tmp_path, capsys):
     code, _, error = run(capsys, "evaluate", folder / "quick.csv", folder / "quick.csv")
     assert code == 2
     assert "quick.csv: it is not JSON" in error
@@ -505,7 +505,7 @@ def test_a_kernel_of_ones_own_is_trained_and_its_variants_measured(tmp_path, mon
     assert variants[0]["variant"] == "formula"
     code, _, error = run(capsys, "train", "own_sums.py:number")
     assert code == 2
-    assert "is no Kernel" in error
+    assert "is not a Kernel" in error
 
 
 def test_the_group_alone_shows_its_commands(capsys):

@@ -169,7 +169,7 @@ def test_a_wrong_answer_is_a_failure(schedule, pipe, capsys):
         (["--seed", "-1"], "is not a seed"),
     ],
 )
-def test_mistakes_are_told_before_any_work(schedule, pipe, capsys, arguments, message):
+def test_mistakes_are_reported_before_any_work(schedule, pipe, capsys, arguments, message):
     assert main(["schedule", pipe, *arguments]) == 2
     assert message in capsys.readouterr().err
     assert schedule.called is None

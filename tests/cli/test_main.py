@@ -54,7 +54,7 @@ def test_a_bug_is_not_hidden(monkeypatch):
         main(["machine"])
 
 
-def test_a_reader_that_leaves_is_no_error():
+def test_a_reader_that_leaves_is_not_an_error():
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as closed:

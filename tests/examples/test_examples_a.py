@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # How far a result may be from the reference: every value within the first number, and all but
 # this fraction of them within the second. A float that is truncated to a bin or to a table's
-# index may land beside the reference's, by contraction into fused multiply-adds.
+# index may differ by one from the reference's, by contraction into fused multiply-adds.
 TOLERANCES = {
     "blur": (0, 0, 0.0),
     "harris": (1e-6, 1e-7, 0.0),
@@ -57,7 +57,7 @@ def output_of(algorithm):
 def run(pipeline, module, target):
     """The output over its estimated region, as an array with x first.
 
-    The pipeline is built anew from its serialised form, the way that candidates are.
+    The pipeline is built again from its serialised form, as candidates are.
     """
     defaults = inspect.signature(module.reference).parameters
     inputs = module.random_inputs(**module.SMALL)

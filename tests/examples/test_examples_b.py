@@ -149,7 +149,7 @@ def test_square_matmul_is_square():
 
 
 @pytest.mark.parametrize("size", [1, 48])
-def test_fft_of_a_size_that_is_no_power_of_two_is_refused(size):
+def test_fft_of_a_size_that_is_not_a_power_of_two_is_refused(size):
     with pytest.raises(ValueError, match="power of two"):
         load("fft").fft(size)
 

@@ -55,7 +55,7 @@ def chosen(program: str, target: str) -> str:
 
 
 def main() -> int:
-    """Compare each schedule with the one that is kept, and keep it unless told to check."""
+    """Compare each schedule with the one that is kept, and keep it, except with `check`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where any differs")
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="by default all")

@@ -39,7 +39,7 @@ def schedules(draw, algorithm, target="host", exact=False, clones=()):
 
 @st.composite
 def some_clones(draw, algorithm, most=3):
-    """Up to so many clones that can be made, one at least, some of them read by clones."""
+    """Clones that can be made, at least one and at most `most`, some of them read by clones."""
     count = len(algorithm.funcs)
     clones = ()
     for _ in range(draw(st.integers(1, most))):
@@ -154,7 +154,7 @@ def nests(draw, func, stage, around, target, exact):
     loops = scheduled_loops(func, stage, nest)
     masked = any(isinstance(c, Split) and c.tail.startswith("predicate") for c in nest.splits)
     # Halide 21 fails an assertion on some nests where loops guarded again and again are around
-    # blocks; such a candidate does not compile, which is no matter of legality.
+    # blocks; such a candidate does not compile, which does not make it illegal.
     crowded = len(nest.splits) > 2
     mapped = draw(mappings(loops, around, is_gpu(target), atomic, masked, crowded))
     partition = draw(st.sampled_from(("auto", "auto", "never")))

@@ -214,7 +214,7 @@ def clones(algorithm):
 
 
 def clone_of_an_output(algorithm):
-    """One output reads another, which it computes anew for itself."""
+    """One output reads another, which it computes again for itself."""
     colour, grey = (place(algorithm, name) for name in ("colour", "grey"))
     half = place(algorithm, "half")
     made = (Clone(colour, (grey,)), Clone(half, (len(algorithm.funcs), grey)))
@@ -283,7 +283,7 @@ def ring(algorithm):
 
 
 def wrappers(algorithm):
-    """A wrapper for one reader, one for two, a wrapper of a wrapper, and a clone beside them."""
+    """A wrapper for one reader, one for two, a wrapper of a wrapper, and a clone."""
     convolved, scan, histogram, result = (
         place(algorithm, name) for name in ("convolved", "scan", "histogram", "result")
     )

@@ -134,7 +134,7 @@ def lower(pipeline, path, target="host"):
 
 
 def normalised(text):
-    """Lowered code with names told apart by order of appearance, not by Halide's numbers."""
+    """Lowered code with names numbered by order of appearance, not by Halide."""
     ranks = {}
 
     def rank(match):

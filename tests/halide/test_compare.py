@@ -89,7 +89,7 @@ def test_all_are_timed_together_and_failures_are_shown(example, monkeypatch, tmp
         found.entry("nobody")
 
 
-def test_a_hand_written_schedule_of_another_pipeline_is_told_as_such(example, monkeypatch):
+def test_a_hand_written_schedule_of_another_pipeline_is_reported_as_such(example, monkeypatch):
     monkeypatch.setattr(module, "peer_schedules", lambda *_: {})
     monkeypatch.setattr(module, "ROUNDS", 2)
     found = compare(example.blur(), hand=example.other, k=1)

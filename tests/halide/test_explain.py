@@ -184,7 +184,7 @@ def update():
     return load(out)
 
 
-def test_updates_are_told_apart():
+def test_updates_are_distinguished():
     algorithm = update()
     schedule = Schedule(
         algorithm.digest,

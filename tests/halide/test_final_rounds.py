@@ -239,7 +239,7 @@ def test_a_slow_naive_schedule_takes_part_briefly(task, planned):
 
 
 def test_others_take_part_and_are_never_chosen(task, planned):
-    other = Variant(serialized=b"scheduled by somebody else", name="other")
+    other = Variant(serialized=b"scheduled by another author", name="other")
     session = MadeUp(task, {**names(1.0, 2.0, 3.0, 4.0), NAIVE: 8.0, "other": 0.1})
     outcome = run(task, planned, session, others=[other])
     assert session.finals_asked[0] == ("schedule 1", "other", NAIVE)

@@ -1,4 +1,4 @@
-"""Pipelines scheduled by hand, built anew in a worker and compared with the reference."""
+"""Pipelines scheduled by hand, built again in a worker and compared with the reference."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def runner(reference: Path | None) -> Handwritten:
     return Handwritten(payload)
 
 
-def test_the_pipeline_is_built_anew_and_verified(tmp_path: Path) -> None:
+def test_the_pipeline_is_built_again_and_verified(tmp_path: Path) -> None:
     answers = runner(None).answers()
     path = tmp_path / "output.npy"
     np.save(path, answers[0])

@@ -130,7 +130,7 @@ def test_types_estimates_and_parameters_are_read():
     assert second.estimates == (Span(0, 10), Span(1, 20), Span(2, 3))
 
 
-def test_reduction_variables_are_told_from_others():
+def test_reduction_variables_are_distinguished_from_others():
     algorithm = imported(pipeline("predicated_reduction"))
     stage = algorithm.by_name[algorithm.outputs[0]].stages[1]
     assert [loop.kind for loop in stage.loops] == ["impure_rvar", "impure_rvar", "pure"]
@@ -203,7 +203,7 @@ def test_fixed_strides_of_inputs_and_outputs_are_known():
     assert algorithm.symbols["im.extent.2"] == 3
 
 
-def test_embedded_buffers_are_told_apart_by_contents():
+def test_embedded_buffers_are_distinguished_by_contents():
     def table_of(value):
         table = hl.Buffer(hl.Int(32), [4], "table")
         table.fill(value)

@@ -128,7 +128,7 @@ def test_other_sizes_and_inputs_are_other_problems():
     assert len(keys) == 3
 
 
-def test_a_wrong_answer_is_told_with_where_it_is_wrong():
+def test_a_wrong_answer_is_reported_with_its_coordinates():
     algorithm = load(blur())
     wrong = bytes(hl.serialize_pipeline(blur(weight=2)))
     with Session(algorithm, limits=LIMITS, timing=QUICK) as session:

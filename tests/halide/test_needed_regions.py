@@ -68,7 +68,7 @@ def test_reads_that_do_not_count(analysis):
     assert shown(found).keys() == {"third", "second"}
 
 
-def test_what_nobody_needs_has_no_box(analysis):
+def test_values_that_are_not_needed_have_no_box(analysis):
     by = names(analysis)
     tile = {by["second"]: (Interval(0.0, 1.0),)}
     assert by["third"] not in analysis.needed(tile, [by["second"], by["third"]])

@@ -49,7 +49,7 @@ def chain(stages=2):
     return func
 
 
-def test_each_is_told_this_machine():
+def test_each_gets_this_machine():
     by_name = {peer.name: peer for peer in peers("host")}
     assert list(by_name) == ["Mullapudi2016", "Adams2019", "Adams2019, beam 1", "Li2018"]
     cores = {peer.parameters["parallelism"] for peer in by_name.values()}
@@ -133,7 +133,7 @@ def test_one_that_needs_too_much_memory_is_ended(workers):
     assert found.status == "out_of_memory"
 
 
-def test_one_that_aborts_is_told_as_crashed(workers):
+def test_one_that_aborts_is_reported_as_crashed(workers):
     algorithm = load(chain())
     odd = Peer("odd", "Li2018", {"paralelism": "2"})
     (found,) = run_peers(algorithm, make_inputs(algorithm), [odd], workers=workers)

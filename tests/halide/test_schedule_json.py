@@ -62,6 +62,6 @@ def test_malformed_data_is_refused_with_the_fields_name(path, value, message):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff\xfe", "null", "[]"])
-def test_what_is_no_schedule_is_refused(text):
+def test_json_that_is_not_a_schedule_is_refused(text):
     with pytest.raises(ScheduleError):
         from_json(text)

@@ -62,7 +62,7 @@ def test_oneshot_compiles_nothing_and_says_so():
     assert len(result.top()) == 1
 
 
-def test_the_result_is_applied_to_the_same_pipeline_built_anew():
+def test_the_result_is_applied_to_the_same_pipeline_built_again():
     result = tilewright.schedule(blur())
     pixels = np.arange((WIDTH + 2) * (HEIGHT + 2), dtype=np.uint16) * 7
     pixels = pixels.reshape(HEIGHT + 2, WIDTH + 2)
@@ -99,7 +99,7 @@ def test_verify_compiles_runs_and_compares():
     assert "verified" in result.explain()
 
 
-def test_a_schedule_that_cannot_run_is_told_as_such(monkeypatch):
+def test_a_schedule_that_cannot_run_is_reported_as_failed(monkeypatch):
     def refuses_its_size(task, **_):
         loops = (ScheduledLoop("v0_in"), ScheduledLoop("v0_out"), ScheduledLoop("v1"))
         split = Split("v0", "v0_out", "v0_in", 64, "round_up")

@@ -49,7 +49,7 @@ def test_floats_are_compared_relative_to_their_magnitude():
     assert not right(-expected, expected, F32, allowed)
 
 
-def test_small_values_beside_large_ones_may_suffer_from_cancellation():
+def test_small_values_among_large_ones_may_suffer_from_cancellation():
     expected = np.array([100.0, 1e-9], np.float32)
     found = np.array([100.0, 1e-6], np.float32)
     assert right(found, expected, F32, Tolerance(1e-4, exact=False))

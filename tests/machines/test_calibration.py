@@ -104,7 +104,7 @@ def test_a_broken_file_is_an_error_with_a_cure(tmp_path, text):
         read_calibration(path, MACHINE)
 
 
-def test_what_is_no_text_or_no_file_is_an_error_too(tmp_path):
+def test_binary_files_and_folders_are_errors_too(tmp_path):
     path = tmp_path / "file.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TilewrightError, match="--no-calibration"):

@@ -85,7 +85,7 @@ def test_no_driver_and_no_device(monkeypatch):
     assert detect_cuda() == []
 
 
-def test_a_missing_library_is_no_driver(monkeypatch):
+def test_a_missing_library_means_no_driver(monkeypatch):
     def refuse(name):
         raise OSError(name)
 

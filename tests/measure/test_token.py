@@ -32,7 +32,7 @@ def test_it_is_a_file_of_the_user_alone(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_somebody_else_has_put_there_is_refused(tmp_path, kind):
+def test_a_token_that_is_not_a_regular_file_is_refused(tmp_path, kind):
     path, victim = tmp_path / "token", tmp_path / "victim"
     if kind == "link":
         path.symlink_to(victim)
@@ -57,7 +57,7 @@ def test_a_wait_is_said_once_and_late(monkeypatch):
     assert [patience.due() for now[0] in (10.0, 10.5, 12.0)] == [False, False, True]
 
 
-def test_whoever_waits_is_told(monkeypatch):
+def test_a_waiting_process_is_notified(monkeypatch):
     """The wait ends when it has been said."""
     holder = TimingToken()
     assert holder.try_acquire()

@@ -160,7 +160,7 @@ def test_features_may_be_words_that_each_model_numbers_itself():
     assert best == ["b", "a"] * 4
 
 
-def test_lists_are_told_apart_by_their_length(models):
+def test_lists_are_distinguished_by_their_length(models):
     routes = {"linear": lambda a: "linear", "constant": lambda a: "constant"}
     call = Dispatcher(routes, by_models(models, lambda a: {"n": len(a)}))
     assert [call([0.0] * n) for n in (10, 500, 10)] == ["linear", "constant", "linear"]
@@ -183,7 +183,7 @@ def test_errors_name_what_is_there(models):
 
 
 class Clock:
-    """A clock that only moves when told, so that learning is exact."""
+    """A clock that moves only when advanced, so that learning is exact."""
 
     def __init__(self):
         self.now = 0.0
@@ -355,7 +355,7 @@ def test_threads_that_call_clear_and_look_all_get_right_answers():
     assert len(call) <= 7
 
 
-def test_equal_numbers_of_different_types_are_told_apart():
+def test_equal_numbers_of_different_types_are_distinguished():
     asked = []
 
     def forecast(a):

@@ -34,7 +34,7 @@ def test_an_instance_depends_on_seed_and_index_and_not_on_the_variant():
     assert drawn_at(chosen, chosen.variant("numpy"), 7, 2)[0] != one[0]
 
 
-def test_a_wrong_answer_is_told_with_its_place():
+def test_a_wrong_answer_is_reported_with_its_place():
     chosen = kernel("matvec")
     _, _, operands = drawn_at(chosen, chosen.variant("numpy"), 0, 0)
     wrong = chosen.reference(operands)

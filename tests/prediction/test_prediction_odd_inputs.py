@@ -261,7 +261,7 @@ def test_names_that_mean_something_in_c_or_python():
     assert "double x_linux, double x_NAN, double x_value_, double x_nan, double x_total_" in header
 
 
-def test_what_is_no_number_is_never_chosen():
+def test_a_prediction_that_is_not_a_number_is_never_chosen():
     class Broken(LRC):
         kind = "broken"
 

@@ -204,7 +204,7 @@ def test_operands_are_not_changed(three):
         ((np.array([["a", "b"]]), np.ones((2, 2))), "not an array of numbers"),
     ],
 )
-def test_what_is_no_operand_is_refused_by_name(three, args, words):
+def test_an_unsuitable_operand_is_refused_by_name(three, args, words):
     with pytest.raises(PredictionError, match=words):
         three(*args)
 

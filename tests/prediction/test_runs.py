@@ -27,7 +27,7 @@ def test_rows_with_missing_values_are_left_out_and_named(tmp_path):
     assert runs.dropped == ("line 3: no n", "line 4: no time")
 
 
-def test_words_are_numbered_in_order_of_appearance_or_as_told(tmp_path):
+def test_words_are_numbered_in_order_of_appearance_or_as_given(tmp_path):
     path = written(tmp_path, "flag,time\nO3,1\nO0,2\nO3,3\n")
     runs = read_csv(path, "time")
     assert runs.table[:, 0].tolist() == [0, 1, 0]

@@ -1,4 +1,4 @@
-"""Variants are chosen by predicted time, and the regret of the choice is told."""
+"""Variants are chosen by predicted time, and the regret of the choice is reported."""
 
 import math
 import subprocess

@@ -17,7 +17,7 @@ class Logged:
 
 
 class Hungry:
-    """Holds so many megabytes."""
+    """Holds the given number of megabytes."""
 
     def __init__(self, payload):
         self.memory = bytearray(b"x") * (payload << 20)

@@ -133,7 +133,7 @@ def test_the_command_exports_and_merges(files, tmp_path, capsys):
     )
 
 
-def test_the_command_prunes_only_when_told_what_and_yes(files, capsys):
+def test_the_command_prunes_only_with_a_filter_and_yes(files, capsys):
     mine, _ = files
     before = everything(mine)
     code, _, errors = command(capsys, "prune", "--records", mine)

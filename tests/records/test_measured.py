@@ -91,7 +91,7 @@ def test_a_run_killed_at_random_moments_resumes_and_loses_nothing(tmp_path):
         with Records(store) as records:
             known = {r.configuration["number"] for r in records.query()}
         assert known >= set(told)
-        assert len(told) == len(set(told))  # nothing told was measured again
+        assert len(told) == len(set(told))  # nothing reported was measured again
     finished = subprocess.run(argv, capture_output=True, text=True, check=True)
     told += map(int, finished.stdout.split())
     with Records(store) as records:

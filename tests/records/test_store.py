@@ -288,11 +288,11 @@ def test_a_writer_killed_at_any_moment_loses_nothing_it_had_stored(path, tmp_pat
             numbers = [r.configuration["number"] for r in records.query("p")]
         assert numbers == list(range(len(numbers)))
         assert len(numbers) >= stored + 1
-        assert len(numbers) <= stored + 2  # one may have been stored and not yet told
+        assert len(numbers) <= stored + 2  # one may have been stored and not yet reported
 
 
 @pytest.mark.parametrize("kind", ["folder", "device"])
-def test_what_is_no_file_is_refused_untouched(tmp_path, kind):
+def test_what_is_not_a_file_is_refused_untouched(tmp_path, kind):
     path = tmp_path / "records.sqlite"
     if kind == "folder":
         path.mkdir()

@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def texts(svg):
-    """What is written, without what is told on hovering."""
+    """The text of a picture, without what is shown on hovering."""
     return [
         (e.text or "") + "".join(child.tail or "" for child in e)
         for e in ElementTree.fromstring(svg).iter(f"{SVG}text")

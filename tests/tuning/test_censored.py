@@ -1,4 +1,4 @@
-"""Evaluations cut short: told as lower bounds, learned from as censored data."""
+"""Evaluations cut short: reported as lower bounds, learned from as censored data."""
 
 import math
 

@@ -39,7 +39,7 @@ def outcome(tmp_path, how, printed):
         (JSON, '{"second": 1}', "it printed '{\"second\": 1}'"),
     ],
 )
-def test_what_was_printed_is_shown_where_it_is_of_no_use(tmp_path, how, printed, said):
+def test_unusable_output_is_shown_in_the_error(tmp_path, how, printed, said):
     found = outcome(tmp_path, how, printed)
     assert found["status"] == "run_failed"
     assert said in found["message"]

@@ -83,7 +83,7 @@ def command(folder, *more):
     return ["tune", str(folder / "problem.toml"), "--records", records, "--quiet", *more]
 
 
-def test_a_command_is_tuned_and_its_failures_are_told_apart(folder, capsys):
+def test_a_command_is_tuned_and_its_failures_are_distinguished(folder, capsys):
     assert main(command(folder, "--json")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["evaluations"] == 18
@@ -155,7 +155,7 @@ def test_init_writes_a_problem_that_loads(tmp_path, capsys):
     assert "exists" in capsys.readouterr().err
 
 
-def test_an_export_of_no_known_format_is_refused_before_anything_runs(folder, capsys):
+def test_an_export_of_unknown_format_is_refused_before_anything_runs(folder, capsys):
     assert main(command(folder, "--export", str(folder / "found.txt"))) == 2
     assert ".json" in capsys.readouterr().err
     assert not (folder / "asked.log").exists()
@@ -214,9 +214,7 @@ def test_mistakes_are_named(folder, capsys, old, new, named):
         ("[]", "command"),
     ],
 )
-def test_a_program_that_is_not_there_is_told_before_the_budget_is_spent(
-    folder, capsys, words, cure
-):
+def test_a_missing_program_is_an_error_before_the_budget_is_spent(folder, capsys, words, cure):
     path = folder / "problem.toml"
     lines = path.read_text().splitlines()
     lines = [f"command = {words}" if line.startswith("command") else line for line in lines]
@@ -238,7 +236,7 @@ def test_a_program_that_is_not_there_is_told_before_the_budget_is_spent(
         ("x = 7\n", "x = 99\n", "[[start]]"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(folder, old, new, at):
+def test_an_error_names_its_line(folder, old, new, at):
     text = (folder / "problem.toml").read_text().replace(old, new, 1)
     (folder / "problem.toml").write_text(text)
     number = next(n for n, line in enumerate(text.splitlines(), 1) if at in line)
@@ -246,7 +244,7 @@ def test_a_mistake_is_told_with_its_line(folder, old, new, at):
         load_problem(folder / "problem.toml")
 
 
-def test_a_start_that_breaks_a_constraint_is_told_which(folder):
+def test_an_infeasible_start_is_refused_with_the_constraint(folder):
     path = folder / "problem.toml"
     text = path.read_text().replace("x = 7\ny = 0", "x = 7\ny = 9", 1)
     path.write_text(text)

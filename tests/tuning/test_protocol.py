@@ -40,7 +40,7 @@ def test_a_conversation():
     assert not session.open
 
 
-def test_a_value_that_is_no_number_is_refused_and_may_be_told_again():
+def test_a_value_that_is_not_a_number_is_refused_and_may_be_sent_again():
     session = opened()
     session.answer('{"ask": 1}')
     assert "'fast'" in session.answer('{"tell": {"index": 0, "value": "fast"}}')["error"]

@@ -43,7 +43,7 @@ def files(tmp_path):
     return tmp_path, path
 
 
-def test_t4_results_are_replayed_with_the_description_beside_them(files):
+def test_t4_results_are_replayed_with_the_description_next_to_them(files):
     _, path = files
     replay = read_t4(path)
     assert replay.name == "kernel_GPU"

@@ -17,7 +17,7 @@ def cost(c):
     return 1.0 + abs(c["x"] - 11) + abs(c["y"] - 4) + c["p"][0]
 
 
-def test_failures_of_every_kind_are_told_apart():
+def test_failures_of_every_kind_are_distinguished():
     def objective(c):
         kinds = {
             0: lambda: math.nan,

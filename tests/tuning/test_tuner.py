@@ -135,7 +135,7 @@ def test_pending_suggestions_differ_from_one_another():
     assert len(tuner.trials) == 22
 
 
-def test_what_is_told_is_checked():
+def test_reported_outcomes_are_checked():
     tuner = Tuner(SPACE)
     asked = tuner.ask()
     with pytest.raises(ValueError, match="unknown status"):

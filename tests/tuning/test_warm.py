@@ -35,7 +35,7 @@ def earlier(value, seed=0, count=60):
 
 
 def mean_best(count, pairs=None, queued=0, seeds=6):
-    """The mean over seeds of the best cost after so many evaluations."""
+    """The mean over seeds of the best cost after a number of evaluations."""
     found = []
     for seed in range(seeds):
         warm = None if pairs is None else WarmStart(pairs, queued)

@@ -23,7 +23,7 @@ VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, 
 class Finals:
     """The results of interleaved rounds, in the order of the candidates.
 
-    A measurement's `times` hold one entry a round, the median of that visit's samples, so
+    A measurement's `times` hold one entry per round, the median of that visit's samples, so
     entry r of every candidate belongs to the same round. A candidate that failed on the way
     keeps only what the status says.
     """

@@ -263,7 +263,7 @@ class Job:
         if code < 0:
             message = f"died of {_signal_name(-code)} while {was}"
             if -code == signal.SIGKILL:
-                message += ", sent by the kernel for want of memory or by somebody else"
+                message += ", sent by the system when memory ran out, or by another process"
         else:
             message = f"left its process with exit code {code} while {was}"
         starved = any(b"bad_alloc" in capture.tail for capture in self.captures.values())

@@ -35,8 +35,7 @@ class RecordsError(TilewrightError):
 class Claim:
     """Holds one problem of a records file for this process.
 
-    The kernel frees it when the process ends in whatever way, so there is no stale lock to
-    clean up.
+    The system frees it when the process ends for any reason, so that no stale lock remains.
 
     Args:
         records: the records file.

@@ -1,6 +1,7 @@
 """Conformance checks for your own schedulers, cost models, journals, estimators and machines.
 
-Each is a plain function that raises `AssertionError` with what is wrong, for any test framework::
+Each is a plain function that raises `AssertionError` and names the failed check, for use in any
+test framework::
 
     from tilewright.testing import check_estimator
 

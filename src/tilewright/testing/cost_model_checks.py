@@ -1,4 +1,4 @@
-"""What a model of what schedules cost has to say."""
+"""Conformance checks for cost models."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def check_cost_model(
     """Check a cost model: costs are positive, the same each time, and grow with the work.
 
     Args:
-        model: gets an `Algorithm` with its estimates, a `Schedule` of it and the machine; returns
-            a cost in any unit, or None where it cannot say one.
+        model: takes an `Algorithm` with its estimates, a `Schedule` of it and the machine; returns
+            a cost in any unit, or None if it cannot cost the schedule.
         machine: what the schedules are for.
         pipelines: as for `check_scheduler`, with outputs of 61 by 47 points.
 
     Raises:
-        AssertionError: what is wrong with the cost of which pipeline, or that it says none.
+        AssertionError: a cost is wrong (the message names the pipeline), or all are None.
     """
     said = 0
     for name, build in pipelines.items():
@@ -46,7 +46,7 @@ def check_cost_model(
         assert larger > cost, (
             f"{name}: {LARGER**2} times the points cost {larger}, not more than {cost}"
         )
-    assert said or not pipelines, "the model says no cost of any pipeline"
+    assert said or not pipelines, "the model has no cost for any pipeline"
 
 
 def _cost(name: str, model: CostModel, out: Any, machine: Machine, times: int) -> float | None:

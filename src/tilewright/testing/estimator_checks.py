@@ -1,4 +1,4 @@
-"""What a model of run times has to do."""
+"""Conformance checks for models of run time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def check_estimator(model: Estimator, *, instances: int = 80, seed: int = 0) -> 
     Args:
         model: not fitted; it is fitted to times of a kernel with the features ``m`` and ``n``
             and the complexity ``m*n``, and keeps its other settings.
-        instances: that it is fitted to.
-        seed: what they are drawn from.
+        instances: the number of training instances.
+        seed: the seed from which instances are drawn.
 
     Raises:
-        AssertionError: what is wrong with it.
+        AssertionError: the model fails a check; the message names it.
     """
     rng = np.random.default_rng(seed)
     table = np.exp2(rng.uniform(4.0, 10.0, (instances, 2))).round()

@@ -1,4 +1,4 @@
-"""What a journal of tuning has to keep."""
+"""Conformance checks for journals of tuning."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def trials() -> tuple[Trial, ...]:
 
 
 def check_journal(opened: Callable[[], Journal]) -> None:
-    """Check a journal: what was added is there, in its order, for whoever opens it next.
+    """Check a journal: trials that were added are loaded again, in order, by the next reader.
 
     Args:
-        opened: opens the journal, which has nothing in it at first. It is called several times,
-            each of which has to find what those before it have added.
+        opened: opens the journal, which is empty at first. It is called several times; each
+            journal must load the trials that earlier ones added.
 
     Raises:
-        AssertionError: what is wrong with it.
+        AssertionError: the journal fails a check; the message names it.
     """
     journal = opened()
     found = journal.load()

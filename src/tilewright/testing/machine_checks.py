@@ -1,4 +1,4 @@
-"""What a description of a machine has to be for schedulers to use it."""
+"""Conformance checks for machine descriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_machine(machine: Machine) -> None:
         machine: the machine of a CPU or a GPU.
 
     Raises:
-        AssertionError: what is wrong with it.
+        AssertionError: the description fails a check; the message names it.
     """
     try:
         again = machine_from_json(machine_to_json(machine))

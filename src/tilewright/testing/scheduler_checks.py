@@ -1,4 +1,4 @@
-"""What a scheduler of Halide pipelines has to give back."""
+"""Conformance checks for schedulers of Halide pipelines."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ def check_scheduler(
     """Check a scheduler: its schedules are legal, the same each time, and give right answers.
 
     Args:
-        scheduler: gets an `Algorithm` and the machine, and returns a `Schedule`.
-        machine: what is scheduled for.
+        scheduler: takes an `Algorithm` and the machine, and returns a `Schedule`.
+        machine: the machine to schedule for.
         pipelines: functions that each build an unscheduled output Func, of two dimensions, with
             estimates.
         run: whether schedules are compiled and run in this process, and their answers compared
             with those of the unscheduled pipeline; by default where the machine is a CPU.
 
     Raises:
-        AssertionError: what is wrong with a schedule of which pipeline.
+        AssertionError: a schedule fails a check; the message names the pipeline and the check.
     """
     run = not isinstance(machine, GpuMachine) if run is None else run
     for name, build in pipelines.items():

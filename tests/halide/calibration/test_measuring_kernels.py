@@ -85,7 +85,7 @@ def test_one_core_is_timed_by_its_own_time(monkeypatch):
 
 
 def settled(kernel, seconds):
-    """A series that took so many seconds per unit."""
+    """A series that took the given seconds per unit."""
     return Series(kernel, samples=[seconds * kernel.amount] * LEAST_SAMPLES)
 
 
@@ -133,7 +133,7 @@ def test_differences_below_zero_and_missing_samples_do_not_settle():
     assert found["l2_core"]["spread"] == measuring.UNKNOWN_SPREAD
 
 
-def test_the_kernels_run_and_every_quantity_is_told():
+def test_the_kernels_run_and_every_quantity_is_reported():
     calibrator = Calibrator({**SMALL, "seconds": 0.01})
     calibrator.run()
     found = calibrator.details()

@@ -363,7 +363,7 @@ def test_runs_of_blocks_of_a_reduction_read_their_own_part(rows, runs):
     assert costs.block(names["product"], 0) == costs.block(names["product"], 1) == block
     # A tile is runs of blocks along x, four rows each. Each run reads all of A, 4 MiB, and its
     # rows of B with half a line more. That is more than the first cache holds, but no shorter
-    # sweep is told apart: it comes for every run, and the output leaves once.
+    # sweep differs: it comes for every run, and the output leaves once.
     assert block.rows == 4
     run = 1024 * 1024 * 4 + (1024 + 7.5) * 4 * 4
     tiles = np.ceil(1024 / rows)
@@ -404,7 +404,7 @@ def inlined(build, bias=1.0):
 
 
 def twice(operations, reads):
-    """A Func of so many additions, read at so many points along a row."""
+    """A Func of some additions, read at some points along a row."""
     image = hl.ImageParam(hl.Float(32), 1, "image")
     x = hl.Var("x")
     inner, output = hl.Func("inner"), hl.Func("output")

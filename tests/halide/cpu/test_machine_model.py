@@ -68,7 +68,7 @@ def test_vector_registers(isa, bits, registers):
     assert model_of(CpuMachine("x", "y", 1, isa, bits, ())).registers == registers
 
 
-def test_constants_are_taken_from_whoever_gives_them():
+def test_given_constants_are_used():
     constants = dataclasses.replace(
         CpuConstants(),
         clock_hz=2e9,

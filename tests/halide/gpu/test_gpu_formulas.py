@@ -470,7 +470,7 @@ def test_nothing_takes_no_time():
         assert predicted_seconds(model, plan) is None
 
 
-def test_constants_are_taken_from_whoever_gives_them():
+def test_given_constants_are_used():
     slow = dataclasses.replace(GpuConstants(), launch_seconds=5e-6)
     plan = plan_of(reading(lambda image, x, y: image[x, y] + 1.0))
     first, second = (predicted_seconds(m, plan) for m in (MODEL, CostModel(MODEL.resident, slow)))

@@ -95,7 +95,7 @@ def load_kernel(text: str) -> Kernel:
     found = load_object(text)
     if not isinstance(found, Kernel):
         raise TilewrightError(
-            f"{text} is no Kernel: make one of your functions with "
+            f"{text} is not a Kernel: make one of your functions with "
             "tilewright.prediction.data.user_kernels.from_callable"
         )
     return found

@@ -348,7 +348,7 @@ def _rule_div(e: Op | Call, args: list[Interval]) -> Interval:
             return Interval(a.lo / b.lo, a.hi / b.lo)
         return Interval(_floor(a.lo / b.lo), _floor(a.hi / b.lo))
     if np.any((np.asarray(b.lo) <= 0) & (np.asarray(b.hi) >= 0)):
-        # Halide defines integer x/0 as 0; a float divided by nearly nothing is anything.
+        # Halide defines integer x/0 as 0; a float divided by a value near 0 has no bound.
         if e.type.code == "float":
             return EVERYTHING
         both = _maximum(np.abs(a.lo), np.abs(a.hi))

@@ -222,7 +222,7 @@ def _all_loops(schedule: Schedule, algorithm: Algorithm) -> Loops:
     for entry in schedule.funcs:
         if not 0 <= entry.func < len(algorithm.funcs):
             raise ScheduleError(
-                f"the schedule speaks of Func {entry.func}; the pipeline has {len(algorithm.funcs)}"
+                f"the schedule refers to Func {entry.func}; the pipeline has {len(algorithm.funcs)}"
             )
         func = algorithm.funcs[entry.func]
         for stage, nest in stage_schedules(algorithm, entry):

@@ -56,11 +56,11 @@ class Source:
 class Variant:
     """One way to run the pipeline.
 
-    Either `schedule`, or `serialized`: the same pipeline scheduled by somebody else, as bytes
-    that keep the schedule, or `handwritten`: where the same pipeline is built and scheduled
-    (None for all: as the pipeline came). `max_registers` a thread is
-    what the CUDA runtime compiles with; its own default is 64. `threads` is the size of
-    Halide's thread pool, by default one a CPU.
+    It has at most one of `schedule`, `serialized` (the same pipeline with another author's
+    schedule, as bytes) and `handwritten` (a function that builds and schedules the same pipeline);
+    with none of them it runs the schedule that the pipeline came with. `max_registers` is the
+    number of registers per thread that the CUDA runtime may use; its own default is 64. `threads`
+    is the size of Halide's thread pool, by default one thread per CPU.
     """
 
     schedule: Schedule | None = None

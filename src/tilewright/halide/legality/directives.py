@@ -21,7 +21,7 @@ def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
             if not 0 <= dimension < len(func.args):
                 yield what, f"it has no dimension {dimension}, which {what} names"
         if len(set(said)) < len(said):
-            yield what, f"{what} speaks of one dimension twice; say it in one entry"
+            yield what, f"{what} has two entries for one dimension; merge them"
     for bounds in entry.bounds:
         remainder = bounds.remainder or 0
         if bounds.modulus < 1 or not 0 <= remainder < bounds.modulus or bounds.extent < 0:

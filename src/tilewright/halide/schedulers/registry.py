@@ -200,7 +200,7 @@ def device_limits(task: Task) -> Limits:
 
 
 def _measured(task: Task) -> tuple[str, ...]:
-    """Return a note where the CPU is costed with what was measured of it."""
+    """Return a note if the cost model uses measurements of this CPU."""
     facts = model_facts(task) if task.calibration is not None else {}
     return tuple(f"The {name} has numbers {text}." for name, text in facts.items())
 

@@ -42,7 +42,7 @@ class _Pending:
     written: set[Buffer] = field(default_factory=set)
 
     def conflicts(self, other: _Pending) -> bool:
-        """Return whether what comes next needs what was before to be over."""
+        """Return whether the next step needs a barrier before it."""
         return bool(self.written & (other.read | other.written) or self.read & other.written)
 
 

@@ -31,7 +31,7 @@ class Runs:
     Args:
         features: names of the columns of `table` with their units (``1`` where unknown).
         table: floats of shape (runs, features).
-        times: seconds a run, shape (runs,).
+        times: seconds per run, shape (runs,).
         retimes: an independent second measurement of the same, or None.
         facts: kernel, variant, complexity, machine, versions, as far as they are known.
         dropped: rows left out, each with the reason.

@@ -26,7 +26,7 @@ KINDS = (
 
 
 def load(path: str | Path) -> Estimator:
-    """Return the model in a file that `Estimator.save` wrote, of whatever kind it is.
+    """Return the model in a file that `Estimator.save` wrote, of any kind.
 
     Raises:
         PredictionError: the file is missing, is not a model, or has another schema version.

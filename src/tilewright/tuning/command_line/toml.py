@@ -57,7 +57,7 @@ value = "time"              # the command's wall time, or:
 # value = "regex"           # a number in its output
 # regex = "took ([0-9.]+) ms"
 # maximise = true           # larger is better
-timeout = 10                # seconds a run may take; longer is a failure that is learned from
+timeout = 10                # seconds per run; a longer run is a failure, and learned from
 memory_mb = 4096            # memory it may take
 repeat = 1                  # runs; the median counts (only with value = "time")
 

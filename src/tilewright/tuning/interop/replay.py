@@ -224,7 +224,10 @@ def _load(path: Path, ends: str = "") -> Any:
 
 
 def _closed(text: str, ends: str) -> Any:
-    """Return JSON text with its end put on; what was wrong with it before, if that does not do."""
+    """Parse JSON text, closing it first if it was cut off.
+
+    Raises the original parse error otherwise.
+    """
     try:
         return json.loads(text.rstrip().rstrip(",") + ends)
     except ValueError:

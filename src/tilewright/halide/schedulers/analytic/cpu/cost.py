@@ -142,7 +142,7 @@ class CpuCosts:
         return known
 
     def set_block(self, name: str, index: int, block: Block) -> None:
-        """Cost a stage with a block that somebody else has chosen."""
+        """Cost a stage with the given block instead of the best one."""
         self._blocks[name, index] = block
 
     def _form(self, name: str, index: int) -> Hashable:

@@ -111,7 +111,7 @@ class Planner:
         return found
 
     def given(self, group: Group, tiling: Tiling) -> CpuPlan:
-        """Return the plan of a tiling that somebody else has chosen."""
+        """Return the plan of a given tiling."""
         if self.costs.analysis.view.by_name[group.output].extern is not None:
             return CpuPlan(0.0, tiling)
         tiles = np.array([tiling.sizes], dtype=np.float64)

@@ -25,7 +25,7 @@ def suited_gpu(
     """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
 
     Members may be in the blocks or in the threads of their group. Empty if the plan's groups
-    are not known, as in a schedule that somebody else wrote.
+    are not known, as in a schedule read from elsewhere.
     """
     entries = planned.schedule.funcs
     inlined = frozenset(

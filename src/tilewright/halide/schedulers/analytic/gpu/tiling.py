@@ -83,7 +83,7 @@ class LoopRoles:
     """The uses of the parallel loops of a stage, by their position among those loops.
 
     `threads` are tiled and their tiles spread over threads, innermost first. `others` run
-    whole inside a thread, or one iteration a block.
+    whole inside a thread, or one iteration per block.
     """
 
     threads: tuple[int, ...]
