@@ -1,4 +1,7 @@
-"""What `schedule` and `compare` take: in groups, by name, and by the names of earlier versions."""
+"""What `schedule` and `compare` take: in groups, by name, and by short forms."""
+
+import html
+import re
 
 import halide as hl
 import pytest
@@ -93,6 +96,9 @@ def test_notebooks_show_results_and_schedules():
     shown = result._repr_html_()
     assert "a &lt; b for host: not run" in shown
     assert all(group.name in shown for group in result.report().groups)
+    page = html.unescape(re.search('srcdoc="([^"]*)"', shown)[1])
+    assert "<svg" in page  # the graph
+    assert 'class="nest"' in page
     table = result.schedule._repr_html_()
     assert "Schedule for host" in table
     assert table.count("<tr") == 1 + len(result.schedule.funcs)

@@ -89,9 +89,9 @@ def schedule(
         on_progress: called with a `Progress` on every change.
         name: the pipeline's name; by default that of its file, Generator or output.
         **options: fields of `planning`, `measuring` and `budget` as keyword arguments, which take
-            precedence: ``schedule(pipeline, mode="top", k=3, time_limit=60)``. The arguments
-            ``keep_schedule``, ``discard_schedule`` and ``improve`` of earlier versions, now
-            ``existing``, still work.
+            precedence: ``schedule(pipeline, mode="top", k=3, time_limit=60)``.
+            ``keep_schedule=True``, ``discard_schedule=True`` and ``improve=True`` are short for
+            ``existing="keep"``, ``"discard"`` and ``"improve"``.
 
     Returns:
         The schedule with all measurements, failed candidates included.

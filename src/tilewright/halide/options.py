@@ -1,7 +1,7 @@
 """Arguments of `tilewright.schedule` and `tilewright.compare`, in three groups.
 
 `Planning` says which schedules are considered, `Measuring` how they are measured, and `Budget` sets
-limits. Every field is also accepted as a keyword argument, as are the names of earlier versions:
+limits. Every field is also accepted as a keyword argument, and `existing` in three short forms:
 ``schedule(pipeline, k=3, keep_schedule=True)`` is
 ``schedule(pipeline, planning=Planning(k=3, existing="keep"))``.
 """
@@ -133,7 +133,7 @@ class CommonOptions(TypedDict, total=False):
     jobs: int | None
     candidate_time: float
     candidate_memory: int
-    # Names of earlier versions for `existing`.
+    # Short forms of `existing`.
     keep_schedule: bool
     discard_schedule: bool
 

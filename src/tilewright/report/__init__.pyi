@@ -10,6 +10,7 @@ from .model import (
     SizeRow as SizeRow,
 )
 from . import units as units
+from . import standing as standing
 from . import table as table
 from . import text as text
 from . import charts as charts

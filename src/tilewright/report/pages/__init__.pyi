@@ -9,7 +9,10 @@ from .page import (
     html_table as html_table,
 )
 from .fragment import fragment as fragment
-from .schedule import schedule_page as schedule_page
+from .schedule import (
+    schedule_page as schedule_page,
+    schedule_pictures as schedule_pictures,
+)
 from .prediction import (
     PredictionReport as PredictionReport,
     prediction_page as prediction_page,

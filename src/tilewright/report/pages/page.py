@@ -46,11 +46,11 @@ def html_page(
     if subtitle:
         header.append(tag("p", subtitle, class_="soft"))
     header += [tag("p", tag("a", words, href=address)) for words, address in links.items()]
-    body = join(
-        tag("header", *header),
-        _figures(figures),
-        *(_section(section) for section in sections),
-    )
+    return document(title, tag("header", *header), _figures(figures), *map(section_html, sections))
+
+
+def document(title: str, *content: Html | None) -> str:
+    """Return content as a page with the style sheet, as text."""
     head = join(
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -58,11 +58,12 @@ def html_page(
         tag("title", title),
         tag("style", Html(STYLE)),
     )
-    html = tag("html", tag("head", head), tag("body", tag("main", body)), lang="en")
+    html = tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en")
     return f"<!doctype html>\n{html}\n"
 
 
-def _section(section: Section) -> Html:
+def section_html(section: Section) -> Html:
+    """Return a section with its heading and its note."""
     note = tag("p", section.note, class_="soft small") if section.note else None
     return tag("section", tag("h2", section.title), section.content, note)
 

@@ -52,6 +52,16 @@ def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProx
     )
 
 
+def schedule_pictures(report: ScheduleReport) -> list[Section]:
+    """Return the sections with pictures: comparison, graph and loop nest."""
+    sections = []
+    if report.comparison:
+        sections.append(_comparison(report))
+    if report.dag.nodes or report.nest:
+        sections.append(_structure(report))
+    return sections
+
+
 def _sections(report: ScheduleReport) -> list[Section]:
     sections = []
     if report.notes:
