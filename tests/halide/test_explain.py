@@ -4,6 +4,7 @@ import re
 
 import halide as hl
 import pytest
+from nest_text import nest_text
 
 from tilewright.halide.analysis.loop_nest import loop_nest
 from tilewright.halide.frontend.importer import import_pipeline
@@ -23,7 +24,7 @@ from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import detect_cpu, gpu
 from tilewright.report.pages.schedule import schedule_page
-from tilewright.report.text import explain, nest_text
+from tilewright.report.text import explain
 
 
 def blur():

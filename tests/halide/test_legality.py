@@ -17,7 +17,7 @@ from tilewright.halide.ir.schedule import (
     ScheduleError,
     Split,
 )
-from tilewright.halide.legality.check import Limits, check, require_legal
+from tilewright.halide.legality.check import Limits, check
 
 CASES = all_cases()
 BLUR = imported(PIPELINES["blur"]())
@@ -122,8 +122,6 @@ def updated(func, *stages):
 def test_pure_stages_and_levels(schedule, kind, reason):
     assert kind in kinds(schedule, BLUR)
     assert reason.replace("\\", "") in reasons(schedule, BLUR)
-    with pytest.raises(ScheduleError, match=reason):
-        require_legal(schedule, BLUR)
 
 
 UPDATE = "r0 r1 v0 v1"

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.halide.execution.reference import ReferenceError
 from tilewright.halide.execution.runner import schedule_plainly
-from tilewright.halide.execution.session import Session, Variant, make_inputs, measure_schedules
+from tilewright.halide.execution.session import Session, Variant, make_inputs
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.nest import default_stage
 from tilewright.halide.ir.schedule import (
@@ -61,6 +61,16 @@ def several():
     both.set_estimates([(-3, 33), (0, 24)])
     scaled.set_estimates([(0, 30), (0, 20)])
     return hl.Pipeline([both, scaled])
+
+
+def measure_schedules(algorithm, schedules, *, target="host", **options):
+    """Each schedule with its measurement, in a session of its own; `options` are `Session`'s."""
+    variants = (
+        Variant(schedule, target=target, name=f"schedule {i}")
+        for i, schedule in enumerate(schedules)
+    )
+    with Session(algorithm, targets=[target], **options) as opened:
+        yield from opened.measure(variants)
 
 
 def tiled(algorithm, width=8, target="host", mappings=("vectorized", "serial", "parallel")):
@@ -258,8 +268,7 @@ def test_opencl_runs_and_is_verified():
 TUNER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from test_measuring import LIMITS, QUICK, blur, tiled
-from tilewright.halide.execution.session import measure_schedules
+from test_measuring import LIMITS, QUICK, blur, measure_schedules, tiled
 from tilewright.halide.frontend.source import load
 from tilewright.records import Records
 algorithm = load(blur())

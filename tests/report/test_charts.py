@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.gantt import GanttTask, gantt_chart
-from tilewright.report.charts.heatmap import heat_map
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.parallel import Axis, parallel_coordinates
 from tilewright.report.charts.scatter import MOST_POINTS, Points, scatter_plot
@@ -138,20 +137,6 @@ def test_the_diagonal_joins_equal_values():
     ]
     assert float(guide.get("x1")) < float(guide.get("x2"))
     assert float(guide.get("y1")) > float(guide.get("y2"))
-
-
-def test_heat_map_writes_values_and_leaves_gaps():
-    svg = heat_map(
-        [[1.0, None], [math.nan, 100.0]], ["r1", "r2"], ["c1", "c2"], label="x", log=True
-    )
-    opacities = [
-        float(e.get("fill-opacity"))
-        for e in ElementTree.fromstring(svg).iter(f"{SVG}rect")
-        if e.get("class") == "heat"
-    ]
-    assert len(opacities) == 2
-    assert opacities[0] < opacities[1]
-    assert {"1", "100", "r1", "c2"} <= {t.strip() for t in texts(svg)}
 
 
 def test_parallel_coordinates_draw_the_best_last_and_failures_apart():

@@ -13,7 +13,6 @@ from tilewright.mapping import Device, Graph, GraphTask, Platform, plan, plan_pa
 from tilewright.report import units
 from tilewright.report.charts.bars import bar_chart
 from tilewright.report.charts.gantt import GanttTask, gantt_chart
-from tilewright.report.charts.heatmap import heat_map
 from tilewright.report.charts.lines import Line, line_chart
 from tilewright.report.charts.parallel import Axis, parallel_coordinates
 from tilewright.report.charts.scatter import MOST_POINTS, Points, scatter_plot
@@ -81,17 +80,6 @@ def test_rows_with_names(names):
     tasks = [GanttTask(f"task {i}", d, i, i + 1.5, i) for i, d in enumerate(devices)]
     check(gantt_chart(tasks, devices, label="x", width=NARROW))
     check(bar_chart([Bar(name, 0.5) for name in names], label="x", cut=None, width=NARROW))
-
-
-@pytest.mark.parametrize("columns", [0, 1, 3, 6, 7, 30])
-def test_a_heat_map_goes_on_below(columns):
-    names = [f"c{i}" for i in range(columns)]
-    values = [[1000.0 * (i + j) for j in range(columns)] for i in range(3)]
-    rows = ["a row with a very long name", "b", "c"]
-    texts = check(heat_map(values, rows, names, label="x", width=NARROW))
-    # Every value and every column is written, not only shown on hovering.
-    assert {name for name in texts if name in names} == set(names)
-    assert len([t for t in texts if re.fullmatch(r"[0-9.e+]+", t)]) == 3 * columns
 
 
 @pytest.mark.parametrize("parameters", [1, 2, 4, 5, 12])

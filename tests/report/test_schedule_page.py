@@ -26,7 +26,7 @@ from tilewright.report.table import (
     table,
     to_text,
 )
-from tilewright.report.text import explain, headline, nest_text
+from tilewright.report.text import explain, headline
 
 GROUPS = (
     GroupRow("blur_x", ("in_wrap", "blur_x"), (("x", 64), ("y", 8)), parallel=120, vector=16),
@@ -210,15 +210,6 @@ def test_a_comparison_is_relative_to_ours():
 
 def test_a_table_without_rows():
     assert to_text(table([Column("a"), Column("b")], [])).splitlines()[0] == "a"
-
-
-def test_the_loop_nest_as_text():
-    assert nest_text(REPORT.nest).splitlines() == [
-        "produce out",
-        "  for gpu_block y in 96",
-        "    allocate blur_x (gpu_shared, 2 KiB)",
-        "    out = …",
-    ]
 
 
 def test_a_report_is_json():

@@ -145,7 +145,7 @@ class ScheduleOptions(CommonOptions, total=False):
     check: bool
     exact_sizes: bool
     verify: bool
-    improve: bool  # earlier name of ``existing="improve"``
+    improve: bool  # short for ``existing="improve"``
 
 
 class Groups(NamedTuple):
@@ -187,7 +187,7 @@ def grouped(
             meant = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{meant}")
     given = dict(options)
-    existing = _earlier(given)
+    existing = _short_forms(given)
     if existing is not None:
         given.setdefault("existing", existing)
     return Groups(
@@ -203,8 +203,8 @@ def _with(group: G, given: Mapping[str, Any]) -> G:
     return replace(group, **{name: given[name] for name in own})
 
 
-def _earlier(given: dict[str, Any]) -> Existing | None:
-    """Remove ``keep_schedule``, ``discard_schedule`` and ``improve`` from `given`; return both."""
+def _short_forms(given: dict[str, Any]) -> Existing | None:
+    """Remove the short forms of `existing` from `given`; return the value that they stand for."""
     keep, discard, improve = (
         given.pop(name, False) for name in ("keep_schedule", "discard_schedule", "improve")
     )

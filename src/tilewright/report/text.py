@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.report import units
-from tilewright.report.model import NestLine, ScheduleReport
+from tilewright.report.model import ScheduleReport
 from tilewright.report.standing import against_best_other, against_naive
 from tilewright.report.table import comparison_table, group_table, size_table, to_text
 
@@ -46,24 +46,3 @@ def explain(report: ScheduleReport) -> str:
     if report.notes:
         parts.append("\n".join(f"- {note}" for note in report.notes))
     return "\n\n".join(parts)
-
-
-def nest_text(lines: tuple[NestLine, ...]) -> str:
-    """Return a loop nest as indented text."""
-    return "\n".join("  " * line.depth + nest_line(line) for line in lines)
-
-
-def nest_line(line: NestLine) -> str:
-    """Return one line of a loop nest, without its indentation."""
-    if line.kind == "for":
-        mapping = "" if line.mapping in ("", "serial") else f"{line.mapping} "
-        extent = "" if line.extent is None else f" in {line.extent}"
-        return f"for {mapping}{line.name}{extent}"
-    if line.kind == "allocate":
-        details = [line.memory] if line.memory else []
-        if line.bytes is not None:
-            details.append(units.size(line.bytes))
-        return f"allocate {line.name}" + (f" ({', '.join(details)})" if details else "")
-    if line.kind == "compute":
-        return f"{line.name} = …" + (f" ({line.mapping})" if line.mapping else "")
-    return f"{line.kind} {line.name}" + (f" ({line.mapping})" if line.mapping else "")

@@ -22,7 +22,6 @@ from tilewright.halide.analysis.bounds import (
     Bound,
     Bounder,
     Box,
-    Env,
     Interval,
     Linear,
     Linearizer,
@@ -411,11 +410,6 @@ class Analysis:
                     part = touched(access, env, self.bounder, memo)
                     result[access.callee] = union_boxes(result.get(access.callee), part)
         return result
-
-    def loop_extents(self, name: str, stage: Stage, box: Box) -> dict[str, float]:
-        """Return iterations of each loop of `stage` when `box` of `name` is computed."""
-        env: Env = stage_env(self.view.by_name[name], stage, box, self.bounder)
-        return {loop.name: env[loop.name].extent for loop in stage.loops}  # type: ignore[misc]
 
     def value_range(self, name: str, value: int = 0) -> Interval:
         """Return the range of a Func's values, from its type and its pure definition."""

@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -318,25 +317,3 @@ class Session:
             deadline=self.deadline,
             brief=brief,
         )
-
-
-def measure_schedules(
-    algorithm: Algorithm,
-    schedules: Iterable[Schedule],
-    *,
-    target: str = "host",
-    max_registers: int | None = None,
-    **session: Any,
-) -> Iterator[Measured]:
-    """Build, verify, measure and record schedules of `algorithm` on this machine.
-
-    Takes the arguments of `Session`. A rerun with the same records reuses the measurements of
-    earlier runs, killed or not. Yields each schedule with its measurement as it arrives.
-    """
-    variants = (
-        Variant(schedule, target=target, name=f"schedule {i}", max_registers=max_registers)
-        for i, schedule in enumerate(schedules)
-    )
-    with ExitStack() as stack:
-        opened = stack.enter_context(Session(algorithm, targets=[target], **session))
-        yield from opened.measure(variants)

@@ -73,18 +73,6 @@ def check(
     return list(dict.fromkeys(found))
 
 
-def require_legal(
-    schedule: Schedule,
-    algorithm: Algorithm,
-    limits: Limits | None = None,
-    shared_bytes: Mapping[int, int] | None = None,
-) -> None:
-    """Raise `ScheduleError` with every reason where `check` finds a problem."""
-    problems = check(schedule, algorithm, limits, shared_bytes)
-    if problems:
-        raise ScheduleError("; ".join(str(problem) for problem in problems))
-
-
 def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
     """Entries for Funcs that are not there, twice there, or missing."""
     seen: set[int] = set()

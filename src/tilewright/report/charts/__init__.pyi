@@ -16,6 +16,5 @@ from .gantt import (
     GanttTask as GanttTask,
     gantt_chart as gantt_chart,
 )
-from .heatmap import heat_map as heat_map
 from .dag import dag_picture as dag_picture
 from .nest import nest_html as nest_html

@@ -101,7 +101,6 @@ svg .failed {{ fill: var(--bad); }}
 svg .whisker {{ stroke: var(--ink); stroke-width: 1.3; fill: none; }}
 svg .muted {{ fill: var(--soft); fill-opacity: 0.55; }}
 svg .accent {{ fill: var(--accent); }}
-svg .heat {{ fill: var(--accent); }}
 svg .cut {{ fill: var(--ground); }}
 svg .curve {{ fill: none; stroke-width: 2; stroke-linejoin: round; }}
 svg .band {{ fill-opacity: 0.16; }}

@@ -67,7 +67,6 @@ class GroupingSearch:
         self._why_not_read: dict[tuple[str, str], str] = {}
         self._relaxed: dict[tuple[str, int | None], int] = {}
         self._final: dict[tuple[Group, Options], GroupPlan] = {}
-        self.tilings_costed = 0
 
     def plan(self, options: Options) -> PlannedSchedule:
         """Return the best schedule under the given options."""
@@ -290,7 +289,6 @@ class GroupingSearch:
         options: Options,
     ) -> KernelPlan | None:
         costs = self.model.costs(kernel, tiles, registers, nested)
-        self.tilings_costed += len(tiles)
         legal = costs.legal
         if options.max_threads is not None:
             fewer = legal & (costs.thread_count <= options.max_threads)
