@@ -9,6 +9,14 @@ terms into multiples of 32 and a rest that is proved to lie in ``[0, 32)``. The 
 `at_least_zero`, `below`) hold for all sizes: sizes are at least 1, loops stay in range. The
 operators ``//`` and ``%`` divide, and division needs the proofs, so that all are in this file.
 All rules hold for positive divisors; tests check each result against evaluation.
+
+| symbol | meaning |
+|---|---|
+| N, M, v | sizes: whole numbers of at least 1 |
+| x, y | loop variables: from 0 to an extent, exclusive |
+| atom | a size, a loop variable, or a quotient, rest or boundary that has no simpler form |
+| monomial | product of powers of atoms |
+| term | monomial with a rational coefficient that is not 0 |
 """
 
 from __future__ import annotations

@@ -5,6 +5,16 @@ and of NVIDIA's ``cuda_occupancy.h``: blocks per SM are the least that warps, re
 memory and the SM's block slots allow, each with its allocation granularity.
 
 All functions take whole NumPy arrays, so that all tilings of a group are judged at once.
+
+| symbol | meaning | unit |
+|---|---|---|
+| t, `threads` | threads per block | count |
+| r, `registers` | registers per thread | 32-bit words |
+| s, `shared` | shared memory per block | bytes |
+| `per_warp`, `per_block` | registers allocated to a warp, and to a block at launch | words |
+| `parts` | sub-partitions of an SM, each with its part of the register file | count |
+| `warps`, `blocks` | resident on an SM | count |
+| `occupancy` | active warps over the most that an SM holds | 1 |
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""A lower bound on the makespan of all plans."""
+"""A lower bound on the makespan of all plans.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `heads[t][d]` | earliest start of task t on device d | seconds |
+| `tails[t][d]` | time that must follow the end of t on d | seconds |
+| h, q | a head and a tail that bound the work of a device | seconds |
+| x | share of each task on each device | tasks x devices, 0 to 1 |
+| y | difference of the shares of both ends of an edge | edges x devices |
+| `unit` | the longest way, in which the programme counts times | seconds |
+"""
 
 from __future__ import annotations
 

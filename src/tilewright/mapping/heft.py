@@ -3,6 +3,16 @@
 Sources: Topcuoglu, Hariri, Wu, Performance-effective and low-complexity task scheduling for
 heterogeneous computing, IEEE TPDS 13(3), 2002 (HEFT); Arabnejad, Barbosa, List scheduling
 algorithm for heterogeneous systems by an optimistic cost table, IEEE TPDS 25(3), 2014 (PEFT).
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| t, p, s | a task, a task that it needs, a task that needs it | index |
+| d, e | devices | index |
+| `cost[t][d]` | time of task t on device d, infinite if it cannot run there | seconds |
+| `moves[d][e]` | time to move an edge's data from d to e | seconds |
+| `ranks[t]` | priority: mean length of the longest way to the end | seconds |
+| `table[t][d]` | least time from the end of t on d to the end of all (OCT) | seconds |
+| `start`, `end` | of each task in the schedule | seconds |
 """
 
 from __future__ import annotations

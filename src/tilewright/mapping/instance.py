@@ -36,7 +36,7 @@ class Instance:
 
 
 def instance(graph: Graph, platform: Platform, predict: Predictor | None = None) -> Instance:
-    """Return number the tasks; `predict` (task, device's name) gives times that the graph does not.
+    """Number the tasks; `predict` (task, device's name) returns times that the graph lacks.
 
     It may return None or infinity for a device that cannot run the task.
 

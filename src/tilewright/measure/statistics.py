@@ -1,4 +1,13 @@
-"""Bootstrap confidence intervals, for times and for ratios of times."""
+"""Bootstrap confidence intervals, for times and for ratios of times.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `samples` | times, one per round | (n,), seconds |
+| `numerator`, `denominator` | times of two candidates in the same rounds | (n,), seconds |
+| `quotients` | their ratio, round by round | (n,), 1 |
+| `picks` | samples drawn with replacement | (resamples, n), index |
+| `confidence` | probability that the interval covers the statistic | 1 |
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,13 @@
 
 An `Analysis` describes one `View` (an algorithm with some Funcs inlined) at given sizes, for the
 cost models; it does not depend on machines.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `strides` | steps per iteration of a loop in each storage dimension | elements |
+| `count` | operations or loads per iteration of a stage | count |
+| `arithmetic` | operations per iteration, weighted by `op_weight` | additions |
+| `box` | region of a Func, an interval per dimension | coordinates |
 """
 
 from __future__ import annotations

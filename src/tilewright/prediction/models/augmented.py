@@ -3,6 +3,15 @@
 Beyond the paper: log time of log sizes, a sum of monomials added to the hidden layer, second-order
 training on a relative error that is robust to outliers, and a choice among such configurations by
 cross-validation, which also gives the intervals.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `data`, `seconds` | features and run times of the instances | (n, features), (n,) |
+| `columns` | features, then the values of `expressions_` | (n, columns) |
+| `logs`, `centre_` | logarithms of the times, and their median | (n,), log seconds |
+| `place` | fold of each instance in the cross-validation | (n,) |
+| `theta` | parameters of the surface | (count,) |
+| `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
 
 from __future__ import annotations

@@ -1,6 +1,17 @@
 """Models without a limit on their size: gradient boosting and a Gaussian process, on log time.
 
 Both model the residuals of our default model, which provides the trend.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `data` | features of the training instances | (n, features) |
+| `seconds` | their run times | (n,), seconds |
+| `inputs` | standardised logarithms of features and complexity | (n, inputs) |
+| `rest` | log (measured / trend), clipped | (n,), log |
+| `lengths_` | length scales of the inputs | (inputs,), 1 |
+| `signal_` | variance of `rest` without noise | log² |
+| `points_` | inputs over their length scales | (n, inputs) |
+| `weights_` | (K + noise I)⁻¹ rest | (n,) |
 """
 
 from __future__ import annotations
@@ -38,8 +49,11 @@ class Boosted(Estimator):
     """Gradient boosting of our default model's residuals in log time, with Huber's loss.
 
     Args:
-        trees, rate, depth, subsample, leaf: of the boosting (Friedman 2001, 2002); ``leaf`` is
-            the smallest number of instances in a leaf.
+        trees: the number of trees (Friedman 2001, 2002).
+        rate: the factor of each tree's prediction.
+        depth: the maximum depth of a tree.
+        subsample: the share of the instances that each tree is fitted to.
+        leaf: the minimum number of instances in a leaf.
     """
 
     kind: ClassVar[str] = "boosted"

@@ -6,6 +6,18 @@ follows the residuals. The last steps take the relative error instead of the log
 they agree where errors are small, and of runs that were disturbed it believes the quick ones.
 A ridge holds the parameters near zero, which is also a Gaussian prior on the weights (MacKay
 1992; Foresee and Hagan 1997).
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| B, n | problems of the batch, instances | count |
+| `theta` | parameters of each problem | (B, count) |
+| `logs`, `residual` | log times less their median, and model less `logs` | (n,), (B, n) |
+| `weights` | weights of the instances, with sum 1 in each problem | (B, n) |
+| J, `jacobian` | derivatives of the model in the parameters | (B, count, n) |
+| `trust` | w: with it, the squared residual has the gradient of Huber's loss | (B, n) |
+| `gram` | J W Jᵀ + ridge + damping | (B, count, count) |
+| `slope` | J W residual + ridge theta | (B, count) |
+| `scale` | robust standard deviation of the residuals | (B,) |
 """
 
 from __future__ import annotations

@@ -2,6 +2,14 @@
 
 Some restarts are trained side by side as one batched computation; the tiny networks spend
 their time in calls, not in arithmetic.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| n, R | instances, restarts that are trained together | count |
+| `inputs`, `targets` | standardised features, and what is learned | (n, inputs), (n,) |
+| `parameters` | weights and biases of each layer in turn | (R, in, out), (R, 1, out) |
+| `first`, `second` | Adam's running means of the gradient and of its square | as `parameters` |
+| `losses` | mean squared error of each restart | (R,) |
 """
 
 from __future__ import annotations

@@ -5,6 +5,17 @@ With standardised logarithms z of the sizes, ``exp(a . z + b)`` is a monomial su
 term is the linear path. A layer of hyperbolic tangents corrects for caches and changes of regime:
 
     log t = log sum_k exp(a_k . z + b_k) + sum_h v_h tanh(w_h . z + u_h)
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| B, n | parameter vectors evaluated at once, instances | count |
+| z, `inputs` | standardised inputs, with a last row of ones | (inputs + 1, n) |
+| t | run time; `value` is log t less the median of the training instances | (B, n), log seconds |
+| a_k, b_k | exponents and constant of term k of K | (B, K, inputs + 1) |
+| w_h, u_h | weights and constant of hidden unit h of H | (B, H, inputs + 1) |
+| v_h | output weight of hidden unit h | (B, H) |
+| `share` | each term's share of the sum | (B, K, n) |
+| `bent` | the hyperbolic tangents | (B, H, n) |
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Expected improvement and its search over the feasible set (Section 3.3)."""
+"""Expected improvement and its search over the feasible set (Section 3.3).
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `mean`, `variance` | of the noise-free objective f at each candidate | (n,), outputs, outputs² |
+| `best` | the value to improve on | outputs |
+| z | (best - mean) / deviation | (n,), 1 |
+| EI | E[max(best - f, 0)] = deviation (z Phi(z) + phi(z)) | (n,), outputs |
+| Phi, phi | distribution and density of the standard normal | |
+"""
 
 from __future__ import annotations
 

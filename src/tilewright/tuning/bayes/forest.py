@@ -3,6 +3,16 @@
 It serves as the model of hidden constraints (Section 4.2) and as the surrogate to compare the
 Gaussian process with. With a few hundred points, growing every tree at once costs a few
 milliseconds, which matters where the tuner runs inside a compiler.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `points`, `outputs` | encoded configurations and what is learned of them | (n, features), (n,) |
+| `bins` | rank of each value among those of its feature | (n, features) |
+| `cuts` | thresholds between ranks | (features, ranks) |
+| `weight` | how often each tree's bootstrap sample holds an observation | (trees, n), count |
+| `slot` | open node, of all trees, that an observation has reached; -1 in a leaf | (trees, n) |
+| `total`, `mass` | weighted sum of outputs, and of weights, in each open node | (slots,) |
+| `gain` | sum² / mass on both sides; largest for the least error | (slots, features, ranks) |
 """
 
 from __future__ import annotations

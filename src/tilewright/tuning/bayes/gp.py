@@ -2,6 +2,17 @@
 
 The squared distance is a weighted sum over blocks, one length scale per block. Hyperparameters
 are maximum a posteriori, found by multi-start L-BFGS with analytic gradients.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| n, m, b | observations, queries, blocks of features | count |
+| `points`, `outputs` | encoded configurations and the modelled objective | (n, features), (n,) |
+| d | weighted distance: d² is the sum over blocks of squared distance / length scale² | (m, n), 1 |
+| r, s | √5 d, and the signal variance: k = s (1 + r + r²/3) exp(-r) | (m, n), outputs² |
+| `theta` | logarithms of length scales, signal and noise variance | (b + 2,) |
+| L, `factor` | Cholesky factor of K + noise I | (n, n) |
+| alpha, `weights` | (K + noise I)⁻¹ outputs; the mean is k alpha | (n,) |
+| `whitened` | L⁻¹ outputs | (n,) |
 """
 
 from __future__ import annotations
@@ -60,6 +71,7 @@ class Posterior:
         points: shape (n, features).
         outputs: shape (n,).
         blocks: the block of each feature.
+        hyper: the hyperparameters.
         extra_noise: a variance added to each output's noise, shape (n,), or None.
     """
 
@@ -173,8 +185,11 @@ class MarginalLikelihood:
     """The negative log posterior of the hyperparameters and its gradient (MAP of Section 3.2).
 
     Args:
-        points, outputs, blocks: as for `Posterior`.
+        points: as for `Posterior`.
+        outputs: as for `Posterior`.
+        blocks: as for `Posterior`.
         priors: see `Priors`.
+        extra_noise: as for `Posterior`.
     """
 
     def __init__(

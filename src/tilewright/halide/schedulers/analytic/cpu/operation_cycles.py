@@ -1,4 +1,13 @@
-"""Cycles of one operation, and of one load, for a vector of values."""
+"""Cycles of one operation, and of one load, for a vector of values.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `lanes` | elements of the vector (1: a scalar) | count |
+| `registers` | vector registers that hold it | count |
+| c | `CpuConstants`: per register, or per lane where lanes run one by one | cycles |
+| `strides` | steps per lane in each storage dimension of what is loaded | elements |
+| `step`, `stride` | the step in the contiguous dimension, and its size | elements |
+"""
 
 from __future__ import annotations
 
