@@ -49,7 +49,7 @@ class Graph:
     Raises:
         MappingError: a name twice, an edge to nowhere, or a cycle.
 
-    >>> graph = Graph((Task("a"), Task("b")), (Edge("a", "b"),))
+    >>> graph = Graph((GraphTask("a"), GraphTask("b")), (Edge("a", "b"),))
     >>> graph.order
     ('a', 'b')
     """

@@ -150,7 +150,7 @@ def predictor(models: Mapping[tuple[str, str], Any]) -> Predictor:
     >>> class Constant:
     ...     def predict(self, rows):
     ...         return [2.0 for _ in rows]
-    >>> predictor({("matmul", "cpu"): Constant()})(Task("a", kernel="matmul"), "cpu")
+    >>> predictor({("matmul", "cpu"): Constant()})(GraphTask("a", kernel="matmul"), "cpu")
     2.0
     """
 
