@@ -14,6 +14,9 @@ from tilewright.cli import main
 from tilewright.prediction import CollectionProgress, Runs, load
 from tilewright.prediction.decisions.selector import Modelled, Selector
 
+# Facts on every page: how it was made.
+MADE = ("command", "date", "version", "seed", "computer", "load")
+
 
 def write_runs(path, count=60, seed=0, rate=1e-9, words=False, unit="ms"):
     """Runs whose time is 1 µs and `rate` seconds an operation, with 1% of noise."""
@@ -85,6 +88,7 @@ def test_fit_as_json_and_the_page(tmp_path, capsys):
     assert result["cross_validation"]["rows"] == 60
     assert result["cross_validation"]["mape"] < 0.1
     html = page.read_text(encoding="utf-8")
+    assert all(f">{fact}<" in html for fact in MADE)
     assert "Predicted against measured" in html
     assert "matmul &lt;b&gt;" in html
     assert "mape nnc" in html
@@ -175,7 +179,9 @@ def test_evaluate_compares_and_keeps_every_run(folder, tmp_path, capsys):
     assert figures["coverage"] == pytest.approx(np.mean(inside))
     assert figures["mape_without_shortest_30_percent"] < 0.05
     assert figures["spearman"] > 0.99
-    assert "Error against run time" in page.read_text(encoding="utf-8")
+    html = page.read_text(encoding="utf-8")
+    assert "Error against run time" in html
+    assert all(f">{fact}<" in html for fact in MADE)
 
 
 @pytest.mark.parametrize("option", ["-o", "--report"])

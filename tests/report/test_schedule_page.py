@@ -141,6 +141,12 @@ def test_the_page_shows_everything():
         assert expected in text, expected
 
 
+def test_the_predicted_time_is_shown_next_to_the_measured_one():
+    html = schedule_page(replace(REPORT, predicted=0.00175))
+    assert "<b>1.75 ms</b><span>predicted</span>" in html
+    assert "<b>2 ms</b><span>per run</span>" in html
+
+
 def test_an_empty_report_is_a_page_too():
     page = parsed(schedule_page(ScheduleReport("p", "host")))
     assert "not run" in page.text

@@ -84,7 +84,9 @@ def command(folder, *more):
 
 
 def test_a_command_is_tuned_and_its_failures_are_distinguished(folder, capsys):
-    assert main(command(folder, "--json")) == 0
+    page = folder / "tune.html"
+    assert main(command(folder, "--json", "--report", str(page))) == 0
+    assert "--json --report" in page.read_text().split("How this was made")[1]
     found = json.loads(capsys.readouterr().out)
     assert found["evaluations"] == 18
     assert found["best"]["values"][0] <= 3

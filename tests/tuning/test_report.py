@@ -55,11 +55,18 @@ class Parser(html.parser.HTMLParser):
 
 def test_the_page_holds_everything_in_itself(runs, tmp_path):
     path = tmp_path / "page.html"
-    write_tuning_page(path, runs, SPACE, "toy <1>", unit="ms")
+    write_tuning_page(path, runs, SPACE, "toy <1>", unit="ms", facts={"seed": "3"})
     parser = Parser()
     parser.feed(path.read_text())
     assert [link for link in parser.links if not link.startswith("#")] == []
-    for word in ("Best so far", "Which parameters matter", "toy <1>", "Feasibility", "<more>"):
+    for word in (
+        "Best so far",
+        "Which parameters matter",
+        "toy <1>",
+        "Feasibility",
+        "<more>",
+        "seed",
+    ):
         assert word in parser.text
     assert "Median over 3 runs" in parser.text
 

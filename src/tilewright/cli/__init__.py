@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tilewright import __version__
 from tilewright.cli import compare, completion, machine, new, predict, records, schedule, tune
 from tilewright.cli.parsing import CommandParser
+from tilewright.cli.provenance import load
 from tilewright.cli.signals import interruptions
 from tilewright.cli.streams import tolerant_streams
 from tilewright.errors import TilewrightError
@@ -68,6 +69,7 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         args = top.parse_args(argv)
         args.words = sys.argv[1:] if argv is None else list(argv)
+        args.load_before = load()  # of other work; the command's own comes later
     except SystemExit as stop:  # argparse has printed help, the version or an error
         return stop.code if isinstance(stop.code, int) else EXIT_ERROR
     if args.command is None:

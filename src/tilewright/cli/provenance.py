@@ -31,10 +31,15 @@ def with_provenance(
         seed: the seed of the random inputs.
         load_before: `load` when the command began, which excludes its own work.
     """
+    return replace(report, facts={**report.facts, **provenance(words, seed, load_before)})
+
+
+def provenance(words: Sequence[str], seed: int, load_before: float) -> dict[str, str]:
+    """Return the facts by name; the arguments are those of `with_provenance`."""
     from tilewright.machines import detect_cpu
 
     cpu = detect_cpu()
-    facts = {
+    return {
         "command": shlex.join(["tilewright", *words]),
         "date": datetime.datetime.now().astimezone().isoformat(" ", "minutes"),
         "version": f"tilewright {__version__}",
@@ -42,4 +47,3 @@ def with_provenance(
         "computer": f"{cpu.name}, {cpu.cores} cores",
         "load": f"{load_before:.1f} processes in the minute before",
     }
-    return replace(report, facts={**report.facts, **facts})

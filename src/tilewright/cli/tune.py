@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
 from tilewright.cli.output import write_file
+from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         from tilewright.tuning import tuning_page
 
-        write_file(args.report, tuning_page([result.trials], problem.space, problem.name))
+        facts = provenance(args.words, result.tuner.seed, args.load_before)
+        page = tuning_page([result.trials], problem.space, problem.name, facts=facts)
+        write_file(args.report, page)
     for path in args.export:
         from tilewright.tuning import export_t4
 

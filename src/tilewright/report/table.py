@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,6 +91,11 @@ def group_table(report: ScheduleReport) -> Table:
         for group in report.groups
     ]
     return table(columns, rows)
+
+
+def fact_table(facts: Mapping[str, str]) -> Table:
+    """Return a table of facts by name."""
+    return Table((Column("fact"), Column("value", wrap=True)), tuple(facts.items()))
 
 
 def funcs(group: GroupRow, most: int = 6) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tilewright.report.charts import (
     scatter_plot,
 )
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
-from tilewright.report.table import Column, table
+from tilewright.report.table import Column, fact_table, table
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.forest import grow
 from tilewright.tuning.bayes.pareto import front
@@ -79,8 +80,18 @@ def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
     return {name: rise / total for name, rise in rises.items()} if total > 0 else {}
 
 
-def tuning_page(runs: Runs, space: Space, title: str, *, unit: str = "") -> str:
-    """Return the page as text: one or more runs of the same problem, as by different seeds."""
+def tuning_page(
+    runs: Runs,
+    space: Space,
+    title: str,
+    *,
+    unit: str = "",
+    facts: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the page as text: one or more runs of the same problem, as by different seeds.
+
+    `facts` say how the page was made, by name.
+    """
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
     failures = Counter(t.status for t in trials if not t.ok)
@@ -117,14 +128,22 @@ def tuning_page(runs: Runs, space: Space, title: str, *, unit: str = "") -> str:
             )
     if failures:
         sections.append(Section("Feasibility", _failures(trials, failures)))
+    if facts:
+        sections.append(Section("How this was made", html_table(fact_table(facts))))
     return html_page(f"Tuning {title}", sections, subtitle=_subtitle(space), figures=figures)
 
 
 def write_tuning_page(
-    path: str | Path, runs: Runs, space: Space, title: str, *, unit: str = ""
+    path: str | Path,
+    runs: Runs,
+    space: Space,
+    title: str,
+    *,
+    unit: str = "",
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write `tuning_page` to a file."""
-    write_text(path, tuning_page(runs, space, title, unit=unit))
+    write_text(path, tuning_page(runs, space, title, unit=unit, facts=facts))
 
 
 def _subtitle(space: Space) -> str:

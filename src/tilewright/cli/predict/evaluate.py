@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
 from tilewright.cli.predict import shared
+from tilewright.cli.provenance import provenance
 
 if TYPE_CHECKING:
     from tilewright.prediction import Evaluation, Runs
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         from tilewright.report.pages import prediction_page
 
         facts = {"model": args.model, "runs": args.runs, "complexity": model.complexity or ""}
+        facts |= provenance(args.words, model.seed, args.load_before)
         report = shared.report_of(
             model,
             runs,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments
 from tilewright.cli.predict import shared
+from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -212,18 +213,16 @@ def _model(args: argparse.Namespace, runs: Runs) -> Estimator:
 def _facts(
     args: argparse.Namespace, model: Estimator, runs: Runs, seconds: float
 ) -> dict[str, str]:
-    from tilewright import __version__
     from tilewright.report import units
 
     facts = {
         "runs": f"{args.runs}, {len(runs)} rows",
         "complexity": str(model.complexity or ""),
         "time to train": units.seconds(seconds),
-        "seed": str(model.seed),
         "kernel": " by ".join(str(runs.facts[k]) for k in ("kernel", "variant") if k in runs.facts),
         "versions": ", ".join(f"{k} {v}" for k, v in dict(runs.facts.get("versions", {})).items()),
         "measured": str(runs.facts.get("date", "")),
-        "Tilewright": __version__,
+        **provenance(args.words, model.seed, args.load_before),
     }
     return {name: value for name, value in facts.items() if value}
 

@@ -13,7 +13,7 @@ from tilewright.report.charts.scatter import Points, scatter_plot
 from tilewright.report.charts.svg import reflowing
 from tilewright.report.pages.html import Html, join, tag
 from tilewright.report.pages.page import Figure, Section, folded, html_page, html_table, items
-from tilewright.report.table import Align, Column, Table, table
+from tilewright.report.table import Align, Column, Table, fact_table, table
 
 RIGHT: Align = "right"
 _PARTS = 4  # of the runs by their time, in the table of errors
@@ -142,8 +142,7 @@ def _sections(report: PredictionReport) -> list[Section]:
         summary = f"{units.plural(len(report.dropped), 'row')} left out"
         sections.append(Section("Left out", folded(summary, items(report.dropped))))
     if report.facts:
-        facts = Table((Column("fact"), Column("value", wrap=True)), tuple(report.facts.items()))
-        sections.append(Section("How this was made", html_table(facts)))
+        sections.append(Section("How this was made", html_table(fact_table(report.facts))))
     return sections
 
 

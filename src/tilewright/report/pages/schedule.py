@@ -24,10 +24,10 @@ from tilewright.report.pages.page import (
 )
 from tilewright.report.standing import against_best_other, against_naive
 from tilewright.report.table import (
-    Column,
     Table,
     attempt_table,
     comparison_table,
+    fact_table,
     group_table,
     size_table,
 )
@@ -85,8 +85,7 @@ def _sections(report: ScheduleReport) -> list[Section]:
         ]
         sections.append(Section("Code", join(*listings)))
     if report.facts:
-        facts = Table((Column("fact"), Column("value", wrap=True)), tuple(report.facts.items()))
-        sections.append(Section("How this was made", html_table(facts)))
+        sections.append(Section("How this was made", html_table(fact_table(report.facts))))
     return sections
 
 
