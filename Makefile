@@ -5,7 +5,6 @@ VENV := .venv
 VERSIONS := 3.11 3.13
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-DOCS_STAMP := $(VENV)/.installed-docs
 
 .PHONY: test test-versions lint typecheck types-src types-tests unit demo golden bench docs clean
 
@@ -71,17 +70,12 @@ golden: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/$(NAME).py $(ARGS)
 
-# The pages that are made of results and examples, then the site in out/site. Building needs no
-# network; installing what builds it does, once.
-docs: $(STAMP) $(DOCS_STAMP)
+# The pages that are made of results and examples, then the site in out/site, without the network.
+docs: $(STAMP)
 	$(BIN)/python benchmarks/make_docs.py
 	$(BIN)/python benchmarks/make_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in out/site/index.html."
-
-$(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	touch $(DOCS_STAMP)
 
 clean:
 	rm -rf $(VENV) $(VERSIONS:%=.venv-%) build dist *.egg-info

@@ -63,7 +63,7 @@ def test_nothing_is_loaded_from_elsewhere():
 
 
 def test_site_is_built_without_a_warning(tmp_path):
-    pytest.importorskip("mkdocs", reason="mkdocs builds the site (make docs installs it)")
+    pytest.importorskip("mkdocs", reason="mkdocs builds the site: make test installs it")
     pytest.importorskip("mkdocstrings", reason="mkdocstrings builds the site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
