@@ -100,9 +100,9 @@ def finalists(
     Every second round goes backwards (A B C, C B A, ...), so that a steady drift of the
     machine's speed favours none. A visit is timed as `visit` says, with a warm-up run
     because the others have emptied the caches. All other workers are stopped meanwhile.
-    With `seconds`, no further round is begun after so long (two are always done). At the
-    `deadline` (of `time.monotonic`) everything ends: what has samples keeps them, the rest
-    counts as timed out. Slow ones, with keys in `brief`, take part in the first two rounds alone.
+    With `seconds`, no further round begins after that time (two are always done). At the
+    `deadline` (of `time.monotonic`) everything ends: candidates with samples keep them, others
+    count as timed out. Slow ones, with keys in `brief`, take part in the first two rounds alone.
 
     All candidates are in memory at the same time. One that fails is left out of further
     rounds. Raises WorkersError when no server can be started, ValueError for a command that

@@ -2,8 +2,8 @@
 
 Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
 registers per thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
-toolkit, or of the ``nvidia-cuda-nvcc`` package) says what comes of it, and so does the driver
-itself, but for the spills. Shared memory is dynamic: its size stands in the launch only.
+toolkit, or of the ``nvidia-cuda-nvcc`` package) reports the result, and so does the driver, except
+for the spills. Shared memory is dynamic: only the launch has its size.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def measure_at_sizes(
     """Measure the planned schedules at every size of the task, the largest first.
 
     With `baseline`, the naive schedule is measured, too, at the largest size. A schedule that fails
-    at one size has failed; a schedule that was not measured at one size for want of time counts as
-    not tried. Raises the errors of `Session`.
+    at one size has failed; a schedule that the time limit left without a measurement at one size
+    counts as not tried. Raises the errors of `Session`.
     """
     outcomes: list[Outcome] = []
     for algorithm in task.sizes:

@@ -1,4 +1,4 @@
-"""Barriers where threads of a group need each other's results, and nowhere else.
+"""Puts a barrier wherever threads of a group need each other's results.
 
 Statements of a work-group run one after the other, each distributed over the threads. Between two
 of them a barrier is needed if one writes local memory that the other reads or writes, unless every

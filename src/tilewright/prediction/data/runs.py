@@ -139,8 +139,8 @@ def read_columns(
 
     Args:
         path: the file, as for `read_csv`.
-        features: columns that have to be there, with a value in every row.
-        times: names that a column of times may have, by what it is to be called.
+        features: required columns, with a value in every row.
+        times: the names that a column of times may have in the file, by its name in the table.
         levels: the words of a feature in the order of their numbers.
 
     Returns:

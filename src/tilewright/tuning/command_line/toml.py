@@ -67,7 +67,7 @@ seed = 0
 jobs = 1                    # evaluations at once
 # time_limit = 600          # seconds in all
 # converge = 0.005          # stop when less than this gain is expected
-# confirm = 2               # with value = "time": measure the leaders so often again at the end
+# confirm = 2               # with value = "time": measure the leaders again, this many times
 # cutoff = 5                # with value = "time": give up runs this many times slower than the best
 
 # Configurations to try first (optional, any number).

@@ -331,7 +331,7 @@ class GroupingSearch:
         raise AssertionError("a legal tiling passes when everything is waived")
 
     def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
-        """Return which of the members that can be nested are to be."""
+        """Return the members to nest, of those that can be nested."""
         return dict(found)
 
     def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
