@@ -151,7 +151,7 @@ def test_our_cost_models_conform():
         (lambda *_: float("nan"), "the cost is nan"),
         (lambda *_: "cheap", "'cheap', not a number"),
         (lambda *_: 1.0, "256 times the points cost 1.0, not more than 1.0"),
-        (lambda *_: None, "no cost of any pipeline"),
+        (lambda *_: None, "no cost for any pipeline"),
         (lambda *_: next(DRAWN), "the same schedule costs 1.0, and then 2.0"),
     ],
 )
