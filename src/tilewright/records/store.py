@@ -83,8 +83,8 @@ def storable(text: str) -> str:
 
     Neither UTF-8 nor SQLite can hold them. In JSON text the escapes mean the same.
 
-    >>> storable("caf\\udce9")
-    'caf\\\\udce9'
+    >>> storable("caf\udce9")
+    'caf\\udce9'
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
