@@ -49,7 +49,7 @@ from tilewright.halide.search.factors import find_knobs
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
 QUIET = settings(
     deadline=None,
-    max_examples=4,
+    max_examples=2,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

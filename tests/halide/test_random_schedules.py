@@ -16,7 +16,7 @@ from tilewright.halide.legality.sizes import requirements
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
 QUIET = settings(
     deadline=None,
-    max_examples=4,
+    max_examples=2,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
@@ -44,7 +44,7 @@ def test_printed_python_lowers_to_the_same_code(name, target, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@settings(QUIET, max_examples=5)
+@settings(QUIET, max_examples=3)
 @given(data=st.data(), width=st.integers(1, 40), height=st.integers(1, 30))
 def test_a_schedule_computes_the_same_at_odd_and_small_sizes(name, data, width, height):
     algorithm = ALGORITHMS[name]

@@ -16,8 +16,8 @@ from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 
-NETWORK = 24, 72
-CHAIN = 24, 72
+NETWORK = 16, 44
+CHAIN = 20, 56
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
 WIDE = 80, 160
 

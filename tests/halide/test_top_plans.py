@@ -195,7 +195,7 @@ def pipelines(draw):
     return finished(last, width, height)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(pipelines(), st.sampled_from(("host", "cuda")))
 def test_random_pipelines_have_enough_schedules(pipeline, target):
     task = task_of(pipeline, target)

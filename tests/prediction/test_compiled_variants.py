@@ -35,7 +35,7 @@ def check(name, operands, variants=COMPILED):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_drawn_instances_agree_with_numpy(name):
-    for _, _, operands in drawn(kernel(name), kernel(name).variant("eigen_dense"), 6, 11):
+    for _, _, operands in drawn(kernel(name), kernel(name).variant("eigen_dense"), 3, 11):
         check(name, operands)
 
 

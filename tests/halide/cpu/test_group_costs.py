@@ -299,17 +299,11 @@ def test_two_large_images_come_from_memory():
     assert found.memory[0] == pytest.approx(2 * 8 * 2**20 / 5)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "fresh"),
-    [
-        (20e6, 9e6, 0.0),
-        # 31 of 20 million bytes live at once: more than half as much again is given back.
-        (20e6, 11e6, 31e6),
-        (40e6, 1e6, 40e6),
-        (40e6, 50e6, 90e6),
-    ],
-)
-def test_fresh_pages_of_all_buffers_together(first, second, fresh):
+def two_buffers(first, second, cost=100.0):
+    """A search, its costs, and a grouping of two Funcs of these root bytes and their reader.
+
+    Each of the two takes `cost` cycles, the reader 100.
+    """
     image = hl.ImageParam(hl.Float(32), 1, "image")
     x = hl.Var("x")
     one, two, output = hl.Func("one"), hl.Func("two"), hl.Func("output")
@@ -321,16 +315,35 @@ def test_fresh_pages_of_all_buffers_together(first, second, fresh):
     names = {f.name.split("$")[0]: f.name for f in algorithm.funcs}
     boxes = estimated_boxes(View(algorithm))
     search = InliningSearch(algorithm, MACHINE, boxes, {}, Policy())
-    analysis = search.base.toggled(names["image_im"])
-    costs = CpuCosts(analysis, MODEL, {})
+    costs = CpuCosts(search.base.toggled(names["image_im"]), MODEL, {})
     plans = [
-        CpuPlan(100.0 + fault, Tiling((), ()), root_bytes=size, fault=fault)
-        for size, fault in ((first, 7.0), (second, 0.0), (0.0, 0.0))
+        CpuPlan(cycles + fault, Tiling((), ()), root_bytes=size, fault=fault)
+        for cycles, size, fault in ((cost, first, 7.0), (cost, second, 0.0), (100.0, 0.0, 0.0))
     ]
     groups = tuple(Group((names[n],)) for n in ("one", "two", "output"))
-    found = search.total(costs, Grouping(groups, tuple(plans)))
+    return search, costs, Grouping(groups, tuple(plans)), names
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fresh"),
+    [
+        (20e6, 9e6, 0.0),
+        # 31 of 20 million bytes live at once: more than half as much again is given back.
+        (20e6, 11e6, 31e6),
+        (40e6, 1e6, 40e6),
+        (40e6, 50e6, 90e6),
+    ],
+)
+def test_fresh_pages_of_all_buffers_together(first, second, fresh):
+    search, costs, grouping, _names = two_buffers(first, second)
     # What each group was charged alone does not count again.
-    assert found == pytest.approx(300.0 + fresh * 1.5 / 4)
+    assert search.total(costs, grouping) == pytest.approx(300.0 + fresh * 1.5 / 4)
+
+
+def test_a_cheap_func_is_revised_where_its_buffer_may_fault():
+    # Neither is worth a look for its cycles, a hundredth of the reader's.
+    search, costs, grouping, names = two_buffers(20e6, 4.0, cost=1.0)
+    assert search._revisions(costs, grouping, frozenset()) == [names["one"]]
 
 
 def test_bytes_of_buffers():

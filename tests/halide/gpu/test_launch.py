@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-# Stencils, a data-dependent grid, reductions in registers, scans, scatters, a pyramid.
+# Stencils, a data-dependent grid, reductions in registers, scans, scatters.
 PROGRAMS = ["harris:nested", "bilateral_grid:overlapped", "conv_layer:nested", "iir_blur:none",
-            "histogram:nested", "interpolate:nested"]  # fmt: skip
+            "histogram:nested"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
