@@ -4,6 +4,8 @@ VENV := .venv
 # The oldest and the newest Python that the project supports.
 VERSIONS := 3.11 3.13
 BIN := $(VENV)/bin
+# Where it is set, every process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.installed
 
 .PHONY: test test-versions lint typecheck types-src types-tests unit demo golden bench docs clean
