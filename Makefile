@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-versions lint typecheck types-src types-tests unit demo golden bench docs clean
+.PHONY: test test-thorough test-versions lint typecheck types-src types-tests unit demo golden bench
+.PHONY: docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
@@ -53,6 +54,10 @@ types-tests: $(STAMP)
 # Each process takes whole files: what a file makes once serves all its tests.
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Also the tests that repeat at length what others show in short: half as long again.
+test-thorough: $(STAMP)
+	@$(MAKE) --no-print-directory test ARGS="--thorough $(ARGS)"
 
 # Harris corner detection at full size: a schedule verified and measured, then compared with
 # what the autoschedulers that come with Halide make of it. Some two minutes.

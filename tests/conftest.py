@@ -1,7 +1,8 @@
 """How all tests run: in any order, in processes that share nothing, with what is skipped named.
 
 Tests marked ``opencl`` run where an OpenCL platform works, and are skipped with the reason
-where none does.
+where none does. Tests marked ``thorough`` repeat at length what others show in short, and run with
+``--thorough`` (``make test-thorough``).
 """
 
 import os
@@ -32,6 +33,7 @@ settings.load_profile("tilewright")
 
 def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
+    parser.addoption("--thorough", action="store_true", help="run the tests marked thorough, too")
 
 
 def pytest_configure(config):
@@ -97,6 +99,10 @@ LONGEST = (
 
 def pytest_collection_modifyitems(config, items):
     tests = Path(__file__).parent
+    if not config.getoption("thorough"):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     begun = {tests / file: place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: begun.get(item.path, len(LONGEST)))
     seed = config.getoption("shuffle")
@@ -113,6 +119,8 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_terminal_summary(terminalreporter):
     """Say what was skipped and why; pytest's closing line, which follows, counts them."""
+    if not terminalreporter.config.getoption("thorough"):
+        terminalreporter.write_line("left out: tests marked thorough (make test-thorough)")
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

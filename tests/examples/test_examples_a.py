@@ -38,6 +38,7 @@ def load(name):
 
 
 SLOW_ON_POCL = {"interpolate", "local_laplacian"}
+QUICK_ON_POCL = {"blur", "harris", "histogram"}
 
 
 @pytest.fixture(params=TOLERANCES)
@@ -119,7 +120,14 @@ def test_hand_schedule_for_cuda_makes_kernels(example):
 
 # PoCL takes up to half a minute over the kernels of those left out.
 @pytest.mark.opencl
-@pytest.mark.parametrize("example", sorted(TOLERANCES.keys() - SLOW_ON_POCL), indirect=True)
+@pytest.mark.parametrize(
+    "example",
+    [
+        name if name in QUICK_ON_POCL else pytest.param(name, marks=pytest.mark.thorough)
+        for name in sorted(TOLERANCES.keys() - SLOW_ON_POCL)
+    ],
+    indirect=True,
+)
 def test_hand_schedule_for_opencl(example):
     target = hl.Target("host-opencl")
     assert_close(run(example.hand(target, **example.SMALL), example, target), example)

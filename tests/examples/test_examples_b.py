@@ -132,6 +132,7 @@ def test_hand_schedule_for_cuda_makes_kernels(example):
 # The convolution layer's schedule shares data within a warp, which OpenCL has no words for; PoCL
 # takes long over the kernels of the lens blur, the stencil chain, non-local means and bgu.
 @pytest.mark.opencl
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", ["depthwise_conv", "matmul"], indirect=True)
 def test_hand_schedule_for_opencl(example):
     target = hl.Target("host-opencl")

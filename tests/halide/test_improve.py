@@ -92,7 +92,7 @@ def test_schedules_by_hand_are_explained(name, monkeypatch):
     assert result.explain().startswith(result.task.name)
 
 
-@pytest.mark.parametrize("mode", ["top", "tune"])
+@pytest.mark.parametrize("mode", ["top", pytest.param("tune", marks=pytest.mark.thorough)])
 def test_the_result_is_never_slower_than_the_schedule_that_was_there(mode, tmp_path):
     path = hlpipe(blur(), tmp_path / "blur.hlpipe")
     result = tilewright.schedule(path, mode=mode, improve=True, k=1, evaluations=2)

@@ -27,7 +27,7 @@ def printed(schedule, algorithm):
     return space["schedule"]
 
 
-@pytest.mark.parametrize("target", ["host", "opencl"])
+@pytest.mark.parametrize("target", ["host", pytest.param("opencl", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", PIPELINES)
 @QUIET
 @given(data=st.data())

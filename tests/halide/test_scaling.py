@@ -52,8 +52,8 @@ def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
     [
         ("residual_network", "host", NETWORK),
         ("elementwise_chain", "cuda", CHAIN),
-        ("pyramids", "cuda", CHAIN),
-        ("branches", "host", WIDE),
+        pytest.param("pyramids", "cuda", CHAIN, marks=pytest.mark.thorough),
+        pytest.param("branches", "host", WIDE, marks=pytest.mark.thorough),
     ],
 )
 def test_work_grows_with_the_number_of_funcs(

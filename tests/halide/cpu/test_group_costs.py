@@ -342,8 +342,8 @@ def test_fresh_pages_of_all_buffers_together(first, second, fresh):
 
 def test_a_cheap_func_is_revised_where_its_buffer_may_fault():
     # Neither is worth a look for its cycles, a hundredth of the reader's.
-    search, costs, grouping, names = two_buffers(20e6, 4.0, cost=1.0)
-    assert search._revisions(costs, grouping, frozenset()) == [names["one"]]
+    search, costs, grouping, names = two_buffers(0.0, 20e6, cost=1.0)
+    assert search._revisions(costs, grouping, frozenset()) == [names["two"]]
 
 
 def test_bytes_of_buffers():

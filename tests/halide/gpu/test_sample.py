@@ -54,7 +54,7 @@ def test_features_are_numbers_of_every_kernel():
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("name", ["harris", "matmul"])
+@pytest.mark.parametrize("name", ["harris", pytest.param("matmul", marks=pytest.mark.thorough)])
 def test_samples_compute_the_right_thing(name):
     algorithm = example(name)
     for sample in sample_gpu(algorithm, SMALL_GPU, 4, seed=1):

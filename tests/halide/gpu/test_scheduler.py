@@ -71,7 +71,12 @@ def assert_right(algorithm, schedule):
 @pytest.mark.opencl
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("harris", "nested"), ("harris", "overlapped"), ("matmul", "nested"), ("matmul", "none")],
+    [
+        pytest.param("harris", "nested", marks=pytest.mark.thorough),
+        ("harris", "overlapped"),
+        ("matmul", "nested"),
+        pytest.param("matmul", "none", marks=pytest.mark.thorough),
+    ],
 )
 def test_all_modes_compute_the_right_thing(name, mode):
     algorithm = example(name)
@@ -81,7 +86,14 @@ def test_all_modes_compute_the_right_thing(name, mode):
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("name", ["bilateral_grid", "iir_blur", "histogram"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "histogram",
+        pytest.param("bilateral_grid", marks=pytest.mark.thorough),
+        pytest.param("iir_blur", marks=pytest.mark.thorough),
+    ],
+)
 def test_examples_compute_the_right_thing(name):
     algorithm = example(name)
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)
@@ -154,7 +166,7 @@ def test_fusion_is_chosen_where_the_model_finds_it_cheaper():
     assert nested.groups[0].shared_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["k40c", "xavier", "h100", "pocl"])
+@pytest.mark.parametrize("name", ["k40c", "pocl"])
 def test_launches_respect_the_machine(name):
     machine = gpu(name)
     for mode in ("nested", "overlapped"):
