@@ -12,32 +12,35 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import house
 
-KNOWN = house.modules()
-ROOMS = sorted({module.path.parent for module in KNOWN.values() if module.path.suffix == ".py"})
+
+@pytest.fixture(scope="module")
+def known():
+    """Every file of the package, parsed."""
+    return house.modules()
 
 
-def test_rooms_use_the_public_names_of_others():
-    assert house.deep(KNOWN) == []
+def test_rooms_use_the_public_names_of_others(known):
+    assert house.deep(known) == []
 
 
-def test_no_files_import_each_other_in_a_circle():
-    assert house.cycles(KNOWN) == []
+def test_no_files_import_each_other_in_a_circle(known):
+    assert house.cycles(known) == []
 
 
-def test_no_room_imports_one_above_it():
-    assert house.upward(KNOWN) == []
+def test_no_room_imports_one_above_it(known):
+    assert house.upward(known) == []
 
 
-def test_no_two_files_define_a_class_of_one_name():
-    assert house.duplicates(KNOWN) == {}
+def test_no_two_files_define_a_class_of_one_name(known):
+    assert house.duplicates(known) == {}
 
 
-def test_a_class_has_one_public_name():
-    assert house.aliases(KNOWN) == {}
+def test_a_class_has_one_public_name(known):
+    assert house.aliases(known) == {}
 
 
-def test_every_public_name_is_there():
-    for package, name in sorted(house.offered(KNOWN)):
+def test_every_public_name_is_there(known):
+    for package, name in sorted(house.offered(known)):
         if name != "__version__":
             assert getattr(importlib.import_module(package), name) is not None
 
@@ -89,10 +92,10 @@ def test_what_the_checks_find(tmp_path):
     }
 
 
-def test_no_public_name_is_that_of_another_module():
+def test_no_public_name_is_that_of_another_module(known):
     # Importing the module would put it in the place of the name.
-    for package, name in house.offered(KNOWN):
-        module = KNOWN.get(f"{package}.{name}")
+    for package, name in house.offered(known):
+        module = known.get(f"{package}.{name}")
         if module is not None:
             offered = getattr(importlib.import_module(package), name)
             home = offered.__name__ if isinstance(offered, ModuleType) else offered.__module__
