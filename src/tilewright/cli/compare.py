@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.halide_errors import with_flags
-from tilewright.cli.provenance import load, with_provenance
+from tilewright.cli.provenance import with_provenance
 
 
 def add_parser(commands: Any) -> None:
@@ -57,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
     options = arguments.common(args)
-    load_before = load()
 
     import json
 
@@ -92,6 +91,6 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         from tilewright.cli.page import write_page
 
-        made = with_provenance(report, args.words, args.seed, load_before)
+        made = with_provenance(report, args.words, args.seed, args.load_before)
         write_page(args.report, made, "compare", result.result, args.records)
     return 1 if report.verified is False else 0

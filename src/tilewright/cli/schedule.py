@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.cli import arguments
 from tilewright.cli.halide_errors import with_flags
-from tilewright.cli.provenance import load, with_provenance
+from tilewright.cli.provenance import with_provenance
 from tilewright.cli.signals import interrupted
 from tilewright.errors import TilewrightError
 
@@ -95,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
         raise TilewrightError("--runtime-checks is for schedules written with -o FILE.py or .h")
     arguments.check_outputs(args)
     options = arguments.common(args)
-    load_before = load()
 
     import json
 
@@ -137,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         from tilewright.cli.page import write_page
 
-        made = with_provenance(report, args.words, args.seed, load_before)
+        made = with_provenance(report, args.words, args.seed, args.load_before)
         write_page(args.report, made, "schedule", result, args.records)
     return 1 if report.verified is False else 0
 
