@@ -32,7 +32,7 @@ ROOT = common.HERE.parent
 MODELS = Path("src/tilewright/halide/schedulers/analytic")
 COUNT = 60
 SEED = 20261123
-SECONDS = 120.0  # of one mutant's tests; they take three alone on a core
+SECONDS = 120.0  # of one mutant's tests; alone on a core they take some ten
 # The search's limits are no part of what a tiling costs.
 SKIPPED = frozenset(["CpuSearch", "GpuSearch"])
 MODULES = {

@@ -15,6 +15,7 @@ import tilewright
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.plan import GroupReport, PartTime, PlannedSchedule, Prediction
+from tilewright.halide.result import Result
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
@@ -23,7 +24,9 @@ from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.halide.schedulers.prediction import predicted, with_prediction
 from tilewright.halide.schedulers.task import Task, make_task
+from tilewright.halide.search.top_k import Tried
 from tilewright.machines import gpu
+from tilewright.measure import Measurement
 
 ONE_CORE = dataclasses.replace(MACHINE, cores=1)
 C = CpuConstants()
@@ -276,8 +279,11 @@ def test_a_given_schedule_is_explained_as_a_planned_one_is():
 
 
 def test_candidates_have_predicted_times():
-    result = tilewright.schedule(copied(512, 64, 1), mode="top", k=2)
-    attempts = result.report().attempts
+    task = make_task(copied(512, 64, 1), machine=MACHINE)
+    planned = registry.plan(task, k=2)
+    tried = tuple(Tried(p, i, Measurement("ok", (1e-3,))) for i, p in enumerate(planned))
+    attempts = Result(task, planned[0], "top", tried=tried).report().attempts
+    assert len(attempts) == 2
     assert all(attempt.predicted > 0 for attempt in attempts)
 
 
