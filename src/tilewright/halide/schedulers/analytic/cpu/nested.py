@@ -1,4 +1,9 @@
-"""Nested fusion: reductions that are computed in the registers of the Func that reads them."""
+"""Nested fusion: reductions that are computed in the registers of the Func that reads them.
+
+Notation: a *host* ``h`` reads a *guest* ``f``, which is a reduction over r, at its own point
+alone, ``h(x, y) = ... f(x, y)``, or over one short dimension c as a whole, ``f(x, 0..c)``. The
+guest is then computed in the block of vectors that the host's innermost loops make.
+"""
 
 from __future__ import annotations
 

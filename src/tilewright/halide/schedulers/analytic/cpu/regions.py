@@ -1,4 +1,15 @@
-"""Tables of the regions and costs of N tilings of a group, filled in by `cost`."""
+"""Tables of the regions and costs of N tilings of a group, filled in by `cost`.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `full` | extents of the output | (dimensions,), elements |
+| `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
+| box | interval of each dimension of a Func or input | (N,), coordinates |
+| `compute` | arithmetic of one tile, on one core | (N,), cycles |
+| `l2`, `l3`, `memory`, `overhead` | traffic of the group; loops, tasks, pages | (N,), cycles |
+| `tile_bytes`, `root_bytes` | what one tile stores; the group's buffers at root | (N,), bytes |
+| `tasks` | tiles, each a task of the parallel loop | (N,), count |
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Sliding windows: along which dimension the members of a group can be computed row by row."""
+"""Sliding windows: along which dimension the members of a group can be computed row by row.
+
+| symbol | meaning | unit |
+|---|---|---|
+| rate | rows of a member, along the dimension it steps in, per row of the output | 1 |
+| period | rows of the reader after which the rows that it reads repeat their pattern | rows |
+| step | rows of the output computed at a time: the least multiple of all periods | rows |
+
+Along a chain of readers rates multiply: two halvings have the rate 4, and 1/4 where rows double.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,9 @@ each finished value once::
     for y, x0:  for r:  f[x0..x0+3, y] += g(r)         # four loads and stores per iteration
     for y, x0:  t[0..3] = 0;  for r:  t[0..3] += g(r)  # none
                 f[x0..x0+3, y] = t[0..3]
+
+Notation: a wrapper is made if its cycles per point are less than `SEARCH.least_gain` (a share of
+1) times those of the reduction in a block of its own.
 """
 
 from __future__ import annotations

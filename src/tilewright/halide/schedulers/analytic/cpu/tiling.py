@@ -1,4 +1,13 @@
-"""The best tiling of one group, under one policy."""
+"""The best tiling of one group, under one policy.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| N | tilings that are costed at once | count |
+| `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
+| `full` | extents of the output | (dimensions,), elements |
+| `cycles` | time of the group, which the best tiling has least of | (N,), cycles |
+| window | the dimension along which members slide, and the rows of one step | count |
+"""
 
 from __future__ import annotations
 
