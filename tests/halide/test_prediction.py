@@ -20,6 +20,7 @@ from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.gpu import grouping_search
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.halide.schedulers.prediction import predicted, with_prediction
@@ -257,6 +258,17 @@ def test_a_tuned_plan_gets_the_tile_and_time_of_its_own():
     assert found.seconds == known.seconds
     assert [group.tile for group in found.groups] == [group.tile for group in planned.groups]
     assert [group.notes for group in found.groups] == [("tuned",)]
+
+
+def test_measured_constants_of_a_gpu_count():
+    task = make_task(blur()[0], machine=gpu("v100"))
+    plain = PlannedSchedule(registry.naive(task), (), 0.0)
+    default, measured = (
+        with_prediction(plain, task, constants).seconds
+        for constants in (None, GpuConstants(launch_seconds=1.0))
+    )
+    launches = 2 * (1.0 - GpuConstants().launch_seconds)
+    assert measured == pytest.approx(default + launches)
 
 
 def test_a_time_that_is_known_stays():
