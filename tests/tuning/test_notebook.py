@@ -29,6 +29,7 @@ def test_a_result_shows_the_best_configuration():
     html = result._repr_html_()
     assert f"Best: {result.best.value:.5g}" in html
     assert "12 evaluations, 0 failed; stopped: budget" in html
+    assert "Best so far" in html.split("srcdoc=")[1]
     for name, value in result.best.configuration.items():
         shown = " ".join(value) if isinstance(value, tuple) else str(value)
         assert f"<td>{name}</td>" in html

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.report.pages import fragment
+from tilewright.report.pages import Section, fragment
 from tilewright.report.table import Column
 from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
 
@@ -26,15 +27,15 @@ def space_html(space: Space) -> str:
     return fragment(f"Space of {space.count:,} configurations", columns, rows, constraints)
 
 
-def result_html(result: TuningResult) -> str:
-    """Return the best configuration, and the number of evaluations."""
+def result_html(result: TuningResult, pictures: Sequence[Section] = ()) -> str:
+    """Return the best configuration, the number of evaluations, and pictures of the run."""
     failed = sum(not t.ok for t in result.trials)
     note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
     if result.best is None:
         return fragment("No configuration worked", [], [], [note])
     rows = [(name, _text(value)) for name, value in result.best.configuration.items()]
     columns = [Column("parameter"), Column("value", "right")]
-    return fragment(f"Best: {result.best.value:.5g}", columns, rows, [note])
+    return fragment(f"Best: {result.best.value:.5g}", columns, rows, [note], pictures)
 
 
 def _values(p: Parameter) -> str:

@@ -103,7 +103,7 @@ def tuning_page(
     if good:
         best = min(good, key=lambda t: t.value)
         figures.insert(0, Figure(f"{best.value:.5g} {unit}".strip(), "best", "good"))
-    sections = [Section("Best so far", _curves(runs, unit), _curve_note(runs))]
+    sections = [progress_section(runs, unit)]
     if good:
         sections.append(Section("Best configuration", _configuration(best)))
         if any(len(t.values) > 1 for t in good):
@@ -144,6 +144,11 @@ def write_tuning_page(
 ) -> None:
     """Write `tuning_page` to a file."""
     write_text(path, tuning_page(runs, space, title, unit=unit, facts=facts))
+
+
+def progress_section(runs: Runs, unit: str = "") -> Section:
+    """Return the section with the best objective after each evaluation."""
+    return Section("Best so far", _curves(runs, unit), _curve_note(runs))
 
 
 def _subtitle(space: Space) -> str:

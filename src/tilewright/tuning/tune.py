@@ -67,8 +67,9 @@ class TuningResult:
 
     def _repr_html_(self) -> str:
         from tilewright.tuning.notebook import result_html
+        from tilewright.tuning.report import progress_section
 
-        return result_html(self)
+        return result_html(self, [progress_section([self.trials])])
 
 
 class Journal:

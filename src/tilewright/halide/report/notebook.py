@@ -5,16 +5,8 @@ from __future__ import annotations
 from tilewright.report import ScheduleReport
 from tilewright.report.pages import fragment, schedule_pictures
 from tilewright.report.standing import against_best_other, against_naive
-from tilewright.report.table import Column
+from tilewright.report.table import comparison_table, group_table
 from tilewright.report.units import seconds as duration
-
-_GROUPS = [
-    Column("loops of"),
-    Column("tile"),
-    Column("predicted", "right"),
-    Column("measured", "right"),
-]
-_OTHERS = [Column("schedule"), Column("time", "right"), Column("outcome")]
 
 
 def report_html(report: ScheduleReport) -> str:
@@ -31,22 +23,5 @@ def report_html(report: ScheduleReport) -> str:
         title += f", {duration(report.predicted)} predicted"
     standings = [s.words for s in (against_naive(report), against_best_other(report)) if s]
     notes = [*([f"It is {', '.join(standings)}."] if standings else []), *report.notes]
-    pictures = schedule_pictures(report)
-    if report.comparison:
-        bars = [(bar.label, _time(bar.value), bar.status) for bar in report.comparison]
-        return fragment(title, _OTHERS, bars, notes, pictures)
-    known = report.predicted_unit == "s"
-    rows = [
-        (
-            group.name,
-            " x ".join(str(size) for _, size in group.tile),
-            _time(group.predicted if known else None),
-            _time(group.measured),
-        )
-        for group in report.groups
-    ]
-    return fragment(title, _GROUPS, rows, notes, pictures)
-
-
-def _time(value: float | None) -> str:
-    return "" if value is None else duration(value)
+    table = comparison_table(report) if report.comparison else group_table(report)
+    return fragment(title, table.columns, table.rows, notes, schedule_pictures(report))
