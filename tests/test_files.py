@@ -85,7 +85,10 @@ def test_an_open_file_is_continued_and_not_replaced(tmp_path, link):
 
 def test_what_was_printed_comes_before_what_is_written_to_standard_output():
     code = "from tilewright.files import write_text; print(1); write_text('/dev/stdout', '2')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=buffered, capture_output=True, check=True
+    )
     assert done.stdout == b"1\n2"
 
 

@@ -175,7 +175,8 @@ def test_a_date_means_the_same_however_it_is_written(tmp_path, capsys, before, l
 DAMAGE = {
     "half of it": "UPDATE measurements SET measurement = '{\"status\"' WHERE id = 2",
     "too deep": f"UPDATE measurements SET measurement = '{'[' * 3000}' WHERE id = 2",
-    "not UTF-8": "UPDATE measurements SET measurement = CAST(x'7b22e9227d' AS TEXT) WHERE id = 2",
+    "not UTF-8": "UPDATE measurements SET measurement = replace(measurement, '\"timeout\"', "
+    "'\"timeout\", \"message\": \"' || CAST(x'e9' AS TEXT) || '\"') WHERE id = 2",
     "document gone": "UPDATE measurements SET configuration = 'x' WHERE id = 2",
 }
 

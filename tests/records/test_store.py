@@ -182,12 +182,26 @@ def test_names_that_are_not_utf_8_are_recorded(path):
         records.remember_page(name, "subject", "schedule")
 
 
-def test_a_file_can_be_read_in_a_folder_that_cannot_be_written(path):
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_READONLY_DIRECTORY, sqlite3.SQLITE_CANTOPEN])
+def test_a_file_can_be_read_in_a_folder_that_cannot_be_written(path, monkeypatch, code):
+    """SQLite makes files there even to read; the superuser is never refused, so this is made up."""
     with Records(path) as records:
         records.add(record())
-    path.with_name(path.name + "-shm").mkdir()  # so that SQLite cannot make it
+    connect = sqlite3.connect
+
+    def refusing(address, **how):
+        if "immutable=1" not in address:
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorcode = code
+            raise error
+        return connect(address, **how)
+
+    monkeypatch.setattr(sqlite3, "connect", refusing)
     with Records(path, read_only=True) as records:
         assert len(records) == 1
+    path.with_name(path.name + "-wal").touch()  # another process may be writing
+    with pytest.raises(RecordsError, match="permissions"):
+        Records(path, read_only=True)
 
 
 def test_corrupt_and_foreign_files_are_refused_with_the_cure(tmp_path):

@@ -41,6 +41,8 @@ _APPLICATION_ID = 0x746C7772  # "tlwr"
 _BUSY_SECONDS = 60.0
 # The bits of SQLite's extended error codes that hold the primary one.
 _PRIMARY = 0xFF
+# Errors where SQLite cannot make its files next to a database; which one depends on its version.
+_BARRED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 # What keeps records append-only.
 TRIGGERS = (
@@ -164,8 +166,8 @@ class Records:
             return self._connect(uri)
         except sqlite3.OperationalError as error:
             log = self.path.with_name(self.path.name + "-wal")
-            unopened = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_CANTOPEN
-            if not self.read_only or not unopened or log.exists():
+            barred = error.sqlite_errorcode & _PRIMARY in _BARRED
+            if not self.read_only or not barred or log.exists():
                 raise
             # SQLite makes files next to the database even to read it. In a folder where it cannot,
             # a database without a log is complete, and no process that could change it is at work.
