@@ -88,6 +88,7 @@ def test_schedules_by_hand_are_explained(name, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     module = importlib.import_module(name)
     result = tilewright.schedule(module.hand(hl.Target("host")), mode="given")
+    assert result.planned.notes == ()
     assert [line for line in result.report().nest if line.mapping == "vectorized"]
     assert result.explain().startswith(result.task.name)
 

@@ -14,9 +14,11 @@ from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest, ne
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.legality.check import check
+from tilewright.halide.ir.variants import running_at
+from tilewright.halide.legality.grids import launch_problems
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import tile_depth
 from tilewright.halide.schedulers.registry import device_limits
 from tilewright.halide.schedulers.task import Task
@@ -27,7 +29,8 @@ GIVEN = "given"
 def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
     """Return the schedule in `serialized`, the bytes of the task's pipeline as it came.
 
-    Its notes say what `check` finds wrong with it, for example grids beyond the device's limits.
+    Its notes say which of its launches exceed the device's limits. (It may otherwise break rules of
+    `check`, which are for schedules of ours, and be right.)
 
     Raises `TilewrightError` if nothing has been scheduled, and `UnreadableScheduleError`
     where the schedule cannot be read.
@@ -39,7 +42,8 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
             "out improve (--improve), or mode 'given'"
         )
     schedule = read_schedule(serialized, task.target).schedule
-    problems = check(schedule, task.algorithm, device_limits(task))
+    algorithm = with_clones(task.algorithm, schedule.clones)
+    problems = launch_problems(running_at(schedule, algorithm), algorithm, device_limits(task))
     notes = tuple(f"It may not run: {problem}" for problem in problems)
     groups = nest_groups(schedule, task.algorithm)
     return PlannedSchedule(schedule, groups, math.inf, notes, name=GIVEN)
