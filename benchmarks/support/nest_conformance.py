@@ -86,7 +86,7 @@ class Lowering:
 def _lowered(serialized: bytes, text: str, seconds: float) -> dict[str, str]:
     import halide as hl
 
-    from tilewright.halide.emit.apply import apply, fresh_pipeline, halide_target
+    from tilewright.halide.emit.apply import apply, halide_target
     from tilewright.halide.frontend.importer import import_pipeline
     from tilewright.halide.ir.json import from_json
 
@@ -94,7 +94,7 @@ def _lowered(serialized: bytes, text: str, seconds: float) -> dict[str, str]:
     schedule = from_json(text, algorithm)
 
     def lower() -> None:
-        pipeline = fresh_pipeline(algorithm)
+        pipeline = hl.deserialize_pipeline(algorithm.serialized, {})
         apply(schedule, algorithm, pipeline, same_bytes=True)
         target = halide_target(schedule.target).with_feature(hl.TargetFeature.NoRuntime)
         form = hl.StmtOutputFormat.Text

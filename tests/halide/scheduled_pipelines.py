@@ -8,7 +8,7 @@ import traceback
 import halide as hl
 import numpy as np
 
-from tilewright.halide.emit.apply import apply, fresh_pipeline, halide_target
+from tilewright.halide.emit.apply import apply, halide_target
 from tilewright.halide.emit.printing import to_python
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import to_pipeline
@@ -179,7 +179,7 @@ def with_image(algorithm):
     buffer.set_min([LOW, LOW])
     buffer.set_host_dirty(True)
     image.set(buffer)
-    return fresh_pipeline(algorithm, {parameter.name: image.parameter()}), image
+    return hl.deserialize_pipeline(algorithm.serialized, {parameter.name: image.parameter()}), image
 
 
 def run(pipeline, algorithm, extents, target="host"):

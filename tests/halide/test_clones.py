@@ -21,7 +21,7 @@ from scheduled_pipelines import (
     with_image,
 )
 
-from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_python
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import live_funcs
@@ -138,7 +138,7 @@ def test_the_names_are_those_of_halide():
         Clone(0, (len(algorithm.funcs), wide)),
         Clone(wide, (convolved,)),
     )
-    funcs = live_funcs(algorithm, fresh_pipeline(algorithm))
+    funcs = live_funcs(algorithm, hl.deserialize_pipeline(algorithm.serialized, {}))
     extended = with_clones(algorithm, clones)
     live = {extended.order[func.name()]: func for func in funcs}
     expected = halide_names(algorithm, clones)
@@ -256,7 +256,7 @@ def test_it_is_right_at_the_estimate_and_at_other_sizes(width, height):
 
 def test_a_row_is_computed_once_for_the_histogram_and_nothing_is_kept_for_the_output(tmp_path):
     text = lowered(
-        lambda: fresh_pipeline(ALGORITHM),
+        lambda: hl.deserialize_pipeline(ALGORITHM.serialized, {}),
         lambda p: apply(SCHEDULE, ALGORITHM, p, same_bytes=True),
         tmp_path / "stmt",
     )
@@ -268,7 +268,7 @@ def test_bytes_keep_the_clones(tmp_path):
     """What was applied and then serialised is the same pipeline when it is read again."""
 
     def scheduled():
-        pipeline = fresh_pipeline(ALGORITHM)
+        pipeline = hl.deserialize_pipeline(ALGORITHM.serialized, {})
         apply(SCHEDULE, ALGORITHM, pipeline, same_bytes=True)
         return pipeline
 

@@ -12,7 +12,7 @@ from scheduled_pipelines import PIPELINES, imported, reference, run, with_image
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.apply import apply
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.serial.reader import read
 from tilewright.halide.frontend.serial.reset import without_schedule
@@ -41,7 +41,7 @@ def test_what_is_written_back_is_what_was_read(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_schedule_of_every_kind_is_dropped(name):
     algorithm, schedule = CASES[name]
-    live = fresh_pipeline(algorithm)
+    live = hl.deserialize_pipeline(algorithm.serialized, {})
     apply(schedule, algorithm, live, same_bytes=True)
     reset = import_pipeline(without_schedule(serialized(live)))
     assert reset.digest == algorithm.digest
@@ -163,7 +163,7 @@ def test_an_output_whose_size_only_the_schedule_asked_for_is_an_output_again():
     again = load(out, discard_schedule=True)
     assert again.digest == result.task.algorithm.digest
     assert again.by_name[out.name()].strides == result.task.algorithm.by_name[out.name()].strides
-    fresh_pipeline(again)
+    hl.deserialize_pipeline(again.serialized, {})
     with pytest.raises(ScheduleError, match="applied to this pipeline already"):
         result.apply(out)
 

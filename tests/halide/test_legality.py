@@ -7,7 +7,7 @@ import pytest
 from schedule_cases import all_cases, complete, nest, place, split
 from scheduled_pipelines import PIPELINES, imported
 
-from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.apply import apply
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
@@ -364,7 +364,7 @@ def test_extern_and_memoised_funcs_stay_as_they_are():
 
 def test_single_thread_makes_one_block_of_one_thread(tmp_path):
     algorithm, schedule = CASES["gpu_single_thread"]
-    pipeline = fresh_pipeline(algorithm)
+    pipeline = hl.deserialize_pipeline(algorithm.serialized, {})
     apply(schedule, algorithm, pipeline, same_bytes=True)
     path = tmp_path / "stmt"
     pipeline.compile_to_lowered_stmt(

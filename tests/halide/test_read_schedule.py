@@ -18,7 +18,7 @@ from scheduled_pipelines import PIPELINES, imported, lowered
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.halide.emit.apply import apply, fresh_pipeline
+from tilewright.halide.emit.apply import apply
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.serial.nests import UnreadableScheduleError
@@ -52,7 +52,7 @@ def serialized(thing):
 
 
 def applied(schedule, algorithm):
-    pipeline = fresh_pipeline(algorithm)
+    pipeline = hl.deserialize_pipeline(algorithm.serialized, {})
     apply(schedule, algorithm, pipeline, same_bytes=True)
     return serialized(pipeline)
 
@@ -187,7 +187,9 @@ def check_same_code(data, path, target="host"):
 
     texts = [
         lowered(lambda: hl.deserialize_pipeline(data, {}), lambda p: None, path, target),
-        lowered(lambda: fresh_pipeline(found.algorithm), again, path, target),
+        lowered(
+            lambda: hl.deserialize_pipeline(found.algorithm.serialized, {}), again, path, target
+        ),
     ]
     assert renamed(texts[0]) == renamed(texts[1])
     return found

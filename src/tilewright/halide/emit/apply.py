@@ -80,16 +80,6 @@ def apply(
             made[*place, directive.makes] = result
 
 
-def fresh_pipeline(algorithm: Algorithm, user_params: dict[str, Any] | None = None) -> Any:
-    """Return a new unscheduled ``halide.Pipeline`` of the algorithm, from its bytes.
-
-    `user_params` maps parameter names to ``halide.Parameter`` objects to use for them.
-    """
-    import halide as hl
-
-    return hl.deserialize_pipeline(algorithm.serialized, user_params or {})
-
-
 def halide_target(target: str) -> Any:
     """Return the ``halide.Target`` a schedule's target string stands for.
 
