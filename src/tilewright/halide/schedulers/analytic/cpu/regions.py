@@ -58,7 +58,8 @@ class Regions:
 class GroupCosts:
     """Cycles of a group for each of N tilings (arrays of shape (N,)), and where they go.
 
-    `sliding` says that members are stored once per tile and computed row by row.
+    `tile_bytes` is what the members of one tile hold, `tasks` the number of parallel tasks,
+    `root_bytes` the size of the output's buffer, `fault` the part of `cycles` for its fresh pages.
     """
 
     cycles: Array
