@@ -39,6 +39,7 @@ FULL_SIZE = {
 BY_HAND = sorted(TOLERANCES.keys() - {"demosaic"})
 # LLVM takes up to a quarter of a minute over these; benchmarks verify them whenever they run.
 LONG_TO_COMPILE = {"bgu", "lens_blur", "matmul", "stencil_chain"}
+LONG_AT_ROOT = {"bgu", "lens_blur"}
 COMPILED = sorted(set(BY_HAND) - LONG_TO_COMPILE)
 
 
@@ -97,7 +98,14 @@ def test_every_input_has_an_estimate(example):
 
 
 # A schedule by hand shows as much of the others.
-@pytest.mark.parametrize("example", sorted(TOLERANCES.keys() - set(COMPILED)), indirect=True)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(name, marks=pytest.mark.thorough if name in LONG_AT_ROOT else ())
+        for name in sorted(TOLERANCES.keys() - set(COMPILED))
+    ],
+    indirect=True,
+)
 def test_computed_stage_by_stage(example):
     pipeline = unscheduled(example, **example.SMALL)
     algorithm = import_pipeline(hl.serialize_pipeline(pipeline))
