@@ -14,13 +14,15 @@ offenders; the summary counts them:
 - ``duplicate_public_names``: public classes of the same name in several files, and public names
   that only stand for a class of another name.
 - ``largest_file`` (lines), ``functions_over_60_lines``, ``worst_complexity`` (cyclomatic: one
-  and the number of branches), ``lines_src``.
+  and the number of branches), ``lines_src``, which the rows of kind ``room`` split.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,6 +40,18 @@ BRANCHES_MOST = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {"add_parser": 66, "compare": 62}
+# Tokens that no code is made of, and nodes that may have a docstring.
+NO_CODE = frozenset(
+    {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Rooms from the ground floor upwards; rooms of one line do not know each other.
 ORDER = (
     ("errors",),
@@ -294,6 +308,28 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
+def rooms(known: dict[str, Module]) -> dict[str, tuple[int, int]]:
+    """Lines of each room, and of these the lines of code: no docstrings, comments, empty lines."""
+    found: dict[str, tuple[int, int]] = {}
+    for module in known.values():
+        parts = module.name.split(".")
+        name = parts[1] if len(parts) > 1 else module.name
+        text = module.path.read_text(encoding="utf-8")
+        written = {
+            line
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type not in NO_CODE
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+        for node in ast.walk(module.tree):
+            if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+                first = node.body[0]
+                written -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        lines, code = found.get(name, (0, 0))
+        found[name] = lines + len(text.splitlines()), code + len(written)
+    return dict(sorted(found.items()))
+
+
 def over_limits(root: Path = ROOT) -> list[str]:
     """Files that are too long, and functions of the package that are too long or branched."""
     found = []
@@ -339,6 +375,10 @@ def main() -> None:
         {"kind": "long function", "name": name, "lines": lines}
         for name, lines, _ in measured
         if lines > LONGEST_FUNCTION
+    ]
+    rows += [
+        {"kind": "room", "name": name, "lines": lines, "lines_of_code": code}
+        for name, (lines, code) in rooms(known).items()
     ]
     summary = {
         "upward_imports": len(upward(known)),
