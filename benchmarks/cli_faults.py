@@ -31,7 +31,8 @@ from support.faults import Ended, Killer, World, rows
 KILLS = 10  # of every command by every signal
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 FIGURES = ("rows_lost", "tracebacks", "leftovers", "wrong_exit_codes")
-# A command that has ended before the signal came gets another, earlier one.
+# A command that has ended before the signal came gets another, earlier one; one that Python had not
+# begun yet gets another.
 ATTEMPTS = 5
 RECORDS = "records.sqlite"
 
@@ -171,9 +172,10 @@ def killed(tool: Tool, name: str, seed: int, folder: Path) -> dict[str, Any]:
             _fresh(world)
             killer = Killer(number, choose.uniform(0, longest), records)
             ended = world.run(tool.line(), disturb=killer)
-            if killer.landed:
+            if killer.landed and not ended.before_the_program:
                 break
-            longest = ended.seconds / 2
+            if not killer.landed:
+                longest = ended.seconds / 2
         else:
             continue
         where = f"{tool.name}, {name} {kill}"

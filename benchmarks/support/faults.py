@@ -28,6 +28,8 @@ PATIENCE_SECONDS = 300.0
 # What a command has started may take so long to end after it.
 SURVIVAL_SECONDS = 60.0
 _POLL_SECONDS = 0.02
+# Files of the program in a traceback; its first one only says what there is.
+_OWN_FILES = re.compile(r"tilewright/(?!__init__\.py)")
 
 
 @dataclass
@@ -45,6 +47,15 @@ class Ended:
         """Whether Python's machinery shows."""
         said = self.output + self.errors
         return "Traceback (most recent call last)" in said or "Exception ignored in" in said
+
+    @property
+    def before_the_program(self) -> bool:
+        """Whether an interruption met Python's own start, which shows it, and not the program.
+
+        Python imports what the ``.pth`` files of an environment name, then looks for the program.
+        """
+        own_start = "<frozen site>" in self.errors or not _OWN_FILES.search(self.errors)
+        return self.errors.rstrip().endswith("KeyboardInterrupt") and own_start
 
 
 @dataclass

@@ -94,3 +94,22 @@ def test_a_target_that_is_replaced_is_seen(tmp_path):
     path.unlink()
     path.write_text("mine")
     assert cli_faults._state(path) != before
+
+
+@pytest.mark.parametrize(
+    ("last", "before"),
+    [
+        ('File "<frozen site>", line 5, in <module>\nKeyboardInterrupt\n', True),
+        ('File "/a/src/tilewright/__init__.py", line 6, in <module>\nKeyboardInterrupt\n', True),
+        ('File "/a/src/tilewright/cli/tune.py", line 6, in run\nKeyboardInterrupt\n', False),
+        ('File "<frozen site>", line 5, in <module>\nValueError: 1\n', False),
+        ("tilewright: interrupted\n", False),
+    ],
+)
+def test_interruptions_of_pythons_own_start_are_set_apart(last, before):
+    from support.faults import Ended
+
+    assert (
+        Ended(1, "", f"Traceback (most recent call last):\n{last}", 0.1).before_the_program
+        == before
+    )

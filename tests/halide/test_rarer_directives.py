@@ -57,7 +57,7 @@ def stored(**options):
         (stored(ring_buffer=2), "storage", "needs storage that is hoisted"),
         (stored(storage=(StorageDim(2, fold=4),)), "storage", "no dimension 2"),
         (stored(storage=(StorageDim(1, fold=4, bound=3),)), "storage", "4 elements are kept"),
-        (stored(storage=(StorageDim(1), StorageDim(1))), "storage", "twice"),
+        (stored(storage=(StorageDim(1), StorageDim(1))), "storage", "two entries"),
         (stored(bounds=(DimensionBounds(0, modulus=4, remainder=4),)), "bounds", "below its"),
         (blur(prefetch=(Prefetch(ACROSS, "v3", "v1"),)), "prefetch", "no loop 'v3'"),
         (blur(prefetch=(Prefetch(ACROSS, "v1", "v0"),)), "prefetch", "outside of loop 'v0'"),

@@ -130,7 +130,8 @@ def test_top_verifies_measures_and_a_rerun_measures_nothing(tmp_path):
     assert result.verified is True
     assert len(result.tried) == len({t.planned.schedule for t in result.tried})
     assert all(t.ok and t.measurement.verified for t in result.tried)
-    assert result.seconds == min(t.seconds for t in result.tried if t.seconds)
+    # One that is no finalist may have been faster, at a quieter moment.
+    assert result.seconds == min(t.seconds for t in result.tried if t.final)
     assert result.speedup > 0
     assert [r.schedule for r in result.top(1)] == [result.schedule]
     assert seen[-1].best is not None

@@ -299,7 +299,7 @@ with Workers(jobs=2) as workers:
     list(measure_all([sleep], limits=RunLimits(600, 600), workers=workers))
     print("measured", flush=True)
     forks = itertools.repeat(Candidate(specimens + ":Fork", log, "fork"))
-    list(measure_all(forks, limits=Limits(600, 600), workers=workers))
+    list(measure_all(forks, limits=RunLimits(600, 600), workers=workers))
 """
 
 
