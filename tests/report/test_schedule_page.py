@@ -18,6 +18,7 @@ from tilewright.report.model import (
     ScheduleReport,
 )
 from tilewright.report.pages.schedule import schedule_page
+from tilewright.report.standing import against_naive
 from tilewright.report.table import (
     Column,
     attempt_table,
@@ -254,6 +255,15 @@ def test_a_tie_with_the_naive_schedule_is_not_red(high, tie):
         assert ('class="bad"' in schedule_page(report)) is not tie
         factor = "" if tie else "0.98× "
         assert f"2 ms, {factor}as fast as the naive schedule (1.96 ms)" in headline(report)
+
+
+def test_a_large_factor_of_disturbed_times_is_uncertain_and_no_tie():
+    bars = (Bar("naive", 0.16, slower=(14.1, 0.65, 171.0)), Bar("T", 0.01, ours=True))
+    report = replace(REPORT, comparison=bars)
+    words = "14.1× as fast as the naive schedule (uncertain: 0.65× to 171×)"
+    assert words in headline(report)
+    assert words.split("× ", 1)[1] in " ".join(parsed(schedule_page(report)).text)
+    assert against_naive(report).tone == ""
 
 
 def test_candidates_have_one_time_each_and_say_where_it_was_taken():

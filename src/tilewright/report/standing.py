@@ -1,4 +1,4 @@
-"""How a schedule compares with others: a factor, or a tie where its interval contains 1."""
+"""How a schedule compares with others: a factor, a tie, or a factor that is uncertain."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from tilewright.report import units
 from tilewright.report.model import Bar, ScheduleReport
 
 NAIVE = "naive"  # the label of the naive schedule's bar
+# A factor whose interval contains 1 is a tie up to here. Beyond, the interval says that the times
+# were disturbed, not that two schedules are level; chosen: what busy machines differ by.
+MOST_OF_A_TIE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A schedule compared with another: `ratio` is the other's time over ours, None for a tie."""
+    """A schedule compared with another: `ratio` is the other's time over ours, None for a tie.
+
+    `uncertain` is the ratio's interval if that contains 1 although it is no tie.
+    """
 
     other: str
     ratio: float | None
+    uncertain: tuple[float, float] | None = None
 
     @property
     def factor(self) -> str:
@@ -25,12 +32,20 @@ class Standing:
     @property
     def words(self) -> str:
         """The comparison in words."""
-        return f"{self.factor} as fast as {self.other}".strip()
+        return f"{self.factor} as fast as {self.other}{self.doubt}".strip()
+
+    @property
+    def doubt(self) -> str:
+        """The interval of an uncertain ratio in words, otherwise empty."""
+        if self.uncertain is None:
+            return ""
+        low, high = map(units.ratio, self.uncertain)
+        return f" (uncertain: {low} to {high})"
 
     @property
     def tone(self) -> str:
-        """``good`` for the faster one, ``bad`` for the slower one, empty for a tie."""
-        if self.ratio is None:
+        """``good`` for the faster one, ``bad`` for the slower one, otherwise empty."""
+        if self.ratio is None or self.uncertain is not None:
             return ""
         return "good" if self.ratio >= 1 else "bad"
 
@@ -50,7 +65,7 @@ def our_bar(report: ScheduleReport) -> Bar | None:
 def against_naive(report: ScheduleReport) -> Standing | None:
     """Compare with the naive schedule; None if either is not measured.
 
-    It is a tie if the interval of the speedup is known and contains 1.
+    It may be a tie if the interval of the speedup is known and contains 1.
     """
     if report.speedup is None:
         return None
@@ -60,8 +75,7 @@ def against_naive(report: ScheduleReport) -> Standing | None:
     if ours is not None and bar is not None and bar.slower is not None:
         ratio, *ends = bar.slower
         interval = (ends[0], ends[1])
-    tie = interval is not None and interval[0] <= 1 <= interval[1]
-    return Standing("the naive schedule", None if tie else ratio)
+    return _standing("the naive schedule", ratio, interval)
 
 
 def against_best_other(report: ScheduleReport) -> Standing | None:
@@ -71,15 +85,22 @@ def against_best_other(report: ScheduleReport) -> Standing | None:
     best = min(others, key=lambda b: b.value or 0.0, default=None)
     if ours is None or best is None:
         return None
-    ratio = None if _tie(ours, best) else relative(best, ours)
-    return Standing(f"{best.label} (the best other)", ratio)
+    return _standing(f"{best.label} (the best other)", relative(best, ours), _interval(best, ours))
 
 
-def _tie(ours: Bar, other: Bar) -> bool:
-    """Return whether the ratio's interval contains 1, or without one, the times' overlap."""
+def _standing(other: str, ratio: float | None, interval: tuple[float, float] | None) -> Standing:
+    """Return a factor, a tie, or a factor that is uncertain."""
+    if ratio is None or interval is None or not interval[0] <= 1 <= interval[1]:
+        return Standing(other, ratio)
+    if 1 / MOST_OF_A_TIE <= ratio <= MOST_OF_A_TIE:
+        return Standing(other, None)
+    return Standing(other, ratio, interval)
+
+
+def _interval(other: Bar, ours: Bar) -> tuple[float, float] | None:
+    """Return the interval of the other's time over ours, from pairs of rounds if known."""
     if other.slower is not None:
-        _, low, high = other.slower
-        return low <= 1 <= high
-    if None in (ours.low, ours.high, other.low, other.high):
-        return False
-    return (ours.low or 0) <= (other.high or 0) and (other.low or 0) <= (ours.high or 0)
+        return other.slower[1], other.slower[2]
+    if not (ours.low and ours.high and other.low and other.high):
+        return None
+    return other.low / ours.high, other.high / ours.low

@@ -98,7 +98,7 @@ def _figures(report: ScheduleReport) -> list[Figure]:
     for standing in (against_naive(report), against_best_other(report)):
         if standing is None:
             continue
-        value, label = standing.factor, f"as fast as {standing.other}"
+        value, label = standing.factor, f"as fast as {standing.other}{standing.doubt}"
         if not value:
             value, label = "as fast", f"as {standing.other}"
         figures.append(Figure(value, label, standing.tone))
