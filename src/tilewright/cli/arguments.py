@@ -15,9 +15,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMG])?i?B?", re.IGNORECASE)
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-# The longest and largest limits: poll counts milliseconds and setrlimit bytes in so many bits.
-_LONGEST = (2**31 - 1) / 1000  # seconds
-_LARGEST = 2**63 - 1  # bytes
+_LONGEST = (2**31 - 1) / 1000  # seconds; poll takes milliseconds as a signed number of 32 bits
+_LARGEST = 2**63 - 1  # bytes; setrlimit takes a signed number of 64 bits
 # The random forests of scikit-learn take seeds of 32 bits.
 _LARGEST_SEED = 2**32 - 1
 _SPAN = re.compile(r"(?:(-?\d+):)?(\d+)")

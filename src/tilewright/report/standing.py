@@ -17,7 +17,7 @@ MOST_OF_A_TIE = 1.25
 class Standing:
     """A schedule compared with another: `ratio` is the other's time over ours, None for a tie.
 
-    `uncertain` is the ratio's interval if that contains 1 although it is no tie.
+    `uncertain` is the interval of a ratio beyond `MOST_OF_A_TIE` if it contains 1, otherwise None.
     """
 
     other: str

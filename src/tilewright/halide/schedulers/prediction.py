@@ -38,8 +38,8 @@ def with_prediction(
     """Return the plan with its predicted time, and that of every group, if it has none yet.
 
     Groups that the search has not costed (tuned or given ones) also get their tiles and launches
-    from the loop nest. The plan is returned unchanged if there is no prediction. `constants` are
-    those measured on the task's GPU, by default the model's own.
+    from the loop nest. A plan that cannot be predicted is returned unchanged. `constants` are those
+    measured on the task's GPU, by default the model's own.
     """
     if planned.seconds is not None:
         return planned

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import all_guarded, exact_size
@@ -18,6 +19,7 @@ from tilewright.halide.schedulers.task import Task
 from tilewright.halide.schedulers.variations import variations
 from tilewright.machines import GpuMachine
 
+T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
 # Variations that are checked for each schedule that is wanted, if the cost model has too few.
 VARIATIONS = 60
@@ -48,16 +50,11 @@ def plan(
         raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
+    candidates, failure = _guarded(lambda: _planned(task, k, fusion, constants), TilewrightError)
     notes: tuple[str, ...] = ()
-    candidates: list[PlannedSchedule] = []
-    try:
-        candidates = _planned(task, k, fusion, constants)
-    except TilewrightError:
-        raise
-    except Exception as error:
-        # Every pipeline gets a schedule.
-        notes = (f"{_failed(error)} Every Func is at root.",)
-    for planned in candidates:
+    if failure:
+        notes = (f"{MODEL_FAILED}: {failure}. Every Func is at root.",)
+    for planned in candidates or ():
         schedule, doubts = sized(replace(planned.schedule, target=task.target), task)
         reason = why_illegal(schedule, task)
         if reason:
@@ -72,25 +69,33 @@ def plan(
             notes = (f"Every schedule of the model was refused: {refused[0].reason}",)
         legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
     if len(legal.accepted) < k:
-        try:
-            _vary(legal, task, k)
-        except Exception as error:
+        _, failure = _guarded(lambda: _vary(legal, task, k))
+        if failure:
             first = legal.accepted[0]
-            legal.accepted[0] = replace(first, notes=(*first.notes, _failed(error)))
+            said = (*first.notes, f"{MODEL_FAILED}: {failure}.")
+            legal.accepted[0] = replace(first, notes=said)
     return _with_refused(legal.best(k), refused, ours)
 
 
-def _failed(error: Exception) -> str:
-    """Return the note on a failure of ours, which is a defect."""
-    return f"{MODEL_FAILED}: {type(error).__name__}: {error}."
+def _guarded(step: Callable[[], T], *raised: type[Exception]) -> tuple[T | None, str]:
+    """Return a step's result, or None and its failure: every valid pipeline gets a schedule.
+
+    This is the one place where a defect of the model becomes a note for the reader. Errors of the
+    types `raised` are the user's and go on.
+    """
+    try:
+        return step(), ""
+    except raised:
+        raise
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
 
 
 def why_illegal(schedule: Schedule, task: Task) -> str:
     """Return what `check` finds wrong with a schedule first, or its failure; empty if legal."""
-    try:
-        problems = check(schedule, task.algorithm, device_limits(task))
-    except Exception as error:
-        return _failed(error)
+    problems, failure = _guarded(lambda: check(schedule, task.algorithm, device_limits(task)))
+    if failure:
+        return f"{MODEL_FAILED}: {failure}."
     return str(problems[0]) if problems else ""
 
 
@@ -150,13 +155,11 @@ def sized(schedule: Schedule, task: Task) -> Sized:
     """Return the schedule made right at every size, or stripped of that, as the task asks for."""
     if task.exact_sizes:
         return Sized(exact_size(schedule))
-    try:
-        return Sized(any_size(schedule, task.algorithm))
-    except TilewrightError:
-        raise
-    except Exception as error:
-        # Schedules that the analysis cannot handle run with guards: slower, but correct.
-        return Sized(all_guarded(schedule), (f"{GUARDED}: {type(error).__name__}: {error}.",))
+    found, failure = _guarded(lambda: any_size(schedule, task.algorithm), TilewrightError)
+    if found is not None:
+        return Sized(found)
+    # Schedules that the analysis cannot handle run with guards: slower, but correct.
+    return Sized(all_guarded(schedule), (f"{GUARDED}: {failure}.",))
 
 
 def _planned(

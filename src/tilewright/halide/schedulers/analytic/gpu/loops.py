@@ -12,7 +12,7 @@ A parallel loop ``v`` of extent N with the tile T and R iterations per thread be
 | ``v_b`` | the block, outermost | ceil(N / T) |
 | ``v_t`` | the thread | T / R, or T where R = 1 |
 | ``v_r`` | iterations of one thread, unrolled; only where R > 1 | R |
-| ``v_s``, ``v_u`` | a loop that is no thread: serial, and its unrolled part | 1, N |
+| ``v_s``, ``v_u`` | a serial loop, and its unrolled part | 1, N |
 """
 
 from __future__ import annotations
