@@ -36,7 +36,7 @@ LONGEST_FUNCTION = 60
 # branches of a function.
 FILE_LINES = {"src": 500, "tests": 600, "benchmarks": 600}
 CODE_LINES = 60
-BRANCHES_MOST = 20
+MOST_BRANCHES = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
 LONGER = {"add_parser": 66, "compare": 62}
@@ -346,9 +346,9 @@ def over_limits(root: Path = ROOT) -> list[str]:
                 if lines > most:
                     found.append(f"{module.name}.{node.name} has {lines} lines, at most {most}")
     found += [
-        f"{name} has {branches} branches, at most {BRANCHES_MOST}"
+        f"{name} has {branches} branches, at most {MOST_BRANCHES}"
         for name, _, branches in functions(known)
-        if branches > BRANCHES_MOST
+        if branches > MOST_BRANCHES
     ]
     return found
 

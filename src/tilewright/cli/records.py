@@ -210,7 +210,8 @@ def run_prune(args: argparse.Namespace) -> int:
     from tilewright.measure import STATUSES
     from tilewright.records import Records, matching
 
-    if args.problem is args.before is args.status is None and not args.unreadable:
+    given = args.problem, args.before, args.status
+    if given == (None, None, None) and not args.unreadable:
         raise TilewrightError(
             "say what to remove: a problem, --before DATE, --status STATUS or --unreadable"
         )

@@ -14,7 +14,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -119,7 +119,7 @@ def collect(
     work = _Collection(
         kernel, chosen, seed, records, verify, timing, made_from, limits or LIMITS, retime
     )
-    with suppress(*[KeyboardInterrupt] * keep_interrupted):
+    with suppress(KeyboardInterrupt) if keep_interrupted else nullcontext():
         _measure_all(work, seed, count, rounds * (REPEATS if retime else 1), deadline, on_progress)
     return work.runs(count)
 

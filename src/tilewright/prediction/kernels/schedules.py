@@ -10,7 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -173,7 +173,7 @@ def collect_schedules(
         _label(factors): {} for candidates in wanted.values() for factors in candidates
     }
     settled, missing, finished = 0, False, False
-    with suppress(*[KeyboardInterrupt] * keep_interrupted):
+    with suppress(KeyboardInterrupt) if keep_interrupted else nullcontext():
         for repeat in range(rounds * stride):
             for size, candidates in wanted.items():
                 if deadline is not None and time.monotonic() >= deadline:
