@@ -41,6 +41,7 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.specialization import worth_knowing
+from tilewright.halide.analysis.sums import is_sum
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -106,6 +107,7 @@ class StageSummary:
     types: tuple[Type, ...]
     args: tuple[Expr, ...]
     scatter: bool
+    sums: bool = False
 
     @cached_property
     def arithmetic(self) -> float:
@@ -220,6 +222,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slop
         func.types,
         stage.args,
         scatter,
+        is_sum(stage),
     )
 
 

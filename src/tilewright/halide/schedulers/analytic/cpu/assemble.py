@@ -68,7 +68,8 @@ def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
     if block.row is not None:
         rows = max(1, min(rows, int(extents[block.row])))
     row = block.row if rows > 1 else None
-    return Block(block.vector, lanes, vectors, row, rows if row is not None else 1)
+    rows = rows if row is not None else 1
+    return Block(block.vector, lanes, vectors, row, rows, block.steps)
 
 
 def stage_nest(
@@ -224,6 +225,12 @@ class _Loops:
             if loop.kind != "pure"
         ]
         block = [*self.block_loops, *self.row_loops]
+        if self.block.steps > 1 and reductions:
+            run = reductions[0].name
+            outer, inner = part_of(run, "b", self.index), part_of(run, "u", self.index)
+            self.splits.append(Split(run, outer, inner, self.block.steps, "guard_with_if"))
+            reductions[0] = ScheduledLoop(outer)
+            block.insert(0, ScheduledLoop(inner, "unrolled"))
         if not (scans(summary) or summary.scatter):
             return [*block, *reductions, *within_tile]
         # Running along the contiguous dimension inside a scan keeps its lines in cache.

@@ -212,6 +212,9 @@ class CpuConstants:
     forward_cycles: float = constant(
         8.0, "cycles per step", "chosen: a store that the next load waits for, 5 and an addition"
     )
+    fold_cycles: float = constant(
+        4.0, "cycles per sum and step", "measured: sums of 2**20 floats in steps of 8, 16 and 32"
+    )
     reduction_loop_cycles: float = constant(
         1.5, "cycles per step", "chosen: counter, branch and two addresses"
     )
@@ -234,6 +237,12 @@ class CpuSearch(UnknownSizes):
     least_lanes: int = constant(4, "lanes", "chosen: shorter vectors gain nothing")
     short: int = constant(4, "elements", "chosen: the longest dimension that is unrolled whole")
     scatter_rows: tuple[int, ...] = constant((2, 4), COUNT, "chosen: chains that hide each other")
+    step_vectors: tuple[int, ...] = constant(
+        (2, 4), "vectors per step", "measured: sums of 2**20 floats; 8 gain no more"
+    )
+    least_steps: int = constant(
+        4, "steps", "chosen: the rest of a loop, up to a step, is added one by one"
+    )
     block_vectors: tuple[int, ...] = constant(
         (1, 2, 3, 4), COUNT, "chosen: up to half of 16 registers with two rows"
     )

@@ -32,6 +32,7 @@ from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_extent, run_of
 from tilewright.halide.schedulers.analytic.cpu.regions import (
     GroupCosts,
     Regions,
@@ -161,7 +162,8 @@ class CpuCosts:
         summary = self.analysis.summaries(name)[index]
         nest = self.nested.get(name)
         whole = None if nest is None else nest.whole
-        key = (summary, self.block_rank, whole, nest is not None)
+        run = run_extent(self.analysis, name, index) if summary.sums else 0.0
+        key = (summary, self.block_rank, whole, nest is not None, run)
         known = self._known.blocks.get(key)
         if known is None:
             extents = self._extents(name)
@@ -169,8 +171,7 @@ class CpuCosts:
             known = self._known.blocks.get(alike)
             if known is None:
                 given = (summary, self.pure_loops(name, index), extents, self.model)
-                rank = self.block_rank
-                known = best_block(*given, self.innermost, rank, whole, nest is not None)
+                known = best_block(*given, self.innermost, *key[1:])
                 self._known.blocks[alike] = known
             self._known.blocks[key] = known
         return known
@@ -220,14 +221,16 @@ class CpuCosts:
 
         `members` are the Funcs whose values for the tile are in a small buffer.
         """
+        summary = self.analysis.summaries(name)[index]
         block = self.block(name, index)
         loops = self.pure_loops(name, index)
         vector = None if block.vector is None else loops.get(block.vector)
         row = None if block.row is None else loops.get(block.row)
+        run = run_of(summary, self.innermost) if block.steps > 1 else None
         blocks: Bound = 1.0
         lines: Bound = 1.0
         for loop, extent in extents.items():
-            if loop == vector:
+            if loop in (vector, run):
                 blocks = blocks * np.ceil(extent / block.width)
                 continue
             steps = np.ceil(extent / block.rows) if loop == row else extent
@@ -235,7 +238,6 @@ class CpuCosts:
         cycles: Bound = (
             blocks * self.block_cycles(name, index) + lines * self.model.constants.row_cycles
         )
-        summary = self.analysis.summaries(name)[index]
         for callee in crossings(summary, vector, self.innermost):
             adjacent = self.companion(name, index)
             cycles = cycles + self._crossing_cycles(

@@ -430,7 +430,11 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
             sources[change.inner] = sources[change.outer] = sources[change.old]
     block = Block()
     unrolled: list[tuple[int, int]] = []
+    innermost = next((loop.name for loop in stage.stage.loops if loop.kind != "pure"), None)
     for name, mapping in stage.loops[_outside_registers(stage) :]:
+        names = {stage.variables[loop] for loop in sources[name]}
+        if names == {innermost} and mapping == "unrolled":
+            block = replace(block, steps=block.steps * int(sizes.get((stage.key, name), 1.0)))
         along = [dimension_of(loop) for loop in sources[name]]
         if len(along) != 1 or along[0] is None:
             continue

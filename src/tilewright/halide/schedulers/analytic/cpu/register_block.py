@@ -37,6 +37,11 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     load_cycles,
     op_cycles,
 )
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
+    run_of,
+    step_counts,
+    step_cycles,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Block:
     """The points that one step of a kernel computes, by dimension of the Func.
 
     `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code), times
-    `rows` steps of dimension `row`.
+    `rows` steps of dimension `row`. `steps` iterations of the innermost reduction loop are unrolled
+    (see `reduction_steps`).
     """
 
     vector: int | None = None
@@ -52,6 +58,7 @@ class Block:
     vectors: int = 1
     row: int | None = None
     rows: int = 1
+    steps: int = 1
 
     @property
     def width(self) -> int:
@@ -142,6 +149,20 @@ def block_cycles(
     reduction is stored in the block itself. `border` is the `border_share`.
     """
     c = model.constants
+    run = run_of(summary, innermost) if block.steps > 1 and block.vector is None else None
+    if run is not None:
+        row = None if block.row is None else loops.get(block.row)
+        return step_cycles(
+            summary,
+            run,
+            row,
+            block.rows,
+            block.steps,
+            min(natural_lanes(summary, model), block.steps),
+            model,
+            innermost,
+            nested or block.rows == 1,
+        )
     kernel = _Kernel(
         summary,
         block,
@@ -287,6 +308,7 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
         summary.types,
         summary.scatter,
         summary.scans,
+        summary.sums,
         innermost(summary.func),
     )
 
@@ -300,13 +322,16 @@ def best_block(
     rank: int = 0,
     whole: int | None = None,
     nested: bool = False,
+    run: float = 0.0,
 ) -> Block:
     """Return the block of least cost per point; `extents` gives each dimension's extent.
 
     A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is fully
     unrolled. With a `rank`, reductions take the rank-th best block, if it is close to the best.
+    `run` is the extent of the innermost reduction loop.
     """
     blocks = list(_candidates(summary, loops, extents, model, innermost))
+    blocks += _in_steps(summary, loops, extents, model, innermost, run)
     if whole is not None:
         rows = int(extents[whole])
         blocks = [Block(row=whole, rows=rows)] + [
@@ -368,6 +393,24 @@ def _candidates(
                     elements = gathered_elements(summary, loops, block) if accumulating else 0
                     if small or elements <= SEARCH.most_gathered:
                         yield block
+
+
+def _in_steps(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    innermost: Innermost,
+    run: float,
+) -> Iterator[Block]:
+    """Yield the blocks that run a sum's innermost reduction loop in vectors."""
+    if run_of(summary, innermost) is None:
+        return
+    for steps in step_counts(natural_lanes(summary, model), run):
+        yield Block(steps=steps)
+        for row in loops:
+            fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
+            yield from (Block(row=row, rows=rows, steps=steps) for rows in fitting)
 
 
 def _with_rows(

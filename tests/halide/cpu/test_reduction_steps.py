@@ -1,0 +1,224 @@
+"""Sums whose innermost reduction loop is unrolled into vectors."""
+
+import halide as hl
+import pytest
+from patience import PATIENT
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Load, OpCount, StageSummary
+from tilewright.halide.analysis.sums import is_sum
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.algorithm import Loop, Type, Variable
+from tilewright.halide.ir.json import from_json as read_schedule
+from tilewright.halide.ir.json import to_json
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
+    run_of,
+    step_counts,
+    step_cycles,
+)
+from tilewright.halide.schedulers.analytic.cpu.register_block import Block, best_block, block_cycles
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.any_size import any_size
+from tilewright.halide.schedulers.prediction import predicted
+from tilewright.halide.schedulers.task import make_task
+from tilewright.machines import CpuMachine
+from tilewright.measure import Timing
+
+MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, ())
+MODEL = model_of(MACHINE)  # 16 registers of 32 bytes
+ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
+F32, I32, U8 = Type("float", 32), Type("int", 32), Type("uint", 8)
+ROW, RUN = Loop("i", "pure"), Loop("r", "impure_rvar")
+
+
+def first(name):
+    return 0
+
+
+def reading(callee, **strides):
+    return Load(callee, "image", F32, strides, False, frozenset())
+
+
+def dot(*loads, ops="r", sums=True, loops=(RUN,)):
+    """``f += a * b``: one product and one addition per iteration."""
+    counts = [OpCount(name, F32, frozenset(ops), False, 1) for name in ("mul", "add")]
+    args = tuple(Variable(loop.name, "var", I32) for loop in loops if loop.kind == "pure")
+    return StageSummary("f", 1, loops, (), loads, tuple(counts), (F32,), args, False, sums)
+
+
+VECTORS = dot(reading("f"), reading("a", r=(1.0,)), reading("b", r=(1.0,)))
+ROWS = dot(
+    reading("f", i=(1.0,)),
+    reading("a", r=(1.0, 0.0), i=(0.0, 1.0)),
+    reading("b", r=(1.0,)),
+    ops="ri",
+    loops=(RUN, ROW),
+)
+
+
+def test_step_cycles_of_one_sum():
+    # A fold 4.0; per vector of 8 two operations of 0.6 and two loads of 1.2, two vectors: 7.2; the
+    # sum's own load 0.06 and store 0.1, done once; the loop 1.5: 12.86 for 16 iterations.
+    cycles = step_cycles(VECTORS, "r", None, 1, 16, 8, MODEL, first, True)
+    assert cycles == pytest.approx(12.86 / 16)
+    assert block_cycles(VECTORS, {}, Block(steps=16), MODEL, first) == pytest.approx(cycles)
+
+
+def test_step_cycles_of_rows_that_share_an_operand():
+    # Two folds 8.0; operations 2 x 2 x 1.2 = 4.8; a is loaded for each row 4.8, b once 2.4; own
+    # loads 0.12 and stores 0.2; the loop 1.5: 21.82 for 16 iterations.
+    cycles = step_cycles(ROWS, "r", "i", 2, 16, 8, MODEL, first, True)
+    assert cycles == pytest.approx(21.82 / 16)
+    nested = block_cycles(ROWS, {0: "i"}, Block(row=0, rows=2, steps=16), MODEL, first, True)
+    assert nested == pytest.approx(cycles)
+
+
+def test_step_cycles_of_sums_in_memory():
+    # Not nested: the own loads are 1.2 and the stores 2.0.
+    cycles = step_cycles(ROWS, "r", "i", 2, 16, 8, MODEL, first, False)
+    assert cycles == pytest.approx((21.82 - 0.12 - 0.2 + 1.2 + 2.0) / 16)
+
+
+def test_step_cycles_of_sums_that_spill():
+    # 9 sums and an operand and product of two vectors want 13 of the 12 free registers: 2.0.
+    spilled = step_cycles(ROWS, "r", "i", 9, 16, 8, MODEL, first, True)
+    fitting = step_cycles(ROWS, "r", "i", 8, 16, 8, MODEL, first, True)
+    # A row more: a fold 4.0, operations 2.4, loads 2.4 and 0.06, a store 0.1.
+    assert (spilled - fitting) * 16 == pytest.approx(4.0 + 2.4 + 2.4 + 0.06 + 0.1 + 2.0)
+
+
+def test_step_counts_need_a_loop_of_several_steps():
+    assert list(step_counts(8, 1000.0)) == [16, 32]
+    assert list(step_counts(8, 127.0)) == [16]
+    assert list(step_counts(8, 63.0)) == []
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        dot(reading("f"), reading("a", r=(1.0,)), sums=False),
+        dot(reading("f"), reading("a", r=(2.0,))),  # every other element
+        dot(reading("f"), reading("a", r=(-1.0,))),
+        dot(reading("f"), reading("a", r=(0.0, 1.0))),  # down a column
+        dot(reading("f"), reading("a", r=(1.0,)), reading("b", r=None)),
+        dot(reading("f"), Load("a", "image", F32, {"r": (1.0,)}, True, frozenset())),
+        dot(reading("f"), Load("a", "image", F32, {"r": (1.0,)}, False, frozenset("r"))),
+        dot(reading("f"), reading("a")),  # the same value each time
+        dot(reading("f"), Load("a", "image", U8, {"r": (1.0,)}, False, frozenset())),  # widened
+        dot(reading("f"), reading("a", i=(1.0,)), loops=(ROW,)),
+    ],
+)
+def test_other_loads_are_not_run_in_vectors(summary):
+    assert run_of(summary, first) is None
+    chosen = best_block(summary, {}, {0: 64.0}, MODEL, first, run=1000.0)
+    assert chosen.steps == 1
+
+
+def test_a_sum_along_contiguous_values_is():
+    assert run_of(VECTORS, first) == "r"
+    assert best_block(VECTORS, {}, {}, MODEL, first, run=1000.0).steps == 32
+    assert best_block(VECTORS, {}, {}, MODEL, first, run=20.0).steps == 1
+
+
+X, Y = hl.Var("x"), hl.Var("y")
+
+
+def stage_of(define):
+    r = hl.RDom([(0, 100)], "r")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    f = hl.Func("f")
+    f[X] = 0.0
+    define(f, r, image)
+    f.set_estimate(X, 0, 100)
+    algorithm = load(hl.Pipeline(f))
+    name = algorithm.outputs[0]
+    return View(algorithm).stages(name)[1]
+
+
+def add(f, r, image):
+    f[X] = image[r, X] + (f[X] + 1.0)
+
+
+def multiply(f, r, image):
+    f[X] = f[X] * image[r, X]
+
+
+def conditional(f, r, image):
+    r.where(image[r, 0] > 0.5)
+    f[X] += image[r, X]
+
+
+def own_value(f, r, image):
+    f[X] += f[X] * image[r, X]
+
+
+def scan(f, r, image):
+    f[r.x] = f[r.x - 1] + image[r.x, 0]
+
+
+def strict(f, r, image):
+    f[X] = hl.strict_float(f[X] + image[r, X])
+
+
+def pure(f, r, image):
+    f[X] += image[X, X]
+
+
+@pytest.mark.parametrize(
+    ("define", "expected"),
+    [
+        (add, True),
+        (multiply, False),
+        (conditional, False),
+        (own_value, False),
+        (scan, False),
+        (strict, False),
+        (pure, False),
+    ],
+)
+def test_is_sum(define, expected):
+    assert is_sum(stage_of(define)) == expected
+
+
+def product(rows=70, columns=1003, kind=None):
+    """A matrix times a vector, summed along the rows of the matrix."""
+    kind = kind or hl.Float(32)
+    matrix, vector = hl.ImageParam(kind, 2, "matrix"), hl.ImageParam(kind, 1, "vector")
+    r = hl.RDom([(0, vector.dim(0).extent())], "r")
+    summed, out = hl.Func("summed"), hl.Func("out")
+    summed[Y] = hl.cast(kind, 0)
+    summed[Y] += matrix[r, Y] * vector[r]
+    out[Y] = summed[Y] + hl.cast(kind, 1)
+    out.set_estimate(Y, 0, rows)
+    matrix.set_estimates([(0, columns), (0, rows)])
+    vector.set_estimates([(0, columns)])
+    return hl.Pipeline(out)
+
+
+@pytest.mark.parametrize("kind", [hl.Float(32), hl.Int(32)], ids=str)
+def test_a_product_of_a_matrix_and_a_vector_is_summed_in_steps_and_right(kind):
+    algorithm = load(product(kind=kind))
+    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    place = {func.name.partition("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    (summed,) = (e for e in schedule.funcs if e.func == place["summed"])
+    innermost = summed.stages[1].loops[0]
+    assert (innermost.name, innermost.mapping) == ("r0u_1", "unrolled")
+    # The rest of the loop beyond the last whole step, and rows beyond the last block, are summed.
+    guarded = any_size(schedule, algorithm)
+    assert not list(check(guarded, algorithm))
+    with Session(algorithm, timing=ONCE, limits=PATIENT) as session:
+        (done,) = session.measure([Variant(guarded)])
+    assert done.measurement.status == "ok", done.measurement.message
+
+
+def test_the_prediction_of_a_schedule_knows_its_steps():
+    task = make_task(product(), target="host", machine=MACHINE)
+    schedule = schedule_cpu(task.algorithm, MACHINE)[0].schedule
+    one_by_one = read_schedule(to_json(schedule).replace('"unrolled"', '"serial"'))
+    quick, slow = predicted(task, schedule), predicted(task, one_by_one)
+    assert quick is not None
+    assert slow is not None
+    assert 2 * quick.seconds < slow.seconds
