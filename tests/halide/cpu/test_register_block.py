@@ -6,6 +6,7 @@ import pytest
 
 from tilewright.halide.analysis.summaries import Load, OpCount, StageSummary
 from tilewright.halide.ir.algorithm import Loop, Type, Variable
+from tilewright.halide.schedulers.analytic.cpu.known_blocks import form
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     SCALAR,
@@ -15,7 +16,6 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     border_share,
     companion,
     crossings,
-    form,
     gathered_elements,
     load_cycles,
     natural_lanes,

@@ -31,6 +31,7 @@ class CpuConstants:
     l1_bytes: float = constant(32 * 1024, BYTES, "chosen: the smallest in use since 2008")
     l2_bytes: float = constant(256 * 1024, BYTES, "chosen: the smallest in use since 2008")
     l3_bytes: float = constant(8 * 2**20, BYTES, "chosen: that of a desktop with four cores")
+    way_bytes: float = constant(4096.0, BYTES, "a way of the first cache of x86-64: a page")
     line_bytes: float = constant(64.0, BYTES, "a cache line of x86-64 and most Arm cores")
     least_vector_bytes: int = constant(16, BYTES, "SSE2 and NEON, part of every 64-bit machine")
     registers: int = constant(16, COUNT, "vector registers of AVX2 (Intel SDM, volume 1, 14)")

@@ -21,7 +21,7 @@ Constants are in `constants`, bytes between caches in `traffic`, blocks in `regi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.cache_sets import most_rows
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_extent, run_of
@@ -43,13 +45,11 @@ from tilewright.halide.schedulers.analytic.cpu.regions import (
 )
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     Block,
-    KnownBlocks,
     best_block,
     block_cycles,
     border_share,
     companion,
     crossings,
-    form,
     value_bytes,
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
@@ -146,48 +146,39 @@ class CpuCosts:
         """Cost a stage with the given block instead of the best one."""
         self._blocks[name, index] = block
 
-    def _form(self, name: str, index: int) -> Hashable:
-        """Return the `form` of a stage, computed once for each stage."""
-        summary = self.analysis.summaries(name)[index]
-        known = self._known.forms.get(summary)
-        if known is None:
-            known = form(summary, self.pure_loops(name, index), self.innermost)
-            self._known.forms[summary] = known
-        return known
-
     def _extents(self, name: str) -> dict[int, float]:
         return {d: finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
 
     def _best_block(self, name: str, index: int) -> Block:
-        summary = self.analysis.summaries(name)[index]
+        summary, loops = self.analysis.summaries(name)[index], self.pure_loops(name, index)
         nest = self.nested.get(name)
         whole = None if nest is None else nest.whole
-        run = run_extent(self.analysis, name, index) if summary.sums else 0.0
-        key = (summary, self.block_rank, whole, nest is not None, run)
+        run = run_extent(self.analysis, name, index)
+        most = most_rows(summary, loops, self.analysis, self.model, self.innermost)
+        key = (summary, self.block_rank, whole, nest is not None, run, most)
         known = self._known.blocks.get(key)
         if known is None:
             extents = self._extents(name)
-            alike = (self._form(name, index), tuple(extents.values()), *key[1:])
+            form = self._known.form_of(summary, loops, self.innermost)
+            alike = (form, tuple(extents.values()), *key[1:])
             known = self._known.blocks.get(alike)
             if known is None:
-                given = (summary, self.pure_loops(name, index), extents, self.model)
-                known = best_block(*given, self.innermost, *key[1:])
-                self._known.blocks[alike] = known
+                given = (summary, loops, extents, self.model, self.innermost)
+                known = self._known.blocks[alike] = best_block(*given, *key[1:])
             self._known.blocks[key] = known
         return known
 
     def block_cycles(self, name: str, index: int) -> float:
         """Return cycles of a stage's block per iteration of its reduction loops."""
-        summary = self.analysis.summaries(name)[index]
+        summary, loops = self.analysis.summaries(name)[index], self.pure_loops(name, index)
         block = self.block(name, index)
         key = (summary, block, name in self.nested)
         known = self._known.cycles.get(key)
         if known is None:
             border = border_share(block, self._extents(name), self.model)
-            alike = (self._form(name, index), *key[1:], border)
+            alike = (self._known.form_of(summary, loops, self.innermost), *key[1:], border)
             known = self._known.cycles.get(alike)
             if known is None:
-                loops = self.pure_loops(name, index)
                 given = (summary, loops, block, self.model, self.innermost)
                 known = block_cycles(*given, nested=key[2], border=border)
                 self._known.cycles[alike] = known

@@ -22,8 +22,9 @@ from tilewright.halide.analysis.inlining import TooLarge, may_inline
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.register_block import KnownBlocks, value_bytes
+from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
 from tilewright.halide.schedulers.analytic.cpu.staging import wrappers_of
 from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 

@@ -58,10 +58,10 @@ def _is_contiguous(load: Load, run: str, innermost: Innermost) -> bool:
 
 
 def run_extent(analysis: Analysis, name: str, index: int) -> float:
-    """Return iterations of a stage's innermost reduction loop; 0 if it has none."""
+    """Return iterations of the innermost reduction loop of a sum; 0 for other stages."""
     stage = analysis.view.stages(name)[index]
     reductions = [loop.name for loop in stage.loops if loop.kind != "pure"]
-    if not reductions:
+    if not reductions or not analysis.summaries(name)[index].sums:
         return 0.0
     func = analysis.view.by_name[name]
     env = stage_env(func, stage, analysis.regions[name], analysis.bounder)

@@ -23,9 +23,9 @@ link of the dependence chain for a reduction, plus stores, spills and the loop i
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
@@ -72,20 +72,6 @@ class Block:
 
 
 SCALAR = Block()
-
-
-@dataclass(frozen=True)
-class KnownBlocks:
-    """A cache of innermost blocks and their costs.
-
-    Neither depends on the inlining of other Funcs. The `CpuCosts` of one model and one storage
-    order at the same sizes share the cache. Entries are kept by stage, for fast look-up, and by
-    `form`, which other stages may share.
-    """
-
-    blocks: dict[Hashable, Block] = field(default_factory=dict)
-    cycles: dict[Hashable, float] = field(default_factory=dict)
-    forms: dict[StageSummary, Hashable] = field(default_factory=dict)
 
 
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
@@ -273,46 +259,6 @@ def _shared(summary: StageSummary, vector: str, row: str) -> bool:
     )
 
 
-def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) -> Hashable:
-    """Return all that the cost of a stage's blocks depends on, without names.
-
-    The layers of a network only differ in names: stages of equal form have equal costs. Loops are
-    numbered by their position in the stage. Of a callee, only its contiguous dimension matters, and
-    whether it is the Func itself.
-    """
-    place: dict[str, int | str] = {loop.name: i for i, loop in enumerate(summary.loops)}
-    return (
-        tuple(loop.kind for loop in summary.loops),
-        tuple((d, place[loop]) for d, loop in loops.items()),
-        tuple(
-            (
-                load.callee == summary.func,
-                innermost(load.callee),
-                load.type,
-                load.indirect,
-                frozenset(place.get(name, name) for name in load.clamped),
-                frozenset((place.get(name, name), steps) for name, steps in load.strides.items()),
-            )
-            for load in summary.loads
-        ),
-        tuple(
-            (
-                op.name,
-                op.type,
-                frozenset(place.get(name, name) for name in op.loops),
-                op.constant_operand,
-                op.count,
-            )
-            for op in summary.ops
-        ),
-        summary.types,
-        summary.scatter,
-        summary.scans,
-        summary.sums,
-        innermost(summary.func),
-    )
-
-
 def best_block(
     summary: StageSummary,
     loops: Mapping[int, str],
@@ -323,14 +269,21 @@ def best_block(
     whole: int | None = None,
     nested: bool = False,
     run: float = 0.0,
+    most: tuple[tuple[int, int], ...] = (),
 ) -> Block:
     """Return the block of least cost per point; `extents` gives each dimension's extent.
 
     A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is fully
     unrolled. With a `rank`, reductions take the rank-th best block, if it is close to the best.
-    `run` is the extent of the innermost reduction loop.
+    `run` is the extent of the innermost reduction loop, `most` the widest block along a dimension
+    whose neighbours share a place in the first cache (`cache_sets`).
     """
-    blocks = list(_candidates(summary, loops, extents, model, innermost))
+    widest = dict(most)
+    blocks = [
+        block
+        for block in _candidates(summary, loops, extents, model, innermost)
+        if block.vector is None or block.width <= widest.get(block.vector, block.width)
+    ]
     blocks += _in_steps(summary, loops, extents, model, innermost, run)
     if whole is not None:
         rows = int(extents[whole])

@@ -22,9 +22,9 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
     hopeless,
     inline_trivial,
 )
+from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
-from tilewright.halide.schedulers.analytic.cpu.register_block import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
