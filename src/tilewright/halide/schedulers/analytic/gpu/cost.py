@@ -241,13 +241,16 @@ class Tally:
         """Make the block as wide as a member needs; its threads, and those along x."""
         kernel = self.kernel
         dims = kernel.member_threads[name]
+        each = kernel.points_each(self.registers)
         for stage in kernel.working_stages(name):
             for place, d in enumerate(kernel.stage_threads(name, stage)):
-                self.block_threads[place] = np.maximum(self.block_threads[place], spans[d])
+                wanted = np.ceil(spans[d] / each[:, place])
+                self.block_threads[place] = np.maximum(self.block_threads[place], wanted)
         count = np.ones(self.n)
-        for d in dims:
-            count = count * spans[d]
-        row = spans[dims[0]] if dims else np.ones(self.n)
+        across = [np.ceil(spans[d] / each[:, place]) for place, d in enumerate(dims)]
+        for threads in across:
+            count = count * threads
+        row = across[0] if across else np.ones(self.n)
         self.anchor_threads[name], self.anchor_rows[name] = count, row
         return count, row
 

@@ -6,7 +6,8 @@ Groups are merged greedily with power-of-two tiles and tiled finally in steps of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -228,8 +229,12 @@ class GroupingSearch:
         return other if self.model.constants.atomic_gain * fast < slow else plan
 
     def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
+        final = step == "two"
+        if final and options.points:
+            tiles, registers = self._register_tiles(kernel, [options.points])
+            return self._best(kernel, tiles, registers, {}, final, options)
         tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
-        return self._best(kernel, tiles, None, {}, step == "two", options)
+        return self._best(kernel, tiles, None, {}, final, options)
 
     def _leaves_idle(self, kernel: FusedKernel) -> bool:
         """Return whether a reduction's own parallel loops are too few for the GPU to be busy."""
@@ -389,8 +394,10 @@ class GroupingSearch:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
         registers: Tiles | None = None
-        if options.register_tiles and self._has_reduction(nested):
-            tiles, registers = self._register_tiles(kernel)
+        if options.points:
+            tiles, registers = self._register_tiles(kernel, [options.points])
+        elif options.register_tiles and self._has_reduction(nested):
+            tiles, registers = self._register_tiles(kernel, _REGISTER_TILES)
         for i in grows_inside_threads(kernel, nested):
             chosen = tiles[:, i] == 1.0
             tiles = tiles[chosen]
@@ -404,22 +411,28 @@ class GroupingSearch:
     def _has_reduction(self, nested: Mapping[str, str]) -> bool:
         return any(stage.rvars for name in nested for stage in self.view.stages(name))
 
-    def _register_tiles(self, kernel: FusedKernel) -> tuple[Tiles, Tiles]:
-        """Return tiles of power-of-two threads times the points of each in registers."""
+    def _register_tiles(
+        self, kernel: FusedKernel, points: Iterable[Sequence[int]]
+    ) -> tuple[Tiles, Tiles]:
+        """Return tiles of power-of-two threads times each of these points per thread."""
         threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
         rows = []
         shares = []
-        inner = kernel.roles.threads[:2]
-        for x in SEARCH.register_tiles:
-            for y in SEARCH.register_tiles if len(inner) > 1 else (1,):
-                if x * y > SEARCH.most_register_tile:
-                    continue
-                each = np.ones(len(kernel.extents))
-                for i, share in zip(inner, (x, y), strict=False):
-                    each[i] = share
-                rows.append(threads * each)
-                shares.append(np.broadcast_to(each, threads.shape))
+        for shape in points:
+            each = np.ones(len(kernel.extents))
+            for i, share in zip(kernel.roles.threads, shape, strict=False):
+                each[i] = share
+            rows.append(threads * each)
+            shares.append(np.broadcast_to(each, threads.shape))
         tiles = np.concatenate(rows)
         registers = np.concatenate(shares)
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
+
+
+# What a thread computes of a reduction's tile, along x and y.
+_REGISTER_TILES = [
+    (x, y)
+    for x, y in itertools.product(SEARCH.register_tiles, repeat=2)
+    if x * y <= SEARCH.most_register_tile
+]

@@ -192,6 +192,16 @@ class FusedKernel:
         pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
         return tuple(d for d in self.member_threads[name] if args[d] in pure)
 
+    def points_each(self, registers: Tiles) -> Tiles:
+        """Return the points per thread along x, y and z, which members share with the output.
+
+        `registers` has the points per thread along the parallel loops, shape (N, parallel loops).
+        """
+        each = np.ones((len(registers), SEARCH.thread_dimensions))
+        for place, i in enumerate(self.roles.threads):
+            each[:, place] = registers[:, i]
+        return each
+
     @cached_property
     def member_threads(self) -> dict[str, tuple[int, ...]]:
         """The dimensions of each member that become threads, innermost first.

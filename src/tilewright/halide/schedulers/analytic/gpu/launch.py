@@ -4,7 +4,7 @@
 |---|---|---|
 | `tile` T_d, `registers` R_d | tile of parallel loop d, and its part per thread | iterations |
 | `counts` | blocks along each parallel loop, ceil(extent N_d / T_d) | count |
-| `threads` | of a block in x, y, z: T_d / R_d, or the largest extent of a member there | count |
+| `threads` | of a block in x, y, z: T_d / R_d, or the largest extent of a member over R_d | count |
 | `boxes` | largest extents of each member over all blocks | elements |
 | `shared` | packed size of all members that are not nested | bytes |
 """
@@ -56,13 +56,14 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunc
     for place, i in enumerate(kernel.roles.threads):
         threads[place] = plan.tile[i] // plan.registers[i]
     boxes = largest_regions(plan, any_size)
+    each = kernel.points_each(np.array([plan.registers], dtype=np.float64))[0]
     for name in kernel.members:
         if name in plan.nested or name not in boxes:
             continue
         spans = [int(part.extent) for part in boxes[name]]
         for stage in kernel.working_stages(name):
             for place, d in enumerate(kernel.stage_threads(name, stage)):
-                threads[place] = max(threads[place], spans[d])
+                threads[place] = max(threads[place], math.ceil(spans[d] / each[place]))
     shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
     order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
     counted = [counts[i] for i in order]

@@ -180,36 +180,41 @@ def _fused(
 
 
 def member_nest(
-    kernel: FusedKernel,
-    name: str,
-    stage: Stage,
-    extents: Sequence[float],
-    *,
-    inside: bool,
-    unroll: bool = True,
+    plan: KernelPlan, name: str, stage: Stage, extents: Sequence[float], *, unroll: bool = True
 ) -> StageSchedule:
     """Return the nest of one stage of a member.
 
     `extents` are the sizes of its region: the largest of any block, or a thread's where it is
-    `inside` one. If Halide cannot infer that the region has the same size in all blocks, thread
+    inside one. If Halide cannot infer that the region has the same size in all blocks, thread
     loops are split by that size; otherwise it would launch as many threads as its bounds allow.
+    A thread computes as many points of a member as of the output.
     """
+    kernel = plan.kernel
+    inside = name in plan.nested
     func = kernel.analysis.view.by_name[name]
     names = _canonical(func, stage)
     dims = () if inside else kernel.stage_threads(name, stage)
     pure = [pure_loop(d) for d in dims]
-    threads = list(pure)
+    threads: list[str] = []
     splits: list[Split | Fuse] = []
     outside: list[str] = []
-    if name not in kernel.exact_members:
-        threads = [part_of(loop, "_t") for loop in pure]
-        outside = [part_of(loop, "_s") for loop in pure]
-        for d, whole_loop, outer, inner in zip(dims, pure, outside, threads, strict=True):
-            splits.append(Split(whole_loop, outer, inner, int(extents[d]), "guard_with_if"))
     unrolled: list[str] = []
     serial: list[str] = []
     summary = kernel.analysis.summaries(name)[stage.index]
     budget = _Budget(max(summary.arithmetic, 1.0), unroll)
+    for place, (d, whole) in enumerate(zip(dims, pure, strict=True)):
+        each = points_along(plan, place)
+        thread = member_thread(plan, name, d, place)
+        inner = whole
+        if name not in kernel.exact_members:
+            inner = part_of(whole, "_i") if each > 1 else thread
+            outside.append(part_of(whole, "_s"))
+            splits.append(Split(whole, outside[-1], inner, int(extents[d]), "guard_with_if"))
+        if each > 1:
+            unrolled.append(part_of(whole, "_r"))
+            splits.append(Split(inner, thread, unrolled[-1], each, "guard_with_if"))
+            budget.left /= each
+        threads.append(thread)
     most = SEARCH.most_unrolled_together if inside else SEARCH.most_unrolled
     for loop in stage.loops:
         if loop.kind != "pure":
@@ -235,6 +240,19 @@ def member_nest(
     return StageSchedule(tuple(splits), loops)
 
 
+def points_along(plan: KernelPlan, place: int) -> int:
+    """Return the points that one thread computes along a thread dimension: 0 is x, 1 y, 2 z."""
+    threads = plan.kernel.roles.threads
+    return plan.registers[threads[place]] if place < len(threads) else 1
+
+
+def member_thread(plan: KernelPlan, name: str, d: int, place: int) -> str:
+    """Return the name of a member's thread loop made of dimension `d`, along x, y or z."""
+    loop = pure_loop(d)
+    split = name not in plan.kernel.exact_members or points_along(plan, place) > 1
+    return part_of(loop, "_t") if split else loop
+
+
 def member_schedule(
     plan: KernelPlan,
     name: str,
@@ -253,11 +271,11 @@ def member_schedule(
     elif anchor == kernel.output:
         level = Level("at", order[kernel.output], kernel.stage.index, nest.thread_loop)
     else:
-        loop = pure_loop(kernel.member_threads[anchor][0])
-        loop = loop if anchor in kernel.exact_members else part_of(loop, "_t")
-        level = Level("at", order[anchor], 0, loop)
+        level = Level(
+            "at", order[anchor], 0, member_thread(plan, anchor, kernel.member_threads[anchor][0], 0)
+        )
     stages = tuple(
-        member_nest(kernel, name, stage, extents, inside=anchor is not None, unroll=unroll)
+        member_nest(plan, name, stage, extents, unroll=unroll)
         for stage in algorithm.by_name[name].stages
     )
     memory: MemoryType = "gpu_shared" if anchor is None else "register"

@@ -166,7 +166,7 @@ def thread_regions(
     """Return the box of each nested member that one thread computes.
 
     A thread of the output has its own iterations of the tile and all of the loops that are
-    not threads; a thread of a member has one point of the member's thread dimensions.
+    not threads; a thread of a member has as many points of the member's thread dimensions.
     """
     threads = {kernel.loops[i].loop.name: i for i in kernel.roles.threads}
     own = {
@@ -175,14 +175,14 @@ def thread_regions(
         else span
         for name, span in env.items()
     }
-    points = {
-        name: tuple(
-            Interval(part.lo, part.lo) if d in kernel.member_threads[name] else part
-            for d, part in enumerate(boxes[name])
-        )
-        for name in set(nested.values())
-        if name != kernel.output and name in boxes
-    }
+    each = kernel.points_each(registers)
+    points = {}
+    for name in set(nested.values()):
+        if name != kernel.output and name in boxes:
+            box = list(boxes[name])
+            for place, d in enumerate(kernel.member_threads[name]):
+                box[d] = Interval(box[d].lo, box[d].lo + each[:, place] - 1.0)
+            points[name] = tuple(box)
     return kernel.inside_threads(own, points, nested)
 
 

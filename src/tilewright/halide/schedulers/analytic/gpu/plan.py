@@ -18,7 +18,9 @@ class Options:
 
     `mode` says how Funcs are fused: not at all, in overlapped tiles, or also nested in threads.
     `inline` is false if loads weigh less when inlining, so that less is inlined; `max_threads`
-    bounds a block, and with `any_size` outputs may be smaller than a tile. `unlike` lists final
+    bounds a block, and with `any_size` outputs may be smaller than a tile. `points` are those that
+    a thread computes along x, y and z; if empty, one, or as many as pay where a reduction is in
+    registers. `unlike` lists final
     tiles of kernels, each with its Func and stage; new tiles have to differ from them by at least a
     factor of two in some dimension.
     """
@@ -29,6 +31,7 @@ class Options:
     max_threads: int | None = None
     register_tiles: bool = True
     any_size: bool = False
+    points: tuple[int, ...] = ()
     unlike: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
 
 

@@ -137,13 +137,17 @@ def _variations(first: Options, k: int) -> list[Options]:
     others: list[Mode] = [m for m in ("nested", "overlapped", "none") if m != first.mode]
     return [
         first,
+        replace(first, points=(2, 2)),
         replace(first, mode=others[0]),
+        replace(first, points=(1, 4)),
         replace(first, max_threads=256),
         replace(first, inline=False),
         replace(first, mode=others[1]),
         replace(first, max_threads=128),
         replace(first, unroll=False),
         replace(first, register_tiles=False),
+        replace(first, points=(2, 1)),
+        replace(first, points=(1, 2), max_threads=256),
         replace(first, inline=False, max_threads=256),
         replace(first, mode=others[0], max_threads=256),
         replace(first, mode=others[1], max_threads=256),
