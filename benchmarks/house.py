@@ -39,7 +39,7 @@ CODE_LINES = 60
 MOST_BRANCHES = 20
 # Lines of the functions that are longer. Nothing is added: a function that is shortened takes its
 # number down with it, or leaves.
-LONGER = {"add_parser": 66, "compare": 62}
+LONGER = {"compare": 62}
 # Tokens that no code is made of, and nodes that may have a docstring.
 NO_CODE = frozenset(
     {

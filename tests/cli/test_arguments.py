@@ -3,17 +3,8 @@ import json
 
 import pytest
 
-from tilewright.cli.arguments import (
-    assignment,
-    check_outputs,
-    duration,
-    estimate,
-    memory,
-    named_machine,
-    positive,
-    seed,
-    sizes_of,
-)
+from tilewright.cli.arguments import check_outputs, named_machine, sizes_of
+from tilewright.cli.values import assignment, duration, estimate, memory, positive, seed
 from tilewright.errors import TilewrightError
 from tilewright.machines import detect_cpu, gpu, machine_to_dict
 

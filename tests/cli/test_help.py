@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from tilewright.cli import EXIT_CODES, examples, main, parser
-from tilewright.cli.arguments import duration, seed
 from tilewright.cli.completion import SHELLS, script
+from tilewright.cli.values import duration, seed
 
 
 def commands(of=None, path=()):

@@ -98,3 +98,18 @@ def test_what_is_drawn_has_its_kind():
     assert all(isinstance(i["n"], int) and 1 <= i["n"] <= 9 for i in drawn)
     assert all(0.1 <= i["d"] <= 0.2 for i in drawn)
     assert {i["k"] for i in drawn} == {2, 4}
+
+
+def test_runs_recorded_before_a_file_was_changed_are_not_looked_up(tmp_path):
+    code = tmp_path / "code.py"
+    code.write_text("one")
+
+    def keys():
+        kernel = from_callable(int, {"n": (1, 9)}, "n", files=[code])
+        return kernel.variants["int"].versions()
+
+    before = keys()
+    assert before == keys()
+    assert set(before) == {"code", "ranges", "code.py"}
+    code.write_text("two")
+    assert {name for name, value in keys().items() if value != before[name]} == {"code.py"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.prediction import Augmented, PredictionError
+from tilewright.prediction import Augmented, PredictionError, is_selector
 from tilewright.prediction.data.collect import ROUNDS
 from tilewright.prediction.decisions.regret import regret
 from tilewright.prediction.decisions.selector import Modelled, Selector, select, train_selector
@@ -85,6 +85,19 @@ def test_a_selector_survives_json(selector, tmp_path):
     again = Selector.load(path)
     assert again.select({"n": 33}) == selector.select({"n": 33})
     assert select("thing", {"n": 33}, path) == selector.select({"n": 33})
+
+
+def test_a_selector_is_loaded_with_another_default(selector, tmp_path):
+    path = tmp_path / "selector.json"
+    selector.save(path)
+    assert Selector.load(path).default == "dear"
+    assert Selector.load(path, "steep").default == "steep"
+    with pytest.raises(PredictionError, match="'none' is not a variant"):
+        Selector.load(path, "none")
+    model = tmp_path / "model.json"
+    selector.models["dear"].model.save(model)
+    found = [is_selector(p) for p in (path, model, tmp_path, tmp_path / "gone")]
+    assert found == [True, False, False, False]
 
 
 def test_a_new_process_reads_a_selector(selector, tmp_path):

@@ -27,16 +27,16 @@ _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
-    parser = commands.add_parser(
+    commands.add_parser(
         "completion",
         help="print a script that completes commands in a shell",
         description="Print a script that makes a shell complete the commands and options of "
         "tilewright. Put the line below into ~/.bashrc, or its equivalent into the start-up file "
         "of another shell.",
         example='eval "$(tilewright completion bash)"',
+        options={f"shell {'|'.join(SHELLS)}": "the shell"},
+        run=run,
     )
-    parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import arguments
-from tilewright.cli.output import write_file
+from tilewright.cli import arguments, options
+from tilewright.cli.output import show, write_json
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -23,30 +23,26 @@ def add_parser(commands: Any) -> None:
         example="tilewright machine --json -o machine.json",
         help="describe this machine or a GPU",
         description="Describe this machine's CPU and GPUs, or a GPU known by name.",
+        run=run,
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--gpu", metavar="NAME", help="describe this GPU instead, e.g. h100")
-    what.add_argument("--list", action="store_true", help="list the GPUs known by name")
-    what.add_argument(
-        "--bandwidth",
-        action="store_true",
-        help="measure the CPU's memory bandwidth (half a second)",
+    options.add_options(
+        parser.add_mutually_exclusive_group(),
+        {
+            "--gpu NAME": "describe this GPU instead, e.g. h100",
+            "--list": "list the GPUs known by name",
+            "--bandwidth": "measure the CPU's memory bandwidth (half a second)",
+            "--calibrate": "measure the rates of this CPU that the cost model uses (up to 20 "
+            "seconds), for schedule and compare",
+        },
     )
-    what.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="measure the rates of this CPU that the cost model uses (up to 20 seconds), for "
-        "schedule and compare",
+    options.add_options(
+        parser,
+        {
+            **options.JSON,
+            "-o --output FILE.json": "write the description as JSON, for --machine; - prints it",
+            **options.QUIET,
+        },
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.json",
-        help="write the description as JSON, for --machine; - prints it",
-    )
-    arguments.add_quiet(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.gpu:
         machine = gpu(args.gpu)
-        _print(args, gpu_text(machine), json.dumps(machine_to_dict(machine), indent=2))
-        return 0
+        return _show(args, machine_to_dict(machine), gpu_text(machine))
     cpu = detect_cpu()
     if args.calibrate:
         return calibrate(cpu, args.json, args.quiet)
@@ -87,18 +82,15 @@ def run(args: argparse.Namespace) -> int:
     text = "\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)])
     if not gpus and not args.quiet:
         text += f"\n\nNo CUDA GPU found, and {opencl_failure()}."
-    _print(args, text, json.dumps(data, indent=2))
-    return 0
+    return _show(args, data, text)
 
 
-def _print(args: argparse.Namespace, text: str, described: str) -> None:
-    """Print a machine as text or JSON, and write it where that is asked for."""
-    if args.json:
-        print(described)
-    elif arguments.prints_text(args):
-        print(text)
+def _show(args: argparse.Namespace, described: Any, text: str) -> int:
+    """Print a machine, and write it where that is asked for."""
+    show(args, described, text)
     if args.output:
-        write_file(args.output, described)
+        write_json(args.output, described)
+    return 0
 
 
 def calibrate(cpu: CpuMachine, as_json: bool, quiet: bool) -> int:

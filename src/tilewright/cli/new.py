@@ -6,26 +6,26 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tilewright.cli import arguments, examples
+from tilewright.cli import examples, options
 from tilewright.errors import TilewrightError
 from tilewright.files import is_stream
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to `commands`, the subparsers of the command line."""
-    parser = commands.add_parser(
+    commands.add_parser(
         "new",
         help="copy an example to start from",
         description="Copy one of the programs that come with Tilewright into the current folder, "
         "so that you can change and schedule it. Without a name, list the programs.",
         example="tilewright new harris",
+        options={
+            "[name EXAMPLE]": "which one",
+            "-o --output FILE.py": "the file to write (default: EXAMPLE.py)",
+            **options.QUIET,
+        },
+        run=run,
     )
-    parser.add_argument("name", nargs="?", metavar="EXAMPLE", help="which one")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.py", help="the file to write (default: EXAMPLE.py)"
-    )
-    arguments.add_quiet(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,16 +1,52 @@
-"""Tables and files: how results are printed."""
+"""How results are printed, as text or JSON, and files written."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.files import write_text
 
 if TYPE_CHECKING:
     from tilewright.report import ScheduleReport
     from tilewright.report.table import Table
+
+
+def prints_text(args: argparse.Namespace) -> bool:
+    """Return whether the result is printed as text: standard output takes no document."""
+    return not args.json and "-" not in (args.output, vars(args).get("report"))
+
+
+def show(args: argparse.Namespace, result: Any, *text: str | Table | ScheduleReport) -> None:
+    """Print a result, unless standard output takes a document.
+
+    It is printed before files are written, so that an error while writing them loses no result.
+
+    Args:
+        args: the arguments of a command that has ``--json`` and ``--output``.
+        result: JSON data, which ``--json`` prints.
+        text: lines, tables and explanations, which are printed otherwise.
+    """
+    from tilewright.report.table import Table
+
+    if args.json:
+        print(json.dumps(result, indent=2))
+    elif prints_text(args):
+        for part in text:
+            if isinstance(part, str):
+                print(part)
+            elif isinstance(part, Table):
+                print_table(part)
+            else:
+                print_report(part, args.quiet)
+
+
+def warn(text: str) -> None:
+    """Print a line on standard error."""
+    print(f"tilewright: {text}", file=sys.stderr)
 
 
 def print_report(report: ScheduleReport, quiet: bool = False) -> None:
@@ -71,6 +107,11 @@ def _rich_table(tbl: Table) -> object:
 def write_file(path: str, text: str) -> None:
     """Write a file as `tilewright.files.write_text` does; ``-`` is standard output."""
     if path == "-":
-        print(text)
+        print(text, end="" if not text or text.endswith("\n") else "\n")
         return
     write_text(path, text)
+
+
+def write_json(path: str, data: Any) -> None:
+    """Write JSON data as `write_file` does."""
+    write_file(path, json.dumps(data, indent=2) + "\n")

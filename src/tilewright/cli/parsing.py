@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.cli.options import add_options
 from tilewright.cli.suggestions import meant
 
 _EXAMPLE = "example:"
@@ -27,13 +28,26 @@ class CommandParser(argparse.ArgumentParser):
     Args:
         example: a command line that works as it stands, shown at the end of the help.
         exit_codes: the meaning of the exit codes, shown after the example.
+        options: as `tilewright.cli.options.add_options` takes them.
+        run: called with the parsed arguments; returns the exit code.
         more: keyword arguments of `argparse.ArgumentParser`.
     """
 
-    def __init__(self, *, example: str = "", exit_codes: str = "", **more: Any) -> None:
+    def __init__(
+        self,
+        *,
+        example: str = "",
+        exit_codes: str = "",
+        options: Mapping[str, str] | None = None,
+        run: Callable[[argparse.Namespace], int] | None = None,
+        **more: Any,
+    ) -> None:
         if example:
             more["epilog"] = "\n\n".join(filter(None, [f"{_EXAMPLE}\n  {example}", exit_codes]))
         super().__init__(**{"formatter_class": _Formatter, **more})
+        add_options(self, options or {})
+        if run is not None:
+            self.set_defaults(run=run)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -165,6 +165,23 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
+def load_object(text: str) -> Any:
+    """Return the object that ``file.py:name`` names.
+
+    Raises:
+        TilewrightError: the file or the object does not exist, or the user's code fails.
+    """
+    path, _, name = text.rpartition(":")
+    if not Path(path).is_file():
+        raise TilewrightError(f"there is no file {path}")
+    module = load_module(Path(path))
+    # Worker processes import functions from here.
+    sys.modules.setdefault(module.__name__, module)
+    if not hasattr(module, name):
+        raise TilewrightError(f"{path} has no {name!r}")
+    return getattr(module, name)
+
+
 def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a user's function; an exception becomes an error that names the file and line."""
     try:

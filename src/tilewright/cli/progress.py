@@ -71,6 +71,11 @@ def show_progress(
             yield remember
 
 
+def counted(show: Callable[[Progress], None], phase: str) -> Callable[[int, int], None]:
+    """Return a function that shows the number done and the total of a phase."""
+    return lambda done, total: show(Progress(phase, done, total))
+
+
 @contextmanager
 def _live(stream: TextIO, start: float) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import arguments
+from tilewright.cli import arguments, options
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -25,61 +24,50 @@ def add_parser(commands: Any) -> None:
         example="tilewright records merge colleague.sqlite",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    one = actions.add_parser(
+    common = {**options.records(), **options.QUIET}
+    some = {"[problem]": "only problems whose name begins with this"}
+    actions.add_parser(
         "list",
         help="list the problems with their best times",
         example="tilewright records list",
+        options=common,
+        run=run_list,
     )
-    _common(one)
-    one.set_defaults(run=run_list)
-    one = actions.add_parser(
+    actions.add_parser(
         "show",
         help="show every measurement of a problem",
         example="tilewright records show harris",
+        options={"problem": "the beginning of the problem's name, as list prints it", **common},
+        run=run_show,
     )
-    one.add_argument("problem", help="the beginning of the problem's name, as list prints it")
-    _common(one)
-    one.set_defaults(run=run_show)
-    one = actions.add_parser(
+    actions.add_parser(
         "export",
         help="write records as lines of JSON",
         example="tilewright records export harris -o harris.jsonl",
+        options={**some, "-o --output FILE = -": "the file to write; - prints it", **common},
+        run=run_export,
     )
-    one.add_argument("problem", nargs="?", help="only problems whose name begins with this")
-    one.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="the file to write (default: stdout)"
-    )
-    _common(one)
-    one.set_defaults(run=run_export)
-    one = actions.add_parser(
+    actions.add_parser(
         "merge",
         help="add the records of other files",
         example="tilewright records merge colleague.sqlite",
+        options={"files ...": "records files, or files written by export", **common},
+        run=run_merge,
     )
-    one.add_argument("files", nargs="+", help="records files, or files written by export")
-    _common(one)
-    one.set_defaults(run=run_merge)
-    one = actions.add_parser(
+    actions.add_parser(
         "prune",
         help="remove records for good",
         example="tilewright records prune --before 2026-01-31 --status timeout",
+        options={
+            **some,
+            "--before DATE": "only records older than this date",
+            "--status STATUS": "only records with this status, such as timeout",
+            "--unreadable": "only damaged records, which list counts",
+            "--yes": "remove the records (without it, only count them)",
+            **common,
+        },
+        run=run_prune,
     )
-    one.add_argument("problem", nargs="?", help="only problems whose name begins with this")
-    one.add_argument("--before", metavar="DATE", help="only records older than this date")
-    one.add_argument("--status", help="only records with this status, such as timeout")
-    one.add_argument(
-        "--unreadable", action="store_true", help="only damaged records, which list counts"
-    )
-    one.add_argument(
-        "--yes", action="store_true", help="remove the records (without it, only count them)"
-    )
-    _common(one)
-    one.set_defaults(run=run_prune)
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    arguments.add_records(parser)
-    arguments.add_quiet(parser)
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -87,48 +75,37 @@ def run_list(args: argparse.Namespace) -> int:
     from tilewright.cli.output import print_table
     from tilewright.records import Records
     from tilewright.report import units
-    from tilewright.report.table import Column, table
+    from tilewright.report.table import table
 
-    rows: dict[str, list[MeasurementRecord]] = {}
+    problems: dict[str, list[MeasurementRecord]] = {}
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
         for record in records.query(unreadable=unreadable):
-            rows.setdefault(record.problem, []).append(record)
-    columns = [
-        Column("problem"),
-        Column("records", "right"),
-        Column("ok", "right"),
-        Column("best", "right"),
-        Column("last"),
-    ]
-    print_table(
-        table(
-            columns,
-            [
-                (
-                    problem,
-                    str(len(found)),
-                    str(sum(record.measurement.ok for record in found)),
-                    units.seconds(_best(found)),
-                    found[-1].time[:16],
-                )
-                for problem, found in rows.items()
-            ],
+            problems.setdefault(record.problem, []).append(record)
+    rows = [
+        (
+            problem,
+            str(len(found)),
+            str(sum(record.measurement.ok for record in found)),
+            units.seconds(_best(found)),
+            found[-1].time[:16],
         )
-    )
+        for problem, found in problems.items()
+    ]
+    print_table(table("problem | >records | >ok | >best | last", rows))
     _warn_of(unreadable)
     return 0
 
 
 def _warn_of(unreadable: list[int]) -> None:
     """Print the number of damaged records on standard error, if there are any."""
+    from tilewright.cli.output import warn
     from tilewright.report import units
 
     if unreadable:
-        print(
-            f"tilewright: {units.plural(len(unreadable), 'damaged record')} left out; to remove "
-            "what is damaged, use  tilewright records prune --unreadable",
-            file=sys.stderr,
+        warn(
+            f"{units.plural(len(unreadable), 'damaged record')} left out; to remove what is "
+            "damaged, use  tilewright records prune --unreadable"
         )
 
 
@@ -148,7 +125,7 @@ def run_show(args: argparse.Namespace) -> int:
     from tilewright.cli.output import print_table
     from tilewright.records import Records, chosen
     from tilewright.report import units
-    from tilewright.report.table import Column, table
+    from tilewright.report.table import table
 
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
@@ -171,8 +148,7 @@ def run_show(args: argparse.Namespace) -> int:
                 text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…",
             )
         )
-    columns = [Column("id", "right"), Column("time"), Column("status"), Column("median", "right")]
-    print_table(table([*columns, Column("configuration")], rows))
+    print_table(table(">id | time | status | >median | configuration", rows))
     return 0
 
 
@@ -185,10 +161,8 @@ def run_export(args: argparse.Namespace) -> int:
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
         found = chosen(records, problem=args.problem, unreadable=unreadable)
-    lines = [to_line(record) for record in found]
     _warn_of(unreadable)
-    text = "\n".join(lines)
-    write_file(args.output, text if args.output == "-" or not lines else text + "\n")
+    write_file(args.output, "".join(f"{to_line(record)}\n" for record in found))
     return 0
 
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import arguments
-from tilewright.cli.output import write_file
+from tilewright.cli import arguments, options
+from tilewright.cli.output import show, write_file, write_json
 from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 
@@ -28,20 +28,16 @@ def add_parser(commands: Any) -> None:
         "constraints, and a command that is run for each configuration. With a scenario file of "
         "BaCO or HyperMapper in client-server mode, talk to the client on standard input and "
         "output.",
+        options={
+            "[problem PROBLEM.toml]": "the problem file, or a scenario file in JSON",
+            "--init": "write a commented problem file (default: problem.toml)",
+            "--budget N": "evaluations (default: 60)",
+            "--seed SEED": "seed of all random choices (default: 0)",
+            "--jobs N": "evaluations at once (default: 1)",
+            **options.TIME_LIMIT,
+        },
+        run=run,
     )
-    parser.add_argument(
-        "problem",
-        nargs="?",
-        metavar="PROBLEM.toml",
-        help="the problem file, or a scenario file in JSON",
-    )
-    parser.add_argument(
-        "--init", action="store_true", help="write a commented problem file (default: problem.toml)"
-    )
-    parser.add_argument("--budget", type=arguments.positive, help="evaluations (default: 60)")
-    arguments.add_seed(parser, default=None)  # the problem file may have one
-    parser.add_argument("--jobs", type=arguments.positive, help="evaluations at once (default: 1)")
-    parser.add_argument("--time-limit", type=arguments.duration, metavar="TIME", help="such as 10m")
     parser.add_argument(
         "--resume",
         action=argparse.BooleanOptionalAction,
@@ -57,22 +53,18 @@ def add_parser(commands: Any) -> None:
         help="begin from the recorded evaluations of the problem NAME, of any size and on any "
         "machine (default: the same name): the best are tried first, and all train the model",
     )
-    arguments.add_records(parser)
-    parser.add_argument("--report", metavar="FILE.html", help="write a page about the run")
-    parser.add_argument(
-        "--export",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="write the evaluations as a T4 results file (FILE.json, FILE.json.gz) or as a "
-        "Kernel Tuner cache (FILE.cache.json); may be given twice",
+    options.add_options(
+        parser,
+        {
+            **options.records(),
+            **options.REPORT,
+            "--export FILE ...": "write the evaluations as a T4 results file (FILE.json, "
+            "FILE.json.gz) or as a Kernel Tuner cache (FILE.cache.json); repeatable",
+            **options.JSON,
+            "-o --output FILE.json": "write the result as JSON; - prints it",
+            **options.QUIET,
+        },
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.json", help="write the result as JSON; - prints it"
-    )
-    arguments.add_quiet(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,13 +95,9 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
-    # Printed first, so that an error while writing the files loses no result.
-    if args.json:
-        print(_json(result))
-    elif arguments.prints_text(args):
-        print(_text(result))
+    show(args, _result(result), _text(result))
     if args.output:
-        write_file(args.output, _json(result))
+        write_json(args.output, _result(result))
     if args.report:
         from tilewright.tuning import tuning_page
 
@@ -224,17 +212,16 @@ def _warm(
     return found
 
 
-def _json(result: TuningResult) -> str:
+def _result(result: TuningResult) -> dict[str, Any]:
+    """Return the result as JSON data."""
     best = result.best
-    return json.dumps(
-        {
-            "best": None if best is None else best.to_json(),
-            "pareto": [t.to_json() for t in result.pareto] if result.tuner.objectives > 1 else None,
-            "evaluations": len(result.trials),
-            "failed": sum(not t.ok for t in result.trials),
-            "stopped": result.stopped,
-        }
-    )
+    return {
+        "best": None if best is None else best.to_json(),
+        "pareto": [t.to_json() for t in result.pareto] if result.tuner.objectives > 1 else None,
+        "evaluations": len(result.trials),
+        "failed": sum(not t.ok for t in result.trials),
+        "stopped": result.stopped,
+    }
 
 
 def _text(result: TuningResult) -> str:
@@ -253,7 +240,3 @@ def _text(result: TuningResult) -> str:
         lines.append("best " + ", ".join(f"{v:.6g}" for v in trial.values))
         lines += [f"  {k} = {json.dumps(v)}" for k, v in plain(trial.configuration).items()]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit("use: tilewright tune")

@@ -10,7 +10,7 @@ from tilewright.report import units
 from tilewright.report.charts import GanttTask as Box
 from tilewright.report.charts import gantt_chart, reflowing
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table
-from tilewright.report.table import Column, Table, table, to_text
+from tilewright.report.table import Table, table, to_text
 
 if TYPE_CHECKING:
     from tilewright.mapping.execution import Execution
@@ -49,8 +49,7 @@ def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
         )
         for s in plan.steps
     ]
-    right = [Column(h, "right") for h in ("start", "end", "predicted", "took")]
-    return table((Column("task"), Column("kernel"), Column("device"), *right), rows)
+    return table("task | kernel | device | >start | >end | >predicted | >took", rows)
 
 
 def plan_text(plan: MappingPlan, executed: Execution | None = None) -> str:

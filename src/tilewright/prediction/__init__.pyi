@@ -4,7 +4,6 @@ from .data.kernel import (
 )
 from .data.runs import (
     Runs as Runs,
-    read_columns as read_columns,
     read_csv as read_csv,
     check_description_place as check_description_place,
     sidecar_of as sidecar_of,
@@ -47,12 +46,17 @@ from .models.evaluation import (
     cross_validate as cross_validate,
     evaluate as evaluate,
 )
+from .models.report import (
+    evaluation_table as evaluation_table,
+    feature_ranges as feature_ranges,
+    prediction_report as prediction_report,
+)
 from .decisions.selector import (
     Choice as Choice,
     Modelled as Modelled,
-    SELECTOR_FORMAT as SELECTOR_FORMAT,
     Selection as Selection,
     Selector as Selector,
+    is_selector as is_selector,
     selector_path as selector_path,
     train_selector as train_selector,
 )
@@ -66,6 +70,12 @@ from .decisions.ranking import (
 from .decisions.regret import (
     Regret as Regret,
     regret as regret,
+)
+from .decisions.answers import (
+    Choices as Choices,
+    Ranking as Ranking,
+    Selections as Selections,
+    read_queries as read_queries,
 )
 from .export.export import (
     compile_single as compile_single,

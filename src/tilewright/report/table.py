@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -30,38 +33,41 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def table(columns: Iterable[Column], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table without empty columns."""
-    columns, rows = tuple(columns), tuple(tuple(row) for row in rows)
+def columns(headings: str) -> tuple[Column, ...]:
+    """Return columns by their headings, which are separated by ``|``.
+
+    ``>`` before a heading aligns the column to the right, ``~`` lets its text wrap.
+
+    >>> columns("name | >time")[1]
+    Column(heading='time', align='right', wrap=False)
+    """
+    return tuple(
+        Column(text.lstrip(">~"), "right" if text.startswith(">") else "left", text.startswith("~"))
+        for text in map(str.strip, headings.split("|"))
+    )
+
+
+def table(heads: Iterable[Column] | str, rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table without empty columns; `heads` are columns, or what `columns` takes.
+
+    >>> print(to_text(table("name | >time | note", [("a", "1 s", ""), ("b", "12 s", "")])))
+    name  time
+    ----  ----
+    a      1 s
+    b     12 s
+    """
+    found = columns(heads) if isinstance(heads, str) else tuple(heads)
+    cells = [tuple(row) for row in rows]
     kept = [
         i
-        for i in range(len(columns))
-        if i == 0 or any(row[i] not in ("", units.NONE) for row in rows)
+        for i in range(len(found))
+        if i == 0 or any(row[i] not in ("", units.NONE) for row in cells)
     ]
-    return Table(
-        tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)
-    )
+    return Table(tuple(found[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in cells))
 
 
 def group_table(report: ScheduleReport) -> Table:
     """Return a table of groups: Funcs, tile, mapping, memory, occupancy and times."""
-    right: Align = "right"
-    columns = (
-        Column("group"),
-        Column("Funcs", wrap=True),
-        Column("tile"),
-        Column("blocks", right),
-        Column("threads", right),
-        Column("tasks", right),
-        Column("vector", right),
-        Column("memory", right),
-        Column("registers", right),
-        Column("occupancy", right),
-        Column("predicted", right),
-        Column("limited by"),
-        Column("measured", right),
-        Column("note", wrap=True),
-    )
     total = sum(g.predicted for g in report.groups if g.predicted is not None)
 
     def predicted(group: GroupRow) -> str:
@@ -90,12 +96,16 @@ def group_table(report: ScheduleReport) -> Table:
         )
         for group in report.groups
     ]
-    return table(columns, rows)
+    heads = (
+        "group | ~Funcs | tile | >blocks | >threads | >tasks | >vector | >memory | >registers | "
+        ">occupancy | >predicted | limited by | >measured | ~note"
+    )
+    return table(heads, rows)
 
 
 def fact_table(facts: Mapping[str, str]) -> Table:
     """Return a table of facts by name."""
-    return Table((Column("fact"), Column("value", wrap=True)), tuple(facts.items()))
+    return Table(columns("fact | ~value"), tuple(facts.items()))
 
 
 def funcs(group: GroupRow, most: int = 6) -> str:
@@ -113,17 +123,8 @@ def tile(group: GroupRow) -> str:
 
 def attempt_table(report: ScheduleReport) -> Table:
     """Return a row per candidate that was tried; the chosen one is marked."""
-    right: Align = "right"
     return table(
-        (
-            Column("candidate"),
-            Column("what differs", wrap=True),
-            Column("status"),
-            Column("predicted", right),
-            Column("time", right),
-            Column("taken"),
-            Column("note", wrap=True),
-        ),
+        "candidate | ~what differs | status | >predicted | >time | taken | ~note",
         [
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,
@@ -141,23 +142,15 @@ def attempt_table(report: ScheduleReport) -> Table:
 
 def size_table(report: ScheduleReport) -> Table:
     """Return a row per size for which the schedule has separate loops."""
-    right: Align = "right"
-    columns = (
-        Column("size"),
-        Column("runs where", wrap=True),
-        Column("predicted", right),
-        Column("measured", right),
-    )
     rows = [
         (row.size, row.condition, units.seconds(row.predicted), units.seconds(row.measured))
         for row in report.sizes
     ]
-    return table(columns, rows)
+    return table("size | ~runs where | >predicted | >measured", rows)
 
 
 def comparison_table(report: ScheduleReport) -> Table:
     """Return a row per schedule of `compare`: time and time over ours, with their intervals."""
-    right: Align = "right"
     ours = our_bar(report)
 
     def over_ours(bar: Bar) -> str:
@@ -179,14 +172,7 @@ def comparison_table(report: ScheduleReport) -> Table:
         )
         for bar in report.comparison
     ]
-    columns = (
-        Column("schedule"),
-        Column("time", right),
-        Column("interval", right),
-        Column("time / ours", right),
-        Column("note", wrap=True),
-    )
-    return table(columns, rows)
+    return table("schedule | >time | >interval | >time / ours | ~note", rows)
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -210,3 +196,15 @@ def to_text(tbl: Table, indent: str = "") -> str:
 
     rule = indent + "  ".join("-" * width for width in widths)
     return "\n".join([line(cells[0]), rule, *(line(row) for row in tbl.rows)])
+
+
+def to_csv(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return lines of CSV; cells that are None are empty."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([headings, *rows])
+    return text.getvalue()
+
+
+def cell(seconds: float | None) -> str:
+    """Return a time for CSV, empty if unknown; six digits are far finer than a time repeats."""
+    return "" if seconds is None or math.isnan(seconds) else f"{seconds:.6g}"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.report.pages import Section, fragment
-from tilewright.report.table import Column
 from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
 
 if TYPE_CHECKING:
@@ -22,9 +21,9 @@ def space_html(space: Space) -> str:
         (p.name, type(p).__name__.lower(), _values(p), _text(p.default), p.when or "")
         for p in space.parameters
     ]
-    columns = [Column(name) for name in ("parameter", "type", "values", "default", "when")]
+    headings = "parameter | type | values | default | when"
     constraints = [f"constraint: {c}" for c in space.constraint_sources if isinstance(c, str)]
-    return fragment(f"Space of {space.count:,} configurations", columns, rows, constraints)
+    return fragment(f"Space of {space.count:,} configurations", headings, rows, constraints)
 
 
 def result_html(result: TuningResult, pictures: Sequence[Section] = ()) -> str:
@@ -32,10 +31,10 @@ def result_html(result: TuningResult, pictures: Sequence[Section] = ()) -> str:
     failed = sum(not t.ok for t in result.trials)
     note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
     if result.best is None:
-        return fragment("No configuration worked", [], [], [note])
+        return fragment("No configuration worked", "", [], [note])
     rows = [(name, _text(value)) for name, value in result.best.configuration.items()]
-    columns = [Column("parameter"), Column("value", "right")]
-    return fragment(f"Best: {result.best.value:.5g}", columns, rows, [note], pictures)
+    title = f"Best: {result.best.value:.5g}"
+    return fragment(title, "parameter | >value", rows, [note], pictures)
 
 
 def _values(p: Parameter) -> str:

@@ -24,7 +24,7 @@ from tilewright.report.charts import (
     scatter_plot,
 )
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
-from tilewright.report.table import Column, fact_table, table
+from tilewright.report.table import fact_table, table
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.forest import grow
 from tilewright.tuning.bayes.pareto import front
@@ -191,7 +191,7 @@ def _configuration(best: Trial) -> Html:
         (name, " ".join(map(str, value)) if isinstance(value, tuple) else str(value))
         for name, value in best.configuration.items()
     ]
-    return html_table(table([Column("parameter"), Column("value", "right")], rows))
+    return html_table(table("parameter | >value", rows))
 
 
 def _strands(trials: Sequence[Trial], space: Space) -> Html:
@@ -231,8 +231,7 @@ def _failures(trials: Sequence[Trial], failures: Counter[str]) -> Html:
         said = Counter(t.message for t in trials if t.status == status and t.message)
         example = said.most_common(1)[0][0] if said else ""
         rows.append((status.replace("_", " "), str(count), example[:200]))
-    columns = [Column("cause"), Column("times", "right"), Column("most often said", wrap=True)]
-    return tag("div", html_table(table(columns, rows)))
+    return tag("div", html_table(table("cause | >times | ~most often said", rows)))
 
 
 def _pareto(good: Sequence[Trial]) -> Html:

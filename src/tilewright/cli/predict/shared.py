@@ -1,21 +1,23 @@
-"""Code that the commands of ``tilewright predict`` share: models, runs and reports."""
+"""Code that the commands of ``tilewright predict`` share: models, kernels, runs and pages."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tilewright.cli import options
+from tilewright.cli.output import write_file
+from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 from tilewright.report import units
 from tilewright.shapes import read_json
 
 if TYPE_CHECKING:
-    from tilewright.prediction import Estimator, Evaluation, Kernel, Runs
+    from tilewright.prediction import CollectionProgress, Estimator, Kernel, Runs
+    from tilewright.report import Progress
     from tilewright.report.pages import PredictionReport
-    from tilewright.report.table import Table
 
 # Names of the models on the command line, and their classes.
 MODELS = {
@@ -31,67 +33,24 @@ MODELS = {
 }
 _SHOWN = 3  # rows that were left out
 
-
-def names(text: str) -> list[str]:
-    """Split names at commas.
-
-    >>> names("m, n,k")
-    ['m', 'n', 'k']
-    """
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as m,n,k")
-    return found
-
-
-def query(text: str) -> dict[str, float]:
-    """Parse values by name, such as ``m=512,n=64,d=0.25``; words stay words.
-
-    >>> query("m=512, d=0.25")
-    {'m': 512, 'd': 0.25}
-    """
-    from tilewright.cli.arguments import assignment
-
-    return dict(assignment(part) for part in text.split(","))  # type: ignore[misc]
-
-
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for the column of run times."""
-    parser.add_argument(
-        "--target",
-        metavar="COLUMN",
-        help="the column of run times; its heading may say their unit, as in 'time [ms]' "
-        "(default: time_s, time, seconds or runtime)",
-    )
-
-
-def add_report(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a page, and for benchmark results to show on it."""
-    parser.add_argument("--report", metavar="PAGE.html", help="write an HTML report")
-    parser.add_argument(
-        "--tables",
-        metavar="FILE.json",
-        action="append",
-        default=[],
-        help="show the results of this benchmark on the page, too, such as "
-        "benchmarks/results/prediction_tables.json; repeatable",
-    )
-
-
-def load_model(path: str) -> Estimator:
-    """Load a fitted model of any kind."""
-    from tilewright.prediction import load
-
-    return load(path)
+TARGET = {
+    "--target COLUMN": "the column of run times; its heading may say their unit, as in "
+    "'time [ms]' (default: time_s, time, seconds or runtime)"
+}
+REPORT = {
+    **options.REPORT,
+    "--tables FILE.json ...": "show the results of this benchmark on the page, too, such as "
+    "benchmarks/results/prediction_tables.json; repeatable",
+}
 
 
 def load_kernel(text: str) -> Kernel:
     """Return a registered kernel by its name, or the `Kernel` that ``file.py:name`` names."""
-    from tilewright.prediction import Kernel
-    from tilewright.prediction.kernels import kernel as registered
+    from tilewright.cli.pipeline import load_object
+    from tilewright.prediction import Kernel, kernels
 
     if ".py:" not in text:
-        return registered(text)
+        return kernels.kernel(text)
     found = load_object(text)
     if not isinstance(found, Kernel):
         raise TilewrightError(
@@ -101,119 +60,39 @@ def load_kernel(text: str) -> Kernel:
     return found
 
 
-def load_object(text: str) -> Any:
-    """Return the object that ``file.py:name`` names."""
-    from tilewright.cli.pipeline import load_module
+def progress_of(collected: CollectionProgress, phase: str) -> Progress:
+    """Return the progress of a collection as it is shown."""
+    from tilewright.report import Progress
 
-    path, _, name = text.rpartition(":")
-    if not Path(path).is_file():
-        raise TilewrightError(f"there is no file {path}")
-    module = load_module(Path(path))
-    # Worker processes import functions from here.
-    sys.modules.setdefault(module.__name__, module)
-    if not hasattr(module, name):
-        raise TilewrightError(f"{path} has no {name!r}")
-    return getattr(module, name)
-
-
-def same_units(model: Estimator, given: Mapping[str, str], path: str) -> None:
-    """Refuse a column whose unit differs from that of the runs that the model was fitted to."""
-    for name, unit in (model.units or {}).items():
-        found = given.get(name, "1")
-        if found not in ("1", unit):
-            raise TilewrightError(
-                f"{path}: the column {name!r} is in {found}, but the model was fitted to {unit}: "
-                f"convert it, or give it no unit if it is in {unit}"
-            )
+    failed = {"instances": collected.failed} if collected.failed else {}
+    again = f"{collected.dirty} measured again" if collected.dirty else ""
+    return Progress(phase, collected.done, collected.total, failed, message=again)
 
 
 def left_out(runs: Runs) -> str:
     """Return how many rows were left out, with the reasons for the first few."""
     if not runs.dropped:
         return ""
-    shown = "; ".join(runs.dropped[:_SHOWN])
-    more = len(runs.dropped) - _SHOWN
-    return f"{units.plural(len(runs.dropped), 'row')} left out ({shown}" + (
-        f"; and {more} more)" if more > 0 else ")"
-    )
+    reasons = list(runs.dropped[:_SHOWN])
+    if len(runs.dropped) > _SHOWN:
+        reasons.append(f"and {len(runs.dropped) - _SHOWN} more")
+    return f"{units.plural(len(runs.dropped), 'row')} left out ({'; '.join(reasons)})"
 
 
-def warn(text: str) -> None:
-    """Print a line on standard error."""
-    print(f"tilewright: {text}", file=sys.stderr)
+def error_of(model: Estimator) -> float | None:
+    """Return the model's cross-validated error; None if it was fitted without."""
+    return None if model.calibration_ is None else model.calibration_.error
 
 
-def evaluation_table(found: Evaluation) -> Table:
-    """Return the figures of an evaluation, one row each."""
-    from tilewright.report.table import Column, Table
+def write_page(
+    args: argparse.Namespace, model: Estimator, report: PredictionReport, facts: Mapping[str, str]
+) -> None:
+    """Write the page of a model, with facts on how it was made."""
+    from tilewright.report.pages import prediction_page
 
-    rows = [
-        ("runs", str(len(found))),
-        ("error without the 30% shortest", units.percent(found.mape_long)),
-        ("error of all runs", units.percent(found.mape)),
-        ("median error", units.percent(found.median_error)),
-    ]
-    if found.floor is not None:
-        rows.append(("noise floor", units.percent(found.floor)))
-    if found.spearman is not None:
-        rows.append(("Spearman's rank correlation", units.digits(found.spearman, 4)))
-    if found.coverage is not None:
-        label = f"inside intervals of {units.percent(found.nominal)}"
-        rows.append((label, units.percent(found.coverage)))
-        rows.append(("upper over lower bound", units.ratio(found.width)))
-    rows.append(("outside the training range", str(int(found.outside.sum()))))
-    return Table((Column("figure"), Column("value", "right")), tuple(rows))
-
-
-def report_of(
-    model: Estimator,
-    runs: Runs,
-    found: Evaluation,
-    *,
-    title: str,
-    how: str,
-    tables: list[dict[str, Any]],
-    facts: dict[str, str],
-) -> PredictionReport:
-    """Return the report of a model and of its predictions of the given runs."""
-    from tilewright.report.pages import PredictionReport
-
-    machine = runs.facts.get("machine")
-    about = machine if isinstance(machine, dict) else {}
-    texts = [
-        ", ".join(f"{name} {value:g}" for name, value in zip(runs.names, row, strict=True))
-        for row in runs.table.tolist()
-    ]
-    chosen = dict(model.chosen_)
-    if model.calibration_ is not None:
-        chosen = {**chosen, "error": model.calibration_.error}
-    return PredictionReport(
-        title=title,
-        model=describe(model),
-        machine=str(about.get("processor", "")),
-        how=how,
-        measured=found.measured.tolist(),
-        predicted=found.predicted.tolist(),
-        low=[] if found.low is None else found.low.tolist(),
-        high=[] if found.high is None else found.high.tolist(),
-        outside=found.outside.tolist(),
-        texts=texts,
-        nominal=found.nominal,
-        coverages=found.coverages or {},
-        mape=found.mape,
-        mape_long=found.mape_long,
-        spearman=found.spearman,
-        floor=found.floor,
-        parameters=model.parameter_count_,
-        features=[
-            (name, (model.units or {}).get(name, ""), low, high)
-            for name, low, high in zip(model.names_, *model.ranges_.tolist(), strict=True)
-        ],
-        chosen=chosen,
-        dropped=runs.dropped,
-        results=tables,
-        facts=facts,
-    )
+    made = {**facts, **provenance(args.words, model.seed, args.load_before)}
+    known = {name: value for name, value in made.items() if value}
+    write_file(args.report, prediction_page(replace(report, facts=known)))
 
 
 def describe(model: Estimator) -> str:

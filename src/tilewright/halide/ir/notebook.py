@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.report.pages import fragment
-from tilewright.report.table import Column
 
 if TYPE_CHECKING:
     from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule
 
-_COLUMNS = [Column("Func", "right"), Column("computed"), Column("stored"), Column("loops")]
+_HEADINGS = ">Func | computed | stored | loops"
 
 
 def schedule_html(schedule: Schedule) -> str:
@@ -22,7 +21,7 @@ def schedule_html(schedule: Schedule) -> str:
     notes = [f"copies of Funcs: {len(schedule.clones)}"] if schedule.clones else []
     if schedule.variants:
         notes.append(f"sizes with separate loops: {len(schedule.variants)}")
-    return fragment(f"Schedule for {schedule.target}", _COLUMNS, rows, notes)
+    return fragment(f"Schedule for {schedule.target}", _HEADINGS, rows, notes)
 
 
 def _level(level: Level) -> str:

@@ -78,13 +78,29 @@ class CsvSheet:
         """Return a column's unit; empty if the heading gives none."""
         return _heading(self.headings[at])[1]
 
-    def units(self, columns: Sequence[int], known: Mapping[str, Any]) -> dict[str, str]:
-        """Units of columns by name: the heading's, or the known one, or 1."""
+    def units(
+        self,
+        columns: Sequence[int],
+        known: Mapping[str, Any],
+        wanted: Mapping[str, str] | None = None,
+    ) -> dict[str, str]:
+        """Return units of columns by name: the heading's, or the known one, or 1.
+
+        Raises:
+            PredictionError: two columns have the same name, or the unit of one is neither unknown
+                nor `wanted`.
+        """
         named = {self.name(i): self.unit(i) or str(known.get(self.name(i), "1")) for i in columns}
         if len(named) < len(columns):
             raise PredictionError(
                 f"{self.source}: two feature columns have the same name; rename one"
             )
+        for name, unit in (wanted or {}).items():
+            if named.get(name, "1") not in ("1", unit):
+                raise PredictionError(
+                    f"{self.source}: the column {name!r} is in {named[name]}, but the model was "
+                    f"fitted to {unit}: convert it, or give it no unit if it is in {unit}"
+                )
         return named
 
     def cells(self, at: int) -> list[str]:
@@ -125,6 +141,27 @@ class CsvSheet:
             else:
                 kept.append(position)
         return kept, dropped
+
+    def query_column(
+        self, name: str, at: int, levels: Mapping[str, Sequence[str]] | None
+    ) -> list[float]:
+        """Return a feature's column, which has a value in every row.
+
+        Raises:
+            PredictionError: a value is missing, or is a word where `levels` has none.
+        """
+        empty = next((line for line, row in self.rows if absent(row[at])), None)
+        if empty is not None:
+            raise PredictionError(
+                f"{self.source}, line {empty}: no {name}; fill it in or leave the line out"
+            )
+        values, words = codes(self.source, name, self.cells(at), levels)
+        if words and name not in (levels or {}):
+            raise PredictionError(
+                f"{self.source}: the column {name!r} has words ({words[0]}), where the model was "
+                "fitted to numbers"
+            )
+        return values
 
     def times(self, at: int) -> Callable[[int], float]:
         """Return seconds of a row in a column of times; NaN if the cell is empty.

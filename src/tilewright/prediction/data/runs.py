@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.files import check_writable, write_text
-from tilewright.prediction.data.csv_sheet import TIME, CsvSheet, absent, codes
+from tilewright.prediction.data.csv_sheet import TIME, CsvSheet, codes
 from tilewright.prediction.errors import PredictionError
+from tilewright.report.table import cell, to_csv
 from tilewright.shapes import read_json
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -75,6 +73,7 @@ def read_csv(
     *,
     retime: str | None = RETIME,
     levels: Mapping[str, Sequence[str]] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> Runs:
     """Read runs from a CSV file with a line of headings.
 
@@ -93,10 +92,11 @@ def read_csv(
             cells are empty.
         retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
+        units: the units that columns must have where they have one, by name.
 
     Raises:
         PredictionError: no such file, no such column, a column of both numbers and words, a
-            time that is not positive, an unknown unit of time, or no complete row.
+            time that is not positive, an unknown or wrong unit, or no complete row.
     """
     sheet = CsvSheet.read(Path(path))
     source = sheet.source
@@ -105,9 +105,9 @@ def read_csv(
     time_at = sheet.column(target, "the run time (choose it with --target)")
     again_at = sheet.known.get(retime) if retime is not None and retime != target else None
     sidecar = sidecar_of(source)
-    units = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
-    if features is None and units is not None:
-        features = [name for name in units if name in sheet.known]
+    known = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
+    if features is None and known is not None:
+        features = [name for name in known if name in sheet.known]
     used = sheet.features(features, time_at, again_at)
     seconds = sheet.times(time_at)
     again = None if again_at is None else sheet.times(again_at)
@@ -120,69 +120,13 @@ def read_csv(
     if words:
         facts["levels"] = words
     return Runs(
-        sheet.units(used, units or {}),
+        sheet.units(used, known or {}, units),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
         np.array([seconds(row) for row in kept]),
         None if again is None else np.array([again(row) for row in kept]),
         facts,
         tuple(dropped),
     )
-
-
-def read_columns(
-    path: str | os.PathLike[str],
-    features: Sequence[str],
-    times: Mapping[str, Sequence[str]],
-    levels: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[dict[str, list[float]], dict[str, str], dict[str, Array]]:
-    """Return queries of a CSV file: columns of features, and of times where there are such columns.
-
-    Args:
-        path: the file, as for `read_csv`.
-        features: required columns, with a value in every row.
-        times: the names that a column of times may have in the file, by its name in the table.
-        levels: the words of a feature in the order of their numbers.
-
-    Returns:
-        The features' values, the units of those whose headings give one, and seconds, NaN if
-        a cell is empty; a column of times that is not there is left out.
-
-    Raises:
-        PredictionError: a column or a value is missing, or is not what it should be.
-    """
-    sheet = CsvSheet.read(Path(path))
-    columns, units = {}, {}
-    for name in features:
-        at = sheet.column(name, "a feature")
-        if sheet.unit(at):
-            units[name] = sheet.unit(at)
-        columns[name] = _feature(sheet, name, at, levels)
-    found = {}
-    for label, forms in times.items():
-        places = (sheet.known[f] for f in forms if f in sheet.known and f not in features)
-        at_time = next(places, None)
-        if at_time is not None:
-            seconds = sheet.times(at_time)
-            found[label] = np.array([seconds(row) for row in range(len(sheet.rows))])
-    return columns, units, found
-
-
-def _feature(
-    sheet: CsvSheet, name: str, at: int, levels: Mapping[str, Sequence[str]] | None
-) -> list[float]:
-    """Return a column of queries, which has a value in every row."""
-    empty = next((line for line, row in sheet.rows if absent(row[at])), None)
-    if empty is not None:
-        raise PredictionError(
-            f"{sheet.source}, line {empty}: no {name}; fill it in or leave the line out"
-        )
-    values, words = codes(sheet.source, name, sheet.cells(at), levels)
-    if words and name not in (levels or {}):
-        raise PredictionError(
-            f"{sheet.source}: the column {name!r} has words ({words[0]}), where the model was "
-            "fitted to numbers"
-        )
-    return values
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
@@ -203,16 +147,15 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
 
 def csv_text(runs: Runs) -> str:
     """Return runs as CSV: the features, ``time_s`` and, if there is one, ``retime_s``."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    again = [] if runs.retimes is None else [RETIME]
-    writer.writerow([*runs.names, TIME, *again])
-    for i, row in enumerate(runs.table):
-        times = [runs.times[i]] if runs.retimes is None else [runs.times[i], runs.retimes[i]]
-        # Six digits are far finer than a time repeats.
-        seconds = ["" if math.isnan(t) else f"{t:.6g}" for t in times]
-        writer.writerow([*(f"{value:.12g}" for value in row), *seconds])
-    return text.getvalue()
+    columns = [runs.times] if runs.retimes is None else [runs.times, runs.retimes]
+    again = [RETIME] * (len(columns) - 1)
+    return to_csv(
+        [*runs.names, TIME, *again],
+        (
+            [*(f"{value:.12g}" for value in row), *map(cell, times)]
+            for row, *times in zip(runs.table, *columns, strict=True)
+        ),
+    )
 
 
 def check_description_place(path: str | os.PathLike[str]) -> None:

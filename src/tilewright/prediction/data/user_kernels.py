@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def from_callable(
     make: Callable[..., Mapping[str, Any]] | None = None,
     reference: Callable[..., Array] | None = None,
     variants: Mapping[str, Callable[..., Any]] | None = None,
+    files: Sequence[Path] = (),
 ) -> Kernel:
     """Return a kernel of a Python function.
 
@@ -51,6 +53,7 @@ def from_callable(
             the features are the operands.
         reference: the right answer from the operands; without it answers are not verified.
         variants: other implementations by name, called like `function`.
+        files: further code; runs recorded before one of them was changed are not looked up.
 
     Raises:
         PredictionError: a range that is empty or not of numbers, no range at all, or a
@@ -71,6 +74,7 @@ def from_callable(
         "make": make,
         "reference": reference,
         "variants": variants,
+        "files": files,
     }
     return Kernel(
         made.name,
@@ -80,7 +84,7 @@ def from_callable(
         made.operands,
         made.answer if reference is not None else None,
         made.describe,
-        _variants({called: function, **(variants or {})}, make, ranges),
+        _variants({called: function, **(variants or {})}, make, ranges, files),
         origin=("tilewright.prediction.data.user_kernels:callable_kernel", arguments),
     )
 
@@ -89,14 +93,16 @@ def _variants(
     functions: Mapping[str, Callable[..., Any]],
     make: Callable[..., Mapping[str, Any]] | None,
     ranges: Mapping[str, Range],
+    files: Sequence[Path],
 ) -> dict[str, KernelVariant]:
     """Return a variant for each function, measured in a separate process."""
+    contents = {path.name: _digest(path.read_bytes()) for path in files}
     return {
         label: KernelVariant(
             label,
             _caller(function),
             isolate=True,
-            versions=partial(_identity, (function, make), ranges),
+            versions=partial(_identity, (function, make), ranges, contents),
         )
         for label, function in functions.items()
     }
@@ -218,10 +224,13 @@ def _caller(
     return build
 
 
-def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Return the data that identify a user's kernel in the records with its name: code, ranges.
+def _identity(
+    functions: Sequence[Any], ranges: Mapping[str, Range], contents: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the data that identify a user's kernel in the records with its name.
 
-    Functions that it calls, and its closure, are not included.
+    They are its code, its ranges, and the digests of the `contents` of files. Functions that it
+    calls, and its closure, are not included.
     """
     text = ""
     for function in functions:
@@ -231,7 +240,11 @@ def _identity(functions: Sequence[Any], ranges: Mapping[str, Range]) -> dict[str
             code = getattr(function, "__code__", None)
             text += repr(getattr(function, "__qualname__", type(function).__name__))
             text += "" if code is None else f"{code.co_code.hex()} {code.co_names}"
-    return {"code": hashlib.sha256(text.encode()).hexdigest()[:16], "ranges": _told(ranges)}
+    return {"code": _digest(text.encode()), "ranges": _told(ranges), **contents}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _told(ranges: Mapping[str, Range]) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]
-SELECTOR_FORMAT, VERSION = "tilewright-selector", 1
+FORMAT, VERSION = "tilewright-selector", 1
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Selector:
     def to_dict(self) -> dict[str, Any]:
         """Return the selector as JSON data."""
         return {
-            "format": SELECTOR_FORMAT,
+            "format": FORMAT,
             "version": VERSION,
             "kernel": self.kernel,
             "default": self.default,
@@ -212,7 +212,7 @@ class Selector:
         Raises:
             PredictionError: not such data, or of another schema version.
         """
-        if not isinstance(data, dict) or data.get("format") != SELECTOR_FORMAT:
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise PredictionError("this is not a Tilewright selector")
         if data.get("version") != VERSION:
             raise PredictionError(
@@ -248,13 +248,31 @@ class Selector:
             raise PredictionError(f"the selector is not written: {error}") from None
 
     @classmethod
-    def load(cls, path: str | Path) -> Selector:
+    def load(cls, path: str | Path, default: str | None = None) -> Selector:
         """Read a selector that `save` wrote.
 
+        Args:
+            path: the file.
+            default: the safe variant, by default that of the file.
+
         Raises:
-            PredictionError: the file is missing or is not a selector.
+            PredictionError: the file is missing or is not a selector, or lacks the default.
         """
-        return cls.from_dict(read_json(path, PredictionError))
+        found = cls.from_dict(read_json(path, PredictionError))
+        if default is None:
+            return found
+        return cls(
+            found.models, default=default, kernel=found.kernel, conversions=found.conversions
+        )
+
+
+def is_selector(path: str | Path) -> bool:
+    """Return whether a file has a selector's JSON; False if it cannot be read."""
+    try:
+        data = read_json(path, PredictionError)
+    except PredictionError:
+        return False
+    return isinstance(data, dict) and data.get("format") == FORMAT
 
 
 def _settings(values: Any) -> tuple[float, ...]:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tilewright.report.pages import fragment
-from tilewright.report.table import Column
 
 if TYPE_CHECKING:
     from tilewright.prediction.models.estimator import Estimator
@@ -23,15 +22,14 @@ def model_html(model: Estimator) -> str:
         and field.name not in ("features", "units", "levels")
     ]
     if not model.__sklearn_is_fitted__():
-        return fragment(f"{name}, not fitted", [], [], changed)
+        return fragment(f"{name}, not fitted", "", [], changed)
     units = model.units or {}
     rows = [
         (feature, units.get(feature, "1"), f"{low:g}", f"{high:g}")
         for feature, low, high in zip(model.names_, *model.ranges_, strict=True)
     ]
-    columns = [Column("feature"), Column("unit"), Column("least", "right"), Column("most", "right")]
     least, most = model.target_range_
     fitted = (
         f"fitted to times from {least:.3g} s to {most:.3g} s; numbers: {model.parameter_count_}"
     )
-    return fragment(name, columns, rows, [fitted, *changed])
+    return fragment(name, "feature | unit | >least | >most", rows, [fitted, *changed])

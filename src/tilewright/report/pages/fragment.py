@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tilewright.report.pages.html import Html, tag
 from tilewright.report.pages.page import Section, document, html_table, section_html
@@ -13,18 +13,19 @@ _FRAME_HEIGHT = 560  # pixels
 
 def fragment(
     title: str,
-    columns: Sequence[Column],
+    heads: Iterable[Column] | str,
     rows: Sequence[Sequence[str]],
     notes: Sequence[str] = (),
     pictures: Sequence[Section] = (),
 ) -> str:
     """Return HTML of a heading, a table, notes, each a paragraph, and sections of a page.
 
-    The sections are in a frame with the pages' style sheet.
+    The columns are given as to `tilewright.report.table.table`. The sections are
+    in a frame with the pages' style sheet.
     """
     parts = [tag("strong", title)]
     if rows:
-        parts.append(html_table(table(columns, rows)))
+        parts.append(html_table(table(heads, rows)))
     parts += [tag("p", note) for note in notes]
     if pictures:
         parts.append(_frame(title, pictures))

@@ -13,9 +13,8 @@ from tilewright.report.charts.scatter import Points, scatter_plot
 from tilewright.report.charts.svg import reflowing
 from tilewright.report.pages.html import Html, join, tag
 from tilewright.report.pages.page import Figure, Section, folded, html_page, html_table, items
-from tilewright.report.table import Align, Column, Table, fact_table, table
+from tilewright.report.table import Column, Table, columns, fact_table, table
 
-RIGHT: Align = "right"
 _PARTS = 4  # of the runs by their time, in the table of errors
 _ROWS = 400  # of a table of benchmark results
 
@@ -248,15 +247,8 @@ def _by_time(report: PredictionReport) -> Html:
                 units.percent(share),
             )
         )
-    columns = (
-        Column("runs that take"),
-        Column("runs", RIGHT),
-        Column("median error", RIGHT),
-        Column("mean error", RIGHT),
-        Column("worst", RIGHT),
-        Column("inside intervals", RIGHT),
-    )
-    return html_table(table(columns, rows))
+    heads = "runs that take | >runs | >median error | >mean error | >worst | >inside intervals"
+    return html_table(table(heads, rows))
 
 
 def _intervals(report: PredictionReport) -> Html:
@@ -277,13 +269,13 @@ def _intervals(report: PredictionReport) -> Html:
         )
     )
     rows = [(units.percent(share), units.percent(report.coverages[share])) for share in nominal]
-    return join(chart, html_table(table((Column("nominal"), Column("inside", RIGHT)), rows)))
+    return join(chart, html_table(table("nominal | >inside", rows)))
 
 
 def _configuration(report: PredictionReport) -> Html:
     tried = report.chosen.get("tried")
     rows = [(name, _choice(name, v)) for name, v in report.chosen.items() if name != "tried"]
-    parts = [html_table(Table((Column("choice"), Column("value", wrap=True)), tuple(rows)))]
+    parts = [html_table(Table(columns("choice | ~value"), tuple(rows)))]
     if isinstance(tried, Sequence) and tried and all(isinstance(t, Mapping) for t in tried):
         compared = html_table(rows_table(tried))
         parts.append(folded(f"All {len(tried)} configurations, by cross-validation", compared))
@@ -302,13 +294,7 @@ def _ranges(report: PredictionReport) -> Html:
         (name, "" if unit == "1" else unit, units.digits(low, 6), units.digits(high, 6))
         for name, unit, low, high in report.features
     ]
-    columns = (
-        Column("feature"),
-        Column("unit"),
-        Column("smallest", RIGHT),
-        Column("largest", RIGHT),
-    )
-    return html_table(table(columns, rows))
+    return html_table(table("feature | unit | >smallest | >largest", rows))
 
 
 def _result(result: Mapping[str, Any]) -> Section:
@@ -324,7 +310,7 @@ def _result(result: Mapping[str, Any]) -> Section:
     summary = result.get("summary")
     if isinstance(summary, Mapping) and summary:
         rows = tuple((str(key), _cell(value)) for key, value in summary.items())
-        figures = html_table(Table((Column("figure"), Column("value", wrap=True)), rows))
+        figures = html_table(Table(columns("figure | ~value"), rows))
         parts.append(folded("Summary", figures) if parts else figures)
     found = result.get("rows")
     if isinstance(found, Sequence) and found and all(isinstance(r, Mapping) for r in found):
@@ -337,10 +323,10 @@ def _numbered(found: Any) -> Table | None:
     """Return a table of columns' names and a row of values for each method; None for none."""
     if not isinstance(found, Mapping) or not found.get("columns"):
         return None
-    columns, rows = list(found["columns"]), dict(found.get("rows", {}))
-    if any(len(values) != len(columns) for values in rows.values()):
+    names, rows = list(found["columns"]), dict(found.get("rows", {}))
+    if any(len(values) != len(names) for values in rows.values()):
         return None
-    heads = (Column(""), *(Column(str(name), RIGHT) for name in columns))
+    heads = (Column(""), *(Column(str(name), "right") for name in names))
     return Table(heads, tuple((str(name), *map(_figure, row)) for name, row in rows.items()))
 
 
@@ -359,11 +345,11 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         name: all(isinstance(row.get(name, 0), int | float) or row[name] is None for row in flat)
         for name in names
     }
-    columns = [
-        Column(name.replace("_", " "), RIGHT if numeric[name] else "left", wrap=_long(name, flat))
+    heads = [
+        Column(name.replace("_", " "), "right" if numeric[name] else "left", wrap=_long(name, flat))
         for name in names
     ]
-    return table(columns, [[_cell(row.get(name, "")) for name in names] for row in flat])
+    return table(heads, [[_cell(row.get(name, "")) for name in names] for row in flat])
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
