@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import unruly_kernels
 
-from tilewright.measure import RunLimits, Timing
+from tilewright.errors import TilewrightError
+from tilewright.measure import RunLimits, Timing, reference_to
 from tilewright.prediction.data.collect import collect
-from tilewright.prediction.data.isolated import origin, reference_to
+from tilewright.prediction.data.isolated import origin
 from tilewright.prediction.data.user_kernels import from_callable, from_command
 from tilewright.prediction.data.whole_call import whole_call
 from tilewright.prediction.errors import PredictionError
@@ -79,7 +80,7 @@ def test_what_another_process_cannot_make_is_measured_here_or_refused():
     assert len(collect(local, "lambda", 2, 0, retime=False, rounds=1, timing=QUICK)) == 2
     with pytest.raises(PredictionError, match="top level of a module"):
         collect(local, "lambda", 2, 0, timing=QUICK, isolate=True)
-    with pytest.raises(PredictionError, match="top level of a module"):
+    with pytest.raises(TilewrightError, match="top level of a module"):
         reference_to(lambda: 0)
 
 
@@ -87,7 +88,7 @@ def test_a_function_typed_at_a_prompt_is_refused_with_the_cure(monkeypatch):
     prompt = types.ModuleType("typed")
     exec("def doubled(x):\n    return 2 * x\n", prompt.__dict__)
     monkeypatch.setitem(sys.modules, "typed", prompt)
-    with pytest.raises(PredictionError, match="write it to a module"):
+    with pytest.raises(TilewrightError, match="write it to a module"):
         reference_to(prompt.doubled)
 
 

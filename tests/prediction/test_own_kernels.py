@@ -8,6 +8,7 @@ import pytest
 from tilewright.measure import Timing
 from tilewright.prediction import PredictionError
 from tilewright.prediction.data.collect import collect
+from tilewright.prediction.data.isolated import origin
 from tilewright.prediction.data.user_kernels import from_callable, from_command
 from tilewright.records import Records
 
@@ -105,11 +106,13 @@ def test_runs_recorded_before_a_file_was_changed_are_not_looked_up(tmp_path):
     code.write_text("one")
 
     def keys():
-        kernel = from_callable(int, {"n": (1, 9)}, "n", files=[code])
+        kernel = from_callable(int, {"n": (1, 9)}, "n", files=[str(code)])
         return kernel.variants["int"].versions()
 
     before = keys()
     assert before == keys()
+    kernel = from_callable(leaves, {"n": (1, 9)}, "n", files=[str(code)])
+    assert origin(kernel, kernel.variants["leaves"])["arguments"]["files"]["list"]
     assert set(before) == {"code", "ranges", "code.py"}
     code.write_text("two")
     assert {name for name, value in keys().items() if value != before[name]} == {"code.py"}

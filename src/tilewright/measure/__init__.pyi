@@ -44,6 +44,7 @@ from .token import (
     on_wait as on_wait,
 )
 from .worker import load_builder as load_builder
+from .references import reference_to as reference_to
 from .timing import (
     cpu_seconds as cpu_seconds,
     time_runs as time_runs,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.errors import TilewrightError
-from tilewright.measure import Candidate, RunLimits, Timing, load_builder, measure_one
+from tilewright.measure import Candidate, RunLimits, Timing, load_builder, measure_one, reference_to
 from tilewright.tuning.space.space import Configuration
 from tilewright.tuning.trial import plain, unplain
 from tilewright.tuning.tune import Objective, evaluate
@@ -42,7 +40,7 @@ class Isolated:
         memory_bytes: int = 8 << 30,
         exclusive: bool = False,
     ) -> None:
-        self.name = _reference(objective)
+        self.name = reference_to(objective)
         self.limits = RunLimits(seconds, seconds, memory_bytes)
         self.exclusive = exclusive
 
@@ -82,20 +80,3 @@ class IsolatedCall:
     def details(self) -> dict[str, Any]:
         """Return the outcome of the call."""
         return {"outcome": self._outcome}
-
-
-def _reference(objective: Objective) -> str:
-    """Return where a worker finds the function: ``module:name``, or ``file.py:name``."""
-    name = getattr(objective, "__qualname__", "")
-    module = inspect.getmodule(objective)
-    if not name.isidentifier() or module is None:
-        raise TilewrightError(
-            f"{objective!r} cannot be called in another process: give a function that is "
-            "defined at the top level of a module"
-        )
-    if module.__package__:
-        return f"{module.__name__}:{name}"
-    source = inspect.getsourcefile(module)
-    if source is None:
-        raise TilewrightError(f"{name} is defined in no file, so that no worker can import it")
-    return f"{source}:{name}"

@@ -175,9 +175,8 @@ def _kernel(args: argparse.Namespace) -> Kernel:
         if not callable(found):
             raise TilewrightError(f"{name} of {path} is neither a function nor a Kernel")
         _check_given(args)
-        file = Path(path)
-        named = f"{file.stem}:{name}"
-        return from_callable(found, ranges, args.complexity, name=named, files=[file])
+        named = f"{Path(path).stem}:{name}"
+        return from_callable(found, ranges, args.complexity, name=named, files=[path])
     if one and not ranges:
         kernels.kernel(first)  # the error lists the kernels
     _check_given(args)

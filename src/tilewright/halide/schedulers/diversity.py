@@ -8,7 +8,7 @@ tiles and vectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,14 +49,6 @@ class Chosen:
     def best(self, k: int) -> list[PlannedSchedule]:
         """Return up to `k` of them in the order offered; the reserve comes last."""
         return [*self.accepted, *self.reserve][:k]
-
-
-def chosen_of(algorithm: Algorithm, plans: Iterable[PlannedSchedule]) -> Chosen:
-    """Return the plans chosen when `plans` are offered one after the other."""
-    chosen = Chosen(algorithm)
-    for planned in plans:
-        chosen.offer(planned)
-    return chosen
 
 
 def differ(one: PlannedSchedule, other: PlannedSchedule, algorithm: Algorithm) -> bool:

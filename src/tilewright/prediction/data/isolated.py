@@ -6,13 +6,10 @@ collection continues with the next instance.
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-import re
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from tilewright.measure import (
     Timing,
     load_builder,
     measure_one,
+    reference_to,
 )
 from tilewright.prediction.data.kernel import Kernel, KernelVariant
 from tilewright.prediction.errors import PredictionError
@@ -164,38 +162,6 @@ def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, KernelVariant]:
     return kernel, whole_call(variant) if made_from["whole_call"] else variant
 
 
-def reference_to(function: Callable[..., Any]) -> str:
-    """Return where another process finds a function: ``module:name``, or ``file.py:name``.
-
-    Raises:
-        PredictionError: it is not at the top level of a module, or of a script that does its
-            work when it is imported.
-    """
-    name, module = getattr(function, "__qualname__", ""), inspect.getmodule(function)
-    if not name.isidentifier() or module is None or getattr(module, name, None) is not function:
-        raise PredictionError(
-            f"{function!r} cannot be called in another process: define it at the top level of a "
-            "module"
-        )
-    if module.__package__:
-        return f"{module.__name__}:{name}"
-    # A function typed at a prompt belongs to a module without a file.
-    source = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None
-    if source is None or not Path(source).is_file():
-        raise PredictionError(
-            f"{name} is defined in no file, so that no worker can import it: write it to a "
-            "module, and import it from there"
-        )
-    text = Path(source).read_text(encoding="utf-8", errors="replace")
-    guarded = re.search(r"^if\s+__name__\s*==", text, re.MULTILINE)
-    if module is sys.modules.get("__main__") and not guarded:
-        raise PredictionError(
-            f"{source} would run again in every worker: put what it does under "
-            'if __name__ == "__main__":'
-        )
-    return f"{Path(source).resolve()}:{name}"
-
-
 def _shipped(value: Any) -> Any:
     """Return plain data for a value, functions by where they are found."""
     if isinstance(value, Mapping):
@@ -205,7 +171,7 @@ def _shipped(value: Any) -> Any:
     if isinstance(value, list | range):
         return {"list": [_shipped(v) for v in value]}
     if callable(value):
-        return {"function": reference_to(value)}
+        return {"function": reference_to(value, PredictionError)}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays

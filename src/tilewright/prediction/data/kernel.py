@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -129,5 +129,4 @@ class Kernel:
     def with_variant(self, variant: KernelVariant) -> Kernel:
         """Return the same kernel with one more variant, or another of that name."""
         variants = {**self.variants, variant.name: variant}
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Kernel(**{**fields, "variants": variants, "origin": None})
+        return replace(self, variants=variants, origin=None)

@@ -34,7 +34,7 @@ def from_callable(
     make: Callable[..., Mapping[str, Any]] | None = None,
     reference: Callable[..., Array] | None = None,
     variants: Mapping[str, Callable[..., Any]] | None = None,
-    files: Sequence[Path] = (),
+    files: Sequence[str] = (),
 ) -> Kernel:
     """Return a kernel of a Python function.
 
@@ -93,10 +93,10 @@ def _variants(
     functions: Mapping[str, Callable[..., Any]],
     make: Callable[..., Mapping[str, Any]] | None,
     ranges: Mapping[str, Range],
-    files: Sequence[Path],
+    files: Sequence[str],
 ) -> dict[str, KernelVariant]:
     """Return a variant for each function, measured in a separate process."""
-    contents = {path.name: _digest(path.read_bytes()) for path in files}
+    contents = {Path(file).name: _digest(Path(file).read_bytes()) for file in files}
     return {
         label: KernelVariant(
             label,

@@ -14,8 +14,9 @@ import numpy as np
 
 from tilewright.prediction.data.kernel import Array, KernelVariant, Operands, Run, Storage
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels import fits, native
+from tilewright.prediction.kernels import native
 from tilewright.prediction.kernels.blas import cpus
+from tilewright.prediction.kernels.forms import Form, checked_form
 from tilewright.prediction.kernels.storage import csr, dense
 
 
@@ -103,26 +104,25 @@ def _bound(handle: ctypes.CDLL) -> ctypes.CDLL:
 
 def variants(kernel: str) -> dict[str, KernelVariant]:
     """Return a kernel's Eigen and uBLAS variants, dense and sparse."""
-    made = {}
-    for library in (EIGEN, UBLAS):
-        for storage, builders in (("dense", _DENSE), ("sparse", _SPARSE)):
-            name = f"{library.name}_{storage}"
-            made[name] = _variant(name, library, storage, kernel, builders[kernel])  # type: ignore[arg-type]
-    return made
+    storages: tuple[Storage, ...] = ("dense", "sparse")
+    made = [
+        _variant(library, storage, kernel) for library in (EIGEN, UBLAS) for storage in storages
+    ]
+    return {variant.name: variant for variant in made}
 
 
-def _variant(
-    name: str, library: CppLibrary, storage: Storage, kernel: str, builder: Callable[..., Run]
-) -> KernelVariant:
+def _variant(library: CppLibrary, storage: Storage, kernel: str) -> KernelVariant:
     settings = {"threads": library.threads} if library.threads != (1,) else {}
+    product = kernel == "matmul" and storage == "sparse"
+    builder = _sparse_product if product else _dense if storage == "dense" else _sparse
 
     def build(operands: Operands, chosen: Mapping[str, int]) -> Run:
-        fits.check(kernel, operands)
+        form = checked_form(kernel, operands)
         threads = ctypes.c_int(chosen.get("threads", 1))
-        return builder(library, library.load(), operands, threads)
+        return builder(_Loaded(library, library.load(), threads), kernel, form, operands)
 
     return KernelVariant(
-        name,
+        f"{library.name}_{storage}",
         build,
         library.available,
         storage,
@@ -136,10 +136,33 @@ def _pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """A library, loaded, with the number of threads that a call uses."""
+
+    library: CppLibrary
+    handle: ctypes.CDLL
+    threads: ctypes.c_int
+
+    def filling(self, function: str, shape: tuple[int, ...], arguments: Any, keep: Any) -> Run:
+        """Return a run of a function that fills an array of this shape.
+
+        `keep` are the arrays that the arguments point to.
+        """
+        call = partial(getattr(self.handle, function), *arguments)
+
+        def run(_: Any = keep) -> Array:
+            out = np.empty(shape)
+            call(_pointer(out), self.threads)
+            return out
+
+        return run
+
+
 class _SparseOperand:
     """A sparse operand in the library's form; keeps the arrays alive that it points to."""
 
-    def __init__(self, library: CppLibrary, handle: ctypes.CDLL, thing: Any) -> None:
+    def __init__(self, loaded: _Loaded, thing: Any) -> None:
         matrix = csr(thing)
         self.shape = matrix.shape
         # Neither library takes a matrix without an entry in every function.
@@ -148,7 +171,8 @@ class _SparseOperand:
             return
         self._arrays = matrix.indptr, matrix.indices, matrix.data
         view = _Csr(*matrix.shape, matrix.nnz, *(array.ctypes.data for array in self._arrays))
-        if library.packed:
+        if loaded.library.packed:
+            handle = loaded.handle
             handle.sparse_make.restype = ctypes.c_void_p
             made = ctypes.c_void_p(handle.sparse_make(ctypes.byref(view)))
             self.argument: Any = made
@@ -158,35 +182,37 @@ class _SparseOperand:
             self.argument = ctypes.byref(view)
 
 
-def _matmul_dense(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, b = dense(operands["a"]), dense(operands["b"])
-    (m, n), k = a.shape, b.shape[1]
-    if not m * n * k:
-        return lambda: np.zeros((m, k))
-    call = partial(handle.matmul_dense, m, n, k, _pointer(a), _pointer(b))
-
-    def run(_: Any = (a, b)) -> Array:
-        out = np.empty((m, k))
-        call(_pointer(out), threads)
-        return out
-
-    return run
+def _dense(loaded: _Loaded, kernel: str, form: Form, operands: Operands) -> Run:
+    arrays = [dense(operands[name]) for name in form.arrays]
+    sizes = form.sizes(operands)
+    shape = form.shape(*sizes)
+    if not all(sizes):
+        return lambda: np.zeros(shape)
+    return loaded.filling(f"{kernel}_dense", shape, (*sizes, *map(_pointer, arrays)), arrays)
 
 
-def _matmul_sparse(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
+def _sparse(loaded: _Loaded, kernel: str, form: Form, operands: Operands) -> Run:
+    a = _SparseOperand(loaded, operands["a"])
+    others = [dense(operands[name]) for name in form.arrays[1:]]
+    m, n, *third = form.sizes(operands)
+    shape = form.shape(m, n, *third)
+    if a.empty:
+        return lambda: np.zeros(shape)
+    arguments = (a.argument, *third, *map(_pointer, others))
+    return loaded.filling(f"{kernel}_sparse", shape, arguments, (a, others))
+
+
+def _sparse_product(loaded: _Loaded, kernel: str, form: Form, operands: Operands) -> Run:
     from scipy.sparse import csr_array
 
-    a, b = (_SparseOperand(library, handle, operands[name]) for name in "ab")
+    handle = loaded.handle
+    a, b = (_SparseOperand(loaded, operands[name]) for name in form.arrays)
     shape = a.shape[0], b.shape[1]
     if a.empty or b.empty:
         return lambda: csr_array(shape)
 
     def run() -> Any:
-        made = ctypes.c_void_p(handle.matmul_sparse(a.argument, b.argument, threads))
+        made = ctypes.c_void_p(handle.matmul_sparse(a.argument, b.argument, loaded.threads))
         count = handle.sparse_count(made)
         starts, indices = np.empty(shape[0] + 1, np.int32), np.empty(count, np.int32)
         values = np.empty(count)
@@ -194,112 +220,3 @@ def _matmul_sparse(
         return csr_array((values, indices, starts), shape=shape)
 
     return run
-
-
-def _matvec_dense(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, x = dense(operands["a"]), dense(operands["x"])
-    m, n = a.shape
-    if not m * n:
-        return lambda: np.zeros(m)
-    call = partial(handle.matvec_dense, m, n, _pointer(a), _pointer(x))
-
-    def run(_: Any = (a, x)) -> Array:
-        out = np.empty(m)
-        call(_pointer(out), threads)
-        return out
-
-    return run
-
-
-def _matvec_sparse(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, x = _SparseOperand(library, handle, operands["a"]), dense(operands["x"])
-    if a.empty:
-        return lambda: np.zeros(a.shape[0])
-
-    def run() -> Array:
-        out = np.empty(a.shape[0])
-        handle.matvec_sparse(a.argument, _pointer(x), _pointer(out), threads)
-        return out
-
-    return run
-
-
-def _convolution_dense(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, w = dense(operands["a"]), dense(operands["w"])
-    (m, n), r = a.shape, w.shape[0]
-    call = partial(handle.convolution_dense, m, n, r, _pointer(a), _pointer(w))
-
-    def run(_: Any = (a, w)) -> Array:
-        out = np.empty((m - r + 1, n - r + 1))
-        call(_pointer(out), threads)
-        return out
-
-    return run
-
-
-def _convolution_sparse(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, w = _SparseOperand(library, handle, operands["a"]), dense(operands["w"])
-    r = w.shape[0]
-    shape = a.shape[0] - r + 1, a.shape[1] - r + 1
-    if a.empty:
-        return lambda: np.zeros(shape)
-
-    def run() -> Array:
-        out = np.empty(shape)
-        handle.convolution_sparse(a.argument, r, _pointer(w), _pointer(out), threads)
-        return out
-
-    return run
-
-
-def _pooling_dense(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, s = dense(operands["a"]), int(operands["s"])
-    m, n = a.shape
-    call = partial(handle.pooling_dense, m, n, s, _pointer(a))
-
-    def run(_: Any = a) -> Array:
-        out = np.empty((-(-m // s), -(-n // s)))
-        call(_pointer(out), threads)
-        return out
-
-    return run
-
-
-def _pooling_sparse(
-    library: CppLibrary, handle: ctypes.CDLL, operands: Operands, threads: ctypes.c_int
-) -> Run:
-    a, s = _SparseOperand(library, handle, operands["a"]), int(operands["s"])
-    shape = -(-a.shape[0] // s), -(-a.shape[1] // s)
-    if a.empty:
-        return lambda: np.zeros(shape)
-
-    def run() -> Array:
-        out = np.empty(shape)
-        handle.pooling_sparse(a.argument, s, _pointer(out), threads)
-        return out
-
-    return run
-
-
-_DENSE: dict[str, Callable[..., Run]] = {
-    "matmul": _matmul_dense,
-    "matvec": _matvec_dense,
-    "convolution": _convolution_dense,
-    "pooling": _pooling_dense,
-}
-_SPARSE: dict[str, Callable[..., Run]] = {
-    "matmul": _matmul_sparse,
-    "matvec": _matvec_sparse,
-    "convolution": _convolution_sparse,
-    "pooling": _pooling_sparse,
-}

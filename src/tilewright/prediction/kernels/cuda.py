@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.files import scratch_folder
 from tilewright.prediction.data.kernel import KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.kernels import fits, native
+from tilewright.prediction.kernels import native
 from tilewright.prediction.kernels.cuda_driver import DeviceArray, driver
+from tilewright.prediction.kernels.forms import checked_form
 from tilewright.prediction.kernels.storage import dense
-from tilewright.records import cache_directory
 
 SOURCE = native.SOURCES / "kernels.cu"
 ARCHITECTURE = "compute_75"  # the oldest that current compilers know; the driver does the rest
@@ -50,18 +48,9 @@ def compiled(directory: Path | None = None) -> bytes:
     found = nvcc()
     if found is None:
         raise PredictionError("there is no CUDA compiler: install the CUDA toolkit (nvcc)")
-    compiler = f"{found} {ARCHITECTURE}".encode()
-    key = hashlib.sha256(SOURCE.read_bytes() + compiler).hexdigest()[:24]
-    folder = directory or cache_directory() / "kernels"
-    target = folder / f"cuda-{key}.ptx"
-    if not target.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(".draft-", folder) as work:
-            made = work / target.name
-            flags = ["-ptx", "-O3", f"-arch={ARCHITECTURE}", "-o", str(made), str(SOURCE)]
-            native.run_compiler([found, *flags], SOURCE.name)
-            os.replace(made, target)
-    return target.read_bytes()
+    parts = SOURCE.read_bytes() + f"{found} {ARCHITECTURE}".encode()
+    flags = ["-ptx", "-O3", f"-arch={ARCHITECTURE}"]
+    return native.built_from(parts, [found, *flags], SOURCE, "cuda", ".ptx", directory).read_bytes()
 
 
 @cache
@@ -93,8 +82,22 @@ def variants(kernel: str) -> dict[str, KernelVariant]:
 
 
 def _build(kernel: str, memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
-    fits.check(kernel, operands)
-    return _BUILDERS[kernel](memory, operands, settings)
+    form = checked_form(kernel, operands)
+    sizes = form.sizes(operands)
+    shared = 0
+    if memory == "shared" and kernel == "convolution" and sizes[2] > LARGEST_FILTER:
+        raise PredictionError(
+            f"the variant cuda_shared takes filters up to {LARGEST_FILTER}, not {sizes[2]}; "
+            "use cuda_global"
+        )
+    if memory == "shared" and kernel == "pooling":
+        shared = 8 * (TILE * sizes[2]) ** 2
+        if shared > 48 << 10:
+            raise PredictionError(f"the variant cuda_shared takes blocks up to 4, not {sizes[2]}")
+    gpu = driver()
+    gpu.enter()
+    inputs = tuple(gpu.upload(dense(operands[name])) for name in form.arrays)
+    return _runner(f"{kernel}_{memory}", sizes, inputs, form.shape(*sizes), shared)
 
 
 @cache
@@ -126,48 +129,3 @@ def _runner(
         return out
 
     return run
-
-
-def _upload(*things: Any) -> tuple[DeviceArray, ...]:
-    gpu = driver()
-    gpu.enter()
-    return tuple(gpu.upload(dense(thing)) for thing in things)
-
-
-def _matmul(memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
-    (m, n), k = operands["a"].shape, operands["b"].shape[1]
-    inputs = _upload(operands["a"], operands["b"])
-    return _runner(f"matmul_{memory}", (m, n, k), inputs, (m, k))
-
-
-def _matvec(memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
-    m, n = operands["a"].shape
-    return _runner(f"matvec_{memory}", (m, n), _upload(operands["a"], operands["x"]), (m,))
-
-
-def _convolution(memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
-    (m, n), r = operands["a"].shape, operands["w"].shape[0]
-    if memory == "shared" and r > LARGEST_FILTER:
-        raise PredictionError(
-            f"the variant cuda_shared takes filters up to {LARGEST_FILTER}, not {r}; "
-            "use cuda_global"
-        )
-    inputs = _upload(operands["a"], operands["w"])
-    return _runner(f"convolution_{memory}", (m, n, r), inputs, (m - r + 1, n - r + 1))
-
-
-def _pooling(memory: str, operands: Operands, settings: Mapping[str, int]) -> Run:
-    (m, n), s = operands["a"].shape, int(operands["s"])
-    shared = 8 * (TILE * s) ** 2 if memory == "shared" else 0
-    if shared > 48 << 10:
-        raise PredictionError(f"the variant cuda_shared takes blocks up to 4, not {s}")
-    shape = -(-m // s), -(-n // s)
-    return _runner(f"pooling_{memory}", (m, n, s), _upload(operands["a"]), shape, shared)
-
-
-_BUILDERS: dict[str, Callable[[str, Operands, Mapping[str, int]], Run]] = {
-    "matmul": _matmul,
-    "matvec": _matvec,
-    "convolution": _convolution,
-    "pooling": _pooling,
-}

@@ -9,12 +9,7 @@ import numpy as np
 from tilewright.prediction.data import instances
 from tilewright.prediction.data.kernel import Array, Instance, Kernel, KernelVariant, Operands, Run
 from tilewright.prediction.kernels.blas import numpy_variant
-from tilewright.prediction.kernels.storage import (
-    csr,
-    dense,
-    density_of,
-    scipy_versions,
-)
+from tilewright.prediction.kernels.storage import csr, dense, density_of, scipy_variant
 
 FEATURES = {"m": "rows", "n": "columns", "d": "non-zeros/entry"}
 
@@ -57,10 +52,5 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
     """Return the kernel with variants by NumPy, SciPy and those given."""
-    own = {
-        "numpy": numpy_variant(_numpy),
-        "scipy_sparse": KernelVariant(
-            "scipy_sparse", _scipy, storage="sparse", versions=scipy_versions
-        ),
-    }
+    own = {"numpy": numpy_variant(_numpy), "scipy_sparse": scipy_variant(_scipy)}
     return Kernel("matvec", FEATURES, "m*n", draw, make, reference, describe, {**own, **variants})

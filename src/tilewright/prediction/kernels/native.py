@@ -65,16 +65,35 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
         raise PredictionError("there is no C++ compiler: install g++ or clang++, or set CXX")
     text = b"".join(path.read_bytes() for path in (SOURCES / "dense_sparse.h", SOURCES / source))
     parts = [version(found), *FLAGS, *flags, _processor()]
-    key = hashlib.sha256(text + "\0".join(parts).encode()).hexdigest()[:24]
+    key = text + "\0".join(parts).encode()
+    command = [found, *FLAGS, *flags]
+    return built_from(key, command, SOURCES / source, Path(source).stem, ".so", directory)
+
+
+def built_from(
+    key: bytes, command: Sequence[str], source: Path, name: str, suffix: str, directory: Path | None
+) -> Path:
+    """Return what a compiler's command makes of a source, from the cache directory if it is there.
+
+    Args:
+        key: what the result depends on; its hash is in the file's name.
+        command: the compiler with its flags.
+        source: the source file.
+        name: how the file's name begins.
+        suffix: how it ends.
+        directory: the cache directory, by default the user's.
+
+    Raises:
+        PredictionError: the compiler fails; the message has its first error.
+    """
     folder = directory or cache_directory() / "kernels"
-    target = folder / f"{Path(source).stem}-{key}.so"
+    target = folder / f"{name}-{hashlib.sha256(key).hexdigest()[:24]}{suffix}"
     if target.is_file():
         return target
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(".draft-", folder) as work:
         made = work / target.name
-        command = [found, *FLAGS, *flags, "-o", str(made), str(SOURCES / source)]
-        run_compiler(command, source)
+        run_compiler([*command, "-o", str(made), str(source)], source.name)
         os.replace(made, target)
     return target
 

@@ -17,7 +17,7 @@ from tilewright.prediction.kernels.storage import (
     dense,
     density_of,
     numpy_versions,
-    scipy_versions,
+    scipy_variant,
 )
 
 FEATURES = {"m": "rows", "n": "columns", "s": "rows", "d": "non-zeros/entry"}
@@ -86,12 +86,8 @@ def _scipy(operands: Operands, settings: Mapping[str, int]) -> Run:
 
 def kernel(variants: Mapping[str, KernelVariant]) -> Kernel:
     """Return the kernel with variants by NumPy, SciPy and those given."""
-    own = {
-        "numpy": KernelVariant("numpy", _numpy, versions=numpy_versions),
-        "scipy_sparse": KernelVariant(
-            "scipy_sparse", _scipy, storage="sparse", versions=scipy_versions
-        ),
-    }
+    numpy = KernelVariant("numpy", _numpy, versions=numpy_versions)
+    own = {"numpy": numpy, "scipy_sparse": scipy_variant(_scipy)}
     return Kernel(
         "pooling",
         FEATURES,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tilewright.prediction.data.kernel import Array
+from tilewright.prediction.data.kernel import Array, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
 
 _FLOAT64 = np.dtype(np.float64)
@@ -85,6 +86,11 @@ def density_of(thing: Any) -> float:
 def numpy_versions() -> dict[str, str]:
     """Return NumPy's version."""
     return {"numpy": np.__version__}
+
+
+def scipy_variant(build: Callable[[Operands, Mapping[str, int]], Run]) -> KernelVariant:
+    """Return the variant ``scipy_sparse`` of a kernel."""
+    return KernelVariant("scipy_sparse", build, storage="sparse", versions=scipy_versions)
 
 
 def scipy_versions() -> dict[str, str]:

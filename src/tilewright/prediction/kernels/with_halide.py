@@ -22,6 +22,7 @@ import numpy as np
 from tilewright.halide.ir import Fuse, Schedule, Split
 from tilewright.prediction.data.kernel import Array, KernelVariant, Operands, Run
 from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.kernels.forms import FORMS
 from tilewright.prediction.kernels.storage import dense
 
 if TYPE_CHECKING:
@@ -45,25 +46,25 @@ def versions() -> dict[str, str]:
 
 def variant(kernel: str) -> dict[str, KernelVariant]:
     """Return the variant ``halide`` of a kernel."""
-    _, arguments, shape = _PROGRAMS[kernel]
 
     def build(operands: Operands, settings: Mapping[str, int]) -> Run:
         import halide as hl
 
-        given = [dense(operands[name]) for name in arguments if name != "s"]
-        scalars = [int(operands["s"])] if "s" in arguments else []
-        rows, columns = shape(operands)
+        form = FORMS[kernel]
+        given = [dense(operands[name]) for name in form.arrays]
+        scalars = [int(operands["s"])] if kernel == "pooling" else []
+        shape = form.shape(*form.sizes(operands))
         buffers = [hl.Buffer(array) for array in given]
         failed = ""
         for level in LEVELS:
             function = _compiled(kernel, level)
-            trial = np.empty((rows, columns))
+            trial = np.empty(shape)
             try:
                 function(*buffers, *scalars, hl.Buffer(trial))
             except hl.HalideError as error:
                 failed = str(error).strip()
                 continue
-            return _runner(function, [*buffers, *scalars], (rows, columns), given)
+            return _runner(function, [*buffers, *scalars], shape, given)
         raise PredictionError(f"{kernel} by Halide cannot take these operands: {failed}")
 
     return {
@@ -114,7 +115,7 @@ def _work(schedule: Schedule, extents: tuple[str, str]) -> tuple[str, str]:
 
 
 def _runner(
-    function: Callable[..., Any], arguments: list[Any], shape: tuple[int, int], keep: list[Array]
+    function: Callable[..., Any], arguments: list[Any], shape: tuple[int, ...], keep: list[Array]
 ) -> Run:
     import halide as hl
 
@@ -136,7 +137,7 @@ def _compile(kernel: str, level: int | None) -> Callable[..., Any]:
     import halide as hl
 
     if level is None:
-        output, parameters = _PROGRAMS[kernel][0](LEVELS[0])
+        output, parameters = _PROGRAMS[kernel](LEVELS[0])
         pipeline = hl.Pipeline(output)
     else:
         pipeline, parameters, planned = _planned(kernel, level)
@@ -159,7 +160,7 @@ def _planned(kernel: str, level: int) -> tuple[Any, list[Any], Result]:
 
     from tilewright.halide import schedule
 
-    output, parameters = _PROGRAMS[kernel][0](level)
+    output, parameters = _PROGRAMS[kernel](level)
     pipeline = hl.Pipeline(output)
     return pipeline, parameters, schedule(pipeline, target="host", name=kernel)
 
@@ -220,25 +221,7 @@ def _pooling(size: int) -> tuple[Any, list[Any]]:
     return out, [a, s]
 
 
-def _product_shape(operands: Operands) -> tuple[int, int]:
-    return operands["a"].shape[0], operands["b"].shape[1]
-
-
-def _valid_shape(operands: Operands) -> tuple[int, int]:
-    (m, n), r = operands["a"].shape, operands["w"].shape[0]
-    return m - r + 1, n - r + 1
-
-
-def _pooled_shape(operands: Operands) -> tuple[int, int]:
-    (m, n), s = operands["a"].shape, int(operands["s"])
-    return -(-m // s), -(-n // s)
-
-
-_PROGRAMS: dict[str, tuple[Callable[[int], Any], tuple[str, ...], Callable[..., Any]]] = {
-    "matmul": (_matmul, ("a", "b"), _product_shape),
-    "convolution": (_convolution, ("a", "w"), _valid_shape),
-    "pooling": (_pooling, ("a", "s"), _pooled_shape),
-}
+_PROGRAMS = {"matmul": _matmul, "convolution": _convolution, "pooling": _pooling}
 # Columns and rows of the output, and operations per element, by the kernel's features.
 _WORK = {
     "matmul": ("k", "m", "n"),

@@ -186,17 +186,7 @@ class Augmented(Estimator):
         """Return the features, then the expressions."""
         if not self.expressions_:
             return data
-        added = []
-        for expression in self._parsed:
-            column = expression(data)
-            if not np.isfinite(column).all():
-                row = int(np.flatnonzero(~np.isfinite(column))[0])
-                raise PredictionError(
-                    f"the expression {expression.text!r} is {column[row]} in row {row}; "
-                    "write one that is finite there"
-                )
-            added.append(column)
-        return np.column_stack([data, *added])
+        return np.column_stack([data, *(parsed.column(data) for parsed in self._parsed)])
 
     def _threads(self) -> set[int]:
         """Return the columns that count threads."""

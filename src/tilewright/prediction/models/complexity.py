@@ -82,6 +82,21 @@ class Complexity:
             value = _evaluate(self._tree(), dict(zip(self.features, table.T, strict=True)))
         return np.broadcast_to(np.asarray(value, dtype=float), (len(table),))
 
+    def column(self, table: Array, what: str = "the expression") -> Array:
+        """Return values (n,) for a table (n, features).
+
+        Raises:
+            PredictionError: a value is not finite; `what` names the expression in the message.
+        """
+        values = self(table)
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise PredictionError(
+                f"{what} {self.text!r} is {values[row]} in row {row}; write one that is finite "
+                "there"
+            )
+        return values
+
     def python(self, variables: Sequence[str]) -> str:
         """Return Python source, the features called ``variables``; functions come from ``math``."""
         return _print(self._tree(), dict(zip(self.features, variables, strict=True)), False)

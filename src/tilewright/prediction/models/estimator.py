@@ -201,14 +201,7 @@ class Estimator:
         complexity = self._complexity()
         if complexity is None:
             return data
-        column = complexity(data)
-        if not np.isfinite(column).all():
-            row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise PredictionError(
-                f"complexity {complexity.text!r} is {column[row]} in row {row}; "
-                "write one that is finite there"
-            )
-        return np.column_stack([data, column])
+        return np.column_stack([data, complexity.column(data, "complexity")])
 
     def _fit(self, data: Array, seconds: Array) -> None:
         raise AssertionError(f"{type(self).__name__} fits nothing")

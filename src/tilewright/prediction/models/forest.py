@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tilewright.prediction.errors import PredictionError, scikit_learn_for
+from tilewright.prediction.errors import scikit_learn_for
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.estimator import Estimator
 from tilewright.prediction.models.trees import Trees
@@ -59,17 +59,8 @@ class Forest(Estimator):
 
     def _columns(self, data: Array) -> Array:
         """Return the features and the work, whose scale does not matter to trees."""
-        columns = [data]
-        for text in self.work or ():
-            column = Complexity(text, self.names_)(data)
-            if not np.isfinite(column).all():
-                row = int(np.flatnonzero(~np.isfinite(column))[0])
-                raise PredictionError(
-                    f"the expression {text!r} is {column[row]} in row {row}; "
-                    "write one that is finite there"
-                )
-            columns.append(column[:, None])
-        return np.hstack(columns)
+        work = (Complexity(text, self.names_).column(data) for text in self.work or ())
+        return np.column_stack([data, *work])
 
     def _scale(self, data: Array) -> Array | float:
         """Logarithms of the operations, 0 if no complexity is given."""

@@ -240,27 +240,24 @@ class MarginalLikelihood:
         gradient[:-2] = weights * (self.squared @ slope)
         gradient[-2] = pull @ off_diagonal + 0.5 * signal * trace.sum()
         gradient[-1] = 0.5 * noise * trace.sum()
-        self._add_priors(theta, gradient)
-        return value + self._prior_value(theta), gradient
+        return value + self._add_priors(theta, gradient), gradient
 
-    def _prior_value(self, theta: Array) -> float:
-        total = 0.5 * ((theta[-1] - self.priors.noise[0]) / self.priors.noise[1]) ** 2
+    def _add_priors(self, theta: Array, gradient: Array) -> float:
+        """Add the priors' gradient, and return their value."""
+        mean, deviation = self.priors.noise
+        total = 0.5 * ((theta[-1] - mean) / deviation) ** 2
+        gradient[-1] += (theta[-1] - mean) / deviation**2
         if self.priors.lengthscale is not None:
             shape, rate = self.priors.lengthscale
-            total += float((rate * np.exp(theta[:-2]) - shape * theta[:-2]).sum())
+            lengths = rate * np.exp(theta[:-2])
+            total += float((lengths - shape * theta[:-2]).sum())
+            gradient[:-2] += lengths - shape
         if self.priors.signal is not None:
             shape, rate = self.priors.signal
-            total += rate * math.exp(theta[-2]) - shape * theta[-2]
+            signal = rate * math.exp(theta[-2])
+            total += signal - shape * theta[-2]
+            gradient[-2] += signal - shape
         return float(total)
-
-    def _add_priors(self, theta: Array, gradient: Array) -> None:
-        gradient[-1] += (theta[-1] - self.priors.noise[0]) / self.priors.noise[1] ** 2
-        if self.priors.lengthscale is not None:
-            shape, rate = self.priors.lengthscale
-            gradient[:-2] += rate * np.exp(theta[:-2]) - shape
-        if self.priors.signal is not None:
-            shape, rate = self.priors.signal
-            gradient[-2] += rate * math.exp(theta[-2]) - shape
 
 
 def fit(
