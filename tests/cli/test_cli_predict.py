@@ -276,6 +276,12 @@ def test_export_writes_python_and_c(folder, tmp_path, capsys):
     assert module.cost(100, 50) == pytest.approx(expected, rel=1e-9)
     assert module.cost_outside(100, 50000)
     assert "static inline double cost(double m, double n)" in (tmp_path / "f.h").read_text()
+    for words, name in ((("-",), "f.py"), (("-", "--language", "c"), "f.h")):
+        code, text, _ = run(capsys, "export", model, "--name", "cost", "-o", *words)
+        assert (code, text) == (0, (tmp_path / name).read_text())
+    other = tmp_path / "f.inc"
+    assert run(capsys, "export", model, "--name", "cost", "-o", other, "--language", "c")[0] == 0
+    assert other.read_text() == (tmp_path / "f.h").read_text()
     code, _, error = run(capsys, "export", model, "-o", tmp_path / "f.rs")
     assert code == 2
     assert "a .py or .h file" in error
@@ -459,10 +465,18 @@ def test_models_that_could_not_be_kept_are_not_measured(tmp_path, monkeypatch, c
     records = ("--records", tmp_path / "r.sqlite")
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    for words, said in (((), "there is no folder"), (("-o", "-"), "name one with -o")):
-        code, _, error = run(capsys, "train", "pooling", "--variants", "numpy", *records, *words)
-        assert (code, said in error) == (2, True)
-        assert "measuring" not in error
+    code, _, error = run(capsys, "train", "pooling", "--variants", "numpy", *records)
+    assert (code, "there is no folder" in error) == (2, True)
+    assert "measuring" not in error
+
+
+def test_trained_models_are_printed_instead_of_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    words = ("--variants", "numpy", "--count", 4, "--records", tmp_path / "r.sqlite", "-q")
+    code, text, _ = run(capsys, "train", "pooling", *words, "-o", "-")
+    assert code == 0
+    assert list(Selector.from_dict(json.loads(text)).models) == ["numpy"]
+    assert not (tmp_path / "cache").exists()
 
 
 def test_train_and_select_and_verify_a_registered_kernel(tmp_path, capsys):

@@ -121,6 +121,30 @@ def test_the_command_lists_and_shows(files, capsys):
     assert (code, "records list" in errors) == (2, True)
 
 
+@pytest.mark.parametrize("action", [["list"], ["show", "p"]])
+def test_problems_and_measurements_are_written_as_json(files, tmp_path, capsys, action):
+    path, records = tmp_path / "out.json", ("--records", files[0])
+    code, table, _ = command(capsys, *action, *records, "-o", path)
+    assert code == 0
+    assert table == command(capsys, *action, *records)[1]
+    found = json.loads(path.read_text())
+    assert [one["problem"] for one in found] == (["p", "q"] if action == ["list"] else ["p", "p"])
+    for option in ("--json", "-o-"):
+        assert json.loads(command(capsys, *action, *records, option)[1]) == found
+    code, out, errors = command(capsys, *action, *records, "-o", tmp_path / "no" / "x.json")
+    assert (code, out, "there is no folder" in errors) == (2, "", True)
+
+
+def test_json_of_records_has_seconds_and_complete_times(files, capsys):
+    _, out, _ = command(capsys, "list", "--records", files[0], "--json")
+    first = json.loads(out)[0]
+    assert (first["records"], first["ok"]) == (2, 1)
+    assert first["last"] == max(json.loads(line)["time"] for line in everything(files[0]))
+    _, out, _ = command(capsys, "show", "q", "--records", files[0], "--json")
+    (one,) = json.loads(out)
+    assert (one["status"], one["median"], one["configuration"]) == ("ok", 3.0, {"x": 1})
+
+
 def test_the_command_exports_and_merges(files, tmp_path, capsys):
     mine, yours = files
     lines = tmp_path / "out.jsonl"

@@ -157,6 +157,15 @@ def test_init_writes_a_problem_that_loads(tmp_path, capsys):
     assert "exists" in capsys.readouterr().err
 
 
+def test_init_prints_a_problem_to_standard_output(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "--init", "-"]) == 0
+    assert capsys.readouterr().out == PROBLEM_TEMPLATE
+    assert not list(tmp_path.iterdir())
+    assert main(["tune", "-"]) == 2
+    assert "--init" in capsys.readouterr().err
+
+
 def test_an_export_of_unknown_format_is_refused_before_anything_runs(folder, capsys):
     assert main(command(folder, "--export", str(folder / "found.txt"))) == 2
     assert ".json" in capsys.readouterr().err

@@ -34,10 +34,8 @@ def add_parser(commands: Any) -> None:
         parser,
         {
             **options.budget(),
-            "-o --output FILE.json": "write the result as JSON; - prints it",
             **options.REPORT,
-            **options.JSON,
-            **options.QUIET,
+            **options.RESULT,
         },
     )
 
@@ -47,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     arguments.check_outputs(args)
     given = arguments.common(args)
 
-    from tilewright.cli.output import show, write_json
+    from tilewright.cli.output import present
     from tilewright.cli.pipeline import load_pipeline
     from tilewright.cli.progress import show_progress
 
@@ -67,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
             **given,
         )
     report = result.report()
-    show(args, report.to_dict(), report)
-    if args.output:
-        write_json(args.output, report.to_dict())
+    present(args, report.to_dict(), report)
     if args.report:
         from tilewright.cli.page import write_page
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
-from tilewright.cli.output import show, write_json
+from tilewright.cli.output import present
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.gpu:
         machine = gpu(args.gpu)
-        return _show(args, machine_to_dict(machine), gpu_text(machine))
+        present(args, machine_to_dict(machine), gpu_text(machine))
+        return 0
     cpu = detect_cpu()
     if args.calibrate:
         return calibrate(cpu, args.json, args.quiet)
@@ -82,14 +83,7 @@ def run(args: argparse.Namespace) -> int:
     text = "\n\n".join([cpu_text(cpu), *(gpu_text(g) for g in gpus)])
     if not gpus and not args.quiet:
         text += f"\n\nNo CUDA GPU found, and {opencl_failure()}."
-    return _show(args, data, text)
-
-
-def _show(args: argparse.Namespace, described: Any, text: str) -> int:
-    """Print a machine, and write it where that is asked for."""
-    show(args, described, text)
-    if args.output:
-        write_json(args.output, described)
+    present(args, data, text)
     return 0
 
 

@@ -11,6 +11,7 @@ from tilewright.cli.values import KINDS
 # Options of several commands.
 JSON = {"--json": "print the result as JSON"}
 QUIET = {"-q --quiet": "print no progress and no notes"}
+RESULT = {"-o --output FILE.json": "write the result as JSON; - prints it", **JSON, **QUIET}
 REPORT = {"--report PAGE.html": "write an HTML report"}
 TIME_LIMIT = {"--time-limit TIME": "total time, such as 90s, 10m or 2h"}
 PIPELINE = {

@@ -44,6 +44,13 @@ def show(args: argparse.Namespace, result: Any, *text: str | Table | ScheduleRep
                 print_report(part, args.quiet)
 
 
+def present(args: argparse.Namespace, result: Any, *text: str | Table | ScheduleReport) -> None:
+    """Print a result as `show` does, and write it as JSON where ``--output`` says."""
+    show(args, result, *text)
+    if args.output:
+        write_file(args.output, json.dumps(result, indent=2) + "\n")
+
+
 def warn(text: str) -> None:
     """Print a line on standard error."""
     print(f"tilewright: {text}", file=sys.stderr)
@@ -110,8 +117,3 @@ def write_file(path: str, text: str) -> None:
         print(text, end="" if not text or text.endswith("\n") else "\n")
         return
     write_text(path, text)
-
-
-def write_json(path: str, data: Any) -> None:
-    """Write JSON data as `write_file` does."""
-    write_file(path, json.dumps(data, indent=2) + "\n")

@@ -25,19 +25,20 @@ def add_parser(commands: Any) -> None:
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     common = {**options.records(), **options.QUIET}
+    printed = {**options.records(), **options.RESULT}
     some = {"[problem]": "only problems whose name begins with this"}
     actions.add_parser(
         "list",
         help="list the problems with their best times",
         example="tilewright records list",
-        options=common,
+        options=printed,
         run=run_list,
     )
     actions.add_parser(
         "show",
         help="show every measurement of a problem",
         example="tilewright records show harris",
-        options={"problem": "the beginning of the problem's name, as list prints it", **common},
+        options={"problem": "the beginning of the problem's name, as list prints it", **printed},
         run=run_show,
     )
     actions.add_parser(
@@ -72,27 +73,38 @@ def add_parser(commands: Any) -> None:
 
 def run_list(args: argparse.Namespace) -> int:
     """List the problems."""
-    from tilewright.cli.output import print_table
+    from tilewright.cli.output import present
     from tilewright.records import Records
     from tilewright.report import units
     from tilewright.report.table import table
 
+    arguments.check_outputs(args)
     problems: dict[str, list[MeasurementRecord]] = {}
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
         for record in records.query(unreadable=unreadable):
             problems.setdefault(record.problem, []).append(record)
-    rows = [
-        (
-            problem,
-            str(len(found)),
-            str(sum(record.measurement.ok for record in found)),
-            units.seconds(_best(found)),
-            found[-1].time[:16],
-        )
+    listed: list[dict[str, Any]] = [
+        {
+            "problem": problem,
+            "records": len(found),
+            "ok": sum(record.measurement.ok for record in found),
+            "best": _best(found),
+            "last": found[-1].time,
+        }
         for problem, found in problems.items()
     ]
-    print_table(table("problem | >records | >ok | >best | last", rows))
+    rows = [
+        (
+            problem["problem"],
+            str(problem["records"]),
+            str(problem["ok"]),
+            units.seconds(problem["best"]),
+            problem["last"][:16],
+        )
+        for problem in listed
+    ]
+    present(args, listed, table("problem | >records | >ok | >best | last", rows))
     _warn_of(unreadable)
     return 0
 
@@ -122,11 +134,12 @@ def run_show(args: argparse.Namespace) -> int:
     """Show the measurements of one problem."""
     import json
 
-    from tilewright.cli.output import print_table
+    from tilewright.cli.output import present
     from tilewright.records import Records, chosen
     from tilewright.report import units
     from tilewright.report.table import table
 
+    arguments.check_outputs(args)
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
         found = chosen(records, problem=args.problem, unreadable=unreadable)
@@ -135,20 +148,31 @@ def run_show(args: argparse.Namespace) -> int:
         raise TilewrightError(
             f"no problem begins with {args.problem!r}: see tilewright records list"
         )
+    shown: list[dict[str, Any]] = [
+        {
+            "id": record.id,
+            "problem": record.problem,
+            "time": record.time,
+            "status": record.measurement.status,
+            "median": record.measurement.median if record.measurement.times else None,
+            "message": record.measurement.message,
+            "configuration": record.configuration,
+        }
+        for record in found
+    ]
     rows = []
-    for record in found:
-        measured = record.measurement
-        text = json.dumps(record.configuration, ensure_ascii=False)
+    for one in shown:
+        text = json.dumps(one["configuration"], ensure_ascii=False)
         rows.append(
             (
-                str(record.id),
-                record.time[:19],
-                measured.status,
-                units.seconds(measured.median if measured.times else None),
+                str(one["id"]),
+                one["time"][:19],
+                one["status"],
+                units.seconds(one["median"]),
                 text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…",
             )
         )
-    print_table(table(">id | time | status | >median | configuration", rows))
+    present(args, shown, table(">id | time | status | >median | configuration", rows))
     return 0
 
 

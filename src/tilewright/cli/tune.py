@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
-from tilewright.cli.output import show, write_file, write_json
+from tilewright.cli.output import present, write_file
 from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 
@@ -30,7 +30,8 @@ def add_parser(commands: Any) -> None:
         "output.",
         options={
             "[problem PROBLEM.toml]": "the problem file, or a scenario file in JSON",
-            "--init": "write a commented problem file (default: problem.toml)",
+            "--init": "write a commented problem file, PROBLEM.toml (default: problem.toml; "
+            "- prints it)",
             "--budget N": "evaluations (default: 60)",
             "--seed SEED": "seed of all random choices (default: 0)",
             "--jobs N": "evaluations at once (default: 1)",
@@ -60,9 +61,7 @@ def add_parser(commands: Any) -> None:
             **options.REPORT,
             "--export FILE ...": "write the evaluations as a T4 results file (FILE.json, "
             "FILE.json.gz) or as a Kernel Tuner cache (FILE.cache.json); repeatable",
-            **options.JSON,
-            "-o --output FILE.json": "write the result as JSON; - prints it",
-            **options.QUIET,
+            **options.RESULT,
         },
     )
 
@@ -73,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.init:
         path = Path(args.problem or "problem.toml")
+        if args.problem == "-":
+            write_file(args.problem, PROBLEM_TEMPLATE)
+            return 0
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(PROBLEM_TEMPLATE)
@@ -95,9 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
-    show(args, _result(result), _text(result))
-    if args.output:
-        write_json(args.output, _result(result))
+    present(args, _result(result), _text(result))
     if args.report:
         from tilewright.tuning import tuning_page
 

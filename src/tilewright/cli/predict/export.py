@@ -21,7 +21,9 @@ def add_parser(commands: Any) -> None:
         "Both define NAME(feature, ...), which returns seconds, and NAME_outside(feature, ...).",
         options={
             "model MODEL.json": "written by tilewright predict fit",
-            "-o --output FILE required": "a .py or .h file",
+            "-o --output FILE required": "a .py or .h file; - prints the source",
+            "--language python|c": "the language (default: that of the file's name; Python if the "
+            "source is printed)",
             "--name NAME = predict_seconds": "the function's name",
             **options.QUIET,
         },
@@ -31,16 +33,25 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    suffix = Path(args.output).suffix
-    if suffix not in (".py", ".h"):
-        raise TilewrightError(
-            f"cannot tell from {args.output!r} how to write the model: name a .py or .h file"
-        )
+    language = args.language or _language(args.output)
     arguments.check_outputs(args)
     from tilewright.prediction import export_c, export_python, load
 
     model = load(args.model)
-    write_file(args.output, (export_python if suffix == ".py" else export_c)(model, args.name))
-    if not args.quiet:
+    write_file(args.output, (export_python if language == "python" else export_c)(model, args.name))
+    if not args.quiet and args.output != "-":
         print(f"wrote {args.output}: {args.name}({', '.join(model.names_)}), seconds")
     return 0
+
+
+def _language(output: str) -> str:
+    """Return the language that the name of a file says."""
+    if output == "-":
+        return "python"
+    try:
+        return {".py": "python", ".h": "c"}[Path(output).suffix]
+    except KeyError:
+        raise TilewrightError(
+            f"cannot tell from {output!r} how to write the model: name a .py or .h file, or give "
+            "--language"
+        ) from None

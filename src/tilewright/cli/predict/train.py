@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from tilewright.cli import arguments, options
-from tilewright.cli.output import show
+from tilewright.cli.output import show, write_file
 from tilewright.cli.predict import shared
-from tilewright.errors import TilewrightError
 
 
 def add_parser(commands: Any) -> None:
@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
             "--seed SEED = 0": "seed of the instances",
             **options.TIME_LIMIT,
             **options.records(),
-            "-o --output SELECTOR.json": "the file to write the models to (default: the file that "
-            "select --kernel reads)",
+            "-o --output SELECTOR.json": "the file to write the models to; - prints them (default: "
+            "the file that select --kernel reads)",
             **options.JSON,
             **options.QUIET,
         },
@@ -39,8 +39,6 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
-    if args.output == "-":
-        raise TilewrightError("the models are kept in a file: name one with -o SELECTOR.json")
     from tilewright.cli.progress import show_progress
     from tilewright.prediction import CollectionProgress, selector_path, train_selector
     from tilewright.records import Records
@@ -49,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     deadline = arguments.deadline(args)
     kernel = shared.load_kernel(args.kernel)
+    printed = args.output == "-"
     path = args.output or selector_path(kernel.name)
     with Records(args.records) as records, show_progress(args.quiet) as progress:
 
@@ -62,9 +61,13 @@ def run(args: argparse.Namespace) -> int:
             seed=args.seed,
             records=records,
             path=path,
+            save=not printed,
             deadline=deadline,
             on_progress=on_progress,
         )
+    if printed:
+        write_file(args.output, json.dumps(selector.to_dict(), indent=1) + "\n")
+        return 0
     models = {name: modelled.model for name, modelled in selector.models.items()}
     errors = {name: shared.error_of(model) for name, model in models.items()}
     rows = [

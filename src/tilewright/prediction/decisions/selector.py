@@ -332,6 +332,7 @@ def train_selector(
     timing: Timing | None = None,
     records: Records | None = None,
     path: str | Path | None = None,
+    save: bool = True,
     deadline: float | None = None,
     on_progress: Callable[[CollectionProgress], object] | None = None,
 ) -> Selector:
@@ -348,6 +349,7 @@ def train_selector(
         timing: how an instance is timed; by default as `collect` does.
         records: the store of measurements, so that an interrupted training can continue.
         path: where the selector is written (default: `selector_path`).
+        save: whether it is written.
         deadline: the value of ``time.monotonic`` after which no more is measured.
         on_progress: called after every measurement.
 
@@ -362,9 +364,10 @@ def train_selector(
     found = registered(kernel) if isinstance(kernel, str) else kernel
     chosen = _chosen(found, variants)
     target = selector_path(found.name) if path is None else Path(path)
-    with suppress(OSError):  # what cannot be made is named by the check
-        target.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(target)
+    if save:
+        with suppress(OSError):  # what cannot be made is named by the check
+            target.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(target)
     measure = partial(
         collect,
         count=count,
@@ -389,7 +392,8 @@ def train_selector(
         conversion = registered("conversion")
         conversions = {n: fitted(conversion, n).model for n in conversion.variants}
     selector = Selector(models, kernel=found.name, conversions=conversions)
-    selector.save(target)
+    if save:
+        selector.save(target)
     return selector
 
 

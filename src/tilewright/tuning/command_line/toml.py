@@ -226,7 +226,10 @@ def load_problem(path: str | Path, *, runnable: bool = False) -> CommandProblem:
         text = path.read_text(encoding="utf-8-sig")
         data = tomllib.loads(text)
     except OSError as error:
-        raise SpaceError(f"{path}: {error.strerror or error}") from None
+        raise SpaceError(
+            f"cannot read {path}: {error.strerror or error}; tilewright tune --init writes a "
+            "problem file"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpaceError(f"{path} is not TOML: {error}") from None
     try:
