@@ -83,7 +83,7 @@ def test_an_open_file_is_continued_and_not_replaced(tmp_path, link):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "printed"]
 
 
-def test_what_was_printed_comes_before_what_is_written_to_standard_output():
+def test_printed_text_comes_before_files_written_to_standard_output():
     code = "from tilewright.files import write_text; print(1); write_text('/dev/stdout', '2')"
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
@@ -111,7 +111,7 @@ def test_the_superuser_keeps_to_the_protection_of_a_folder(tmp_path):
     tmp_path.chmod(0o755)
 
 
-def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
+def test_unwritable_paths_are_refused_beforehand(tmp_path):
     protected = tmp_path / "protected"
     protected.write_text("mine")
     protected.chmod(0o444)

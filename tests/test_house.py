@@ -16,7 +16,7 @@ def function(name, lines, docstring=0):
     return "\n".join(text + ["    a += 1"] * (lines - 1)) + "\n"
 
 
-def test_what_is_too_long_is_found(tmp_path):
+def test_long_files_and_functions_are_found(tmp_path):
     files = {
         "src/tilewright/whole.py": "a = 1\n" * 500,
         "src/tilewright/long.py": "a = 1\n" * 501,

@@ -17,7 +17,7 @@ def test_importing_it_imports_nothing_heavy():
     assert found.stdout.strip() == "[]"
 
 
-def test_what_it_offers_is_found_by_name():
+def test_public_names_are_found():
     from tilewright.halide.autoschedule import schedule
 
     assert tilewright.schedule is schedule

@@ -66,7 +66,7 @@ def made(tmp_path, **files):
     return house.modules(tmp_path)
 
 
-def test_what_the_checks_find(tmp_path):
+def test_checks_find_forbidden_imports(tmp_path):
     room = tmp_path / "tilewright" / "tuning"
     room.mkdir(parents=True)
     (room / "__init__.py").write_text("")

@@ -49,7 +49,7 @@ def test_plain_data_become_what_the_annotations_say():
         ({"name": "a" * 500, "on": "b" * 500}, "b…; it has to be true or false"),
     ],
 )
-def test_what_has_another_shape_is_refused_with_its_place(data, message):
+def test_data_of_another_shape_are_refused_with_their_place(data, message):
     with pytest.raises(ShapeError, match=message):
         conform(data, Whole)
 

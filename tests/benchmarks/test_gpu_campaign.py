@@ -174,7 +174,7 @@ def test_a_damaged_archive_is_an_error_with_a_cure(tmp_path):
         archive.begin(tmp_path / "out", file, None)
 
 
-def test_what_was_prepared_is_taken_along(tmp_path):
+def test_prepared_pieces_are_taken_along(tmp_path):
     from gpu import archive, pack
 
     prepared = tmp_path / "prepared"
@@ -368,7 +368,7 @@ def test_the_least_work_of_the_blur():
     assert bound(work, None) is None
 
 
-def test_what_is_launched_is_compared_with_what_was_predicted():
+def test_launches_are_compared_with_predictions():
     from gpu.halide_compare import launches
     from tilewright.halide.execution.launches import Launched
     from tilewright.halide.ir.plan import GroupReport, PlannedSchedule

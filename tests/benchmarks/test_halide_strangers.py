@@ -62,7 +62,7 @@ def test_every_failure_counts(bench):
     assert "opencl, small: build_failed" in bench.line(rows[4])
 
 
-def test_what_a_dead_child_printed_is_the_result(bench):
+def test_output_of_a_dead_child_is_the_result(bench):
     found = bench.child("scheduled", "no such program", "host")
     assert found["status"] == "crashed"
     assert "no such program" in found["message"]

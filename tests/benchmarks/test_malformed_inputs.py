@@ -36,7 +36,7 @@ def test_damaged_files_are_taken_or_refused(kinds):
     assert found == set()
 
 
-def test_what_goes_wrong_is_counted_as_such():
+def test_failures_are_counted_by_kind():
     def use(path):
         text = path.read_bytes()
         if b"die" in text:

@@ -71,7 +71,7 @@ def test_json(monkeypatch, capsys):
     assert path().exists()
 
 
-def test_what_was_measured_is_printed_even_if_it_cannot_be_kept(monkeypatch, capsys, tmp_path):
+def test_a_calibration_is_printed_even_if_it_cannot_be_kept(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(room, "calibrate", measured, raising=False)
     (tmp_path / "cache").write_text("in the way")
     assert main(["machine", "--calibrate"]) == 2

@@ -42,7 +42,7 @@ def test_the_list(capsys):
 
 
 @pytest.mark.parametrize("option", ["--list", "--calibrate"])
-def test_what_would_not_be_written_is_refused(tmp_path, capsys, option):
+def test_outputs_that_would_not_be_written_are_refused(tmp_path, capsys, option):
     assert main(["machine", option, "-o", str(tmp_path / "m.json")]) == 2
     assert "leave it out with --list and --calibrate" in capsys.readouterr().err
 

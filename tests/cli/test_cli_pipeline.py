@@ -101,7 +101,7 @@ def test_a_serialised_pipeline(tmp_path):
         ("Gen", {"scale": "x"}, "Gen wants a value of type float for 'scale', not 'x'"),
     ],
 )
-def test_what_is_wrong_is_said(file, function, arguments, message):
+def test_unusable_pipelines_are_named(file, function, arguments, message):
     with pytest.raises(TilewrightError, match=message):
         load_pipeline(f"{file}:{function}", arguments)
 

@@ -143,7 +143,9 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
         ("", [], "a line of headings"),
     ],
 )
-def test_what_cannot_be_fitted_is_named(tmp_path, monkeypatch, capsys, text, options, said):
+def test_unusable_runs_and_options_of_fit_are_named(
+    tmp_path, monkeypatch, capsys, text, options, said
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.csv").write_text(text, encoding="utf-8")
     code, out, error = run(capsys, "fit", "runs.csv", "-q", *options)
@@ -185,14 +187,14 @@ def test_evaluate_compares_and_keeps_every_run(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("option", ["-o", "--report"])
-def test_what_was_evaluated_is_printed_even_if_it_cannot_be_written(folder, capsys, option):
+def test_an_evaluation_is_printed_even_if_it_cannot_be_written(folder, capsys, option):
     words = ("evaluate", folder / "quick_model.json", folder / "quick.csv", option, "/dev/full")
     code, text, error = run(capsys, *words)
     assert (code, "No space" in error) == (2, True)
     assert "Spearman's rank correlation" in text
 
 
-def test_what_was_chosen_is_printed_even_if_it_cannot_be_written(folder, tmp_path, capsys):
+def test_choices_are_printed_even_if_they_cannot_be_written(folder, tmp_path, capsys):
     queries, full = tmp_path / "queries.csv", ("-o", "/dev/full")
     queries.write_text("m,n\n500,500\n60,60\n", encoding="utf-8")
     models = [folder / "slow_model.json", folder / "quick_model.json"]
@@ -373,7 +375,7 @@ def test_a_selector_file_with_settings(folder, tmp_path, capsys):
         (["quick_model.json", "--query", "m=4,n=4", "--default", "x"], "is not a variant"),
     ],
 )
-def test_what_cannot_be_selected_is_named(folder, monkeypatch, capsys, words, said):
+def test_unusable_arguments_of_select_are_named(folder, monkeypatch, capsys, words, said):
     monkeypatch.chdir(folder)
     code, _, error = run(capsys, "select", *words)
     assert code == 2
@@ -428,7 +430,7 @@ def test_collect_measures_a_function_and_a_command_and_goes_on(tmp_path, monkeyp
         (["matmul", "-o", "-", "--json"], "one document"),
     ],
 )
-def test_what_cannot_be_collected_is_named(tmp_path, monkeypatch, capsys, words, said):
+def test_unusable_arguments_of_collect_are_named(tmp_path, monkeypatch, capsys, words, said):
     monkeypatch.chdir(tmp_path)
     code, _, error = run(capsys, "collect", "--records", "r.sqlite", "-q", *words)
     assert code == 2

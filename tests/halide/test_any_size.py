@@ -120,7 +120,7 @@ def splits_without_sizes(name, func):
     return {split.tail for split in entry.stages[0].splits if isinstance(split, Split)}
 
 
-def test_what_no_size_makes_smaller_is_compiled_once():
+def test_funcs_that_no_size_makes_smaller_are_compiled_once():
     names = {func.name for func in task("deep_features").algorithm.funcs}
     (features,) = (name for name in names if name.startswith("features"))
     assert splits_without_sizes("deep_features", features) == {"shift_inwards"}

@@ -206,7 +206,7 @@ def test_clones_that_make_no_sense_are_refused(clones, reason):
         apply(replace(SCHEDULE, clones=clones), ALGORITHM, equalised()[0])
 
 
-def test_what_cannot_be_cloned():
+def test_funcs_that_cannot_be_cloned():
     x = hl.Var("x")
     kept, wrapped, first, last = (hl.Func(name) for name in ("kept", "wrapped", "first", "last"))
     kept[x] = x * 2

@@ -30,7 +30,7 @@ def serialized(thing):
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_what_is_written_back_is_what_was_read(name):
+def test_rewritten_pipelines_equal_those_read(name):
     before = serialized(pipeline(name))
     after = write(read(before, "Pipeline"))
     assert import_pipeline(after).digest == import_pipeline(before).digest

@@ -41,7 +41,7 @@ def test_a_candidate_is_named_by_what_differs(groups, said):
     assert distinctions([plan(BLUR, GRAY), plan(*groups, compute=INLINE)]) == ("", said)
 
 
-def test_what_groups_do_not_show_is_said_in_general():
+def test_differences_outside_groups_are_described_in_general():
     first = plan(BLUR)
     assert distinctions([first, first, plan(BLUR, compute=INLINE)]) == (
         "",

@@ -86,7 +86,7 @@ def test_a_table_without_a_bound_is_asked_for():
     assert extents(f, estimates={"table": [(0, 9)]})["table"] == (Span(0, 9),)
 
 
-def test_what_an_extern_stage_reads_is_guessed_to_be_what_it_writes():
+def test_inputs_of_an_extern_stage_are_assumed_as_large_as_its_output():
     assert extents(pipeline("extern_stage"))["im"] == (Span(0, 4), Span(0, 3))
 
 

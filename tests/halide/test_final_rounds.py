@@ -217,7 +217,7 @@ def test_rounds_that_the_deadline_cut_count_only_where_all_had_some(task, planne
     assert outcome.best.measurement.times == (0.8, 0.9)
 
 
-def test_what_turns_out_wrong_in_the_final_rounds_has_failed(task, planned):
+def test_wrong_answers_in_the_final_rounds_are_failures(task, planned):
     alone = {**names(1.0, 0.9, 5.0, 5.0), NAIVE: 8.0}
     wrong = Measurement("wrong_answer", message="a value of out is wrong")
     session = MadeUp(task, alone, {"schedule 2": wrong})

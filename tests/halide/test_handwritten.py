@@ -60,7 +60,7 @@ def test_the_pipeline_is_built_again_and_verified(tmp_path: Path) -> None:
     assert runner(path).verify().ok
 
 
-def test_what_strict_floats_do_not_explain_stays_wrong(tmp_path: Path) -> None:
+def test_answers_that_strict_floats_do_not_explain_stay_wrong(tmp_path: Path) -> None:
     answers = runner(None).answers()
     wrong = np.array(answers[0])
     wrong[3:9, 5:15] += 7.0  # few enough for a second look

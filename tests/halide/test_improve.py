@@ -122,7 +122,7 @@ def test_a_schedule_that_beats_ours_is_kept(monkeypatch):
         ({"improve": True, "mode": "top", "keep_schedule": True}, "no keep_schedule"),
     ],
 )
-def test_what_improving_does_not_go_with(options, message):
+def test_improving_excludes_other_options(options, message):
     with pytest.raises(TilewrightError, match=message):
         tilewright.schedule(blur(), **options)
 

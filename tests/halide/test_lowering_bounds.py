@@ -47,7 +47,7 @@ def test_the_remainder_of_what_stands_still_is_worked_out():
     assert bounded(remainder, -3.0, -3.0, still=["x"]) == (1.0, 1.0)
 
 
-def test_what_an_image_holds_never_stands_still():
+def test_values_of_an_image_are_never_constant():
     value = Call("image", "image", (X,), INT)
     assert bounded(op("mod", value, number(4)), 9.0, 9.0, still=["x"]) == (0.0, 3.0)
 
@@ -70,7 +70,7 @@ def test_a_select_takes_the_branches_that_its_condition_allows(condition, low, h
     assert bounded(expr, low, high) == wanted
 
 
-def test_what_stands_still_is_equal_or_not():
+def test_constant_values_are_equal_or_not():
     expr = op("select", op("eq", X, number(10), type_=BOOL), number(20), number(30))
     assert bounded(expr, 10.0, 10.0, still=["x"]) == (20.0, 20.0)
     assert bounded(expr, 9.0, 9.0, still=["x"]) == (30.0, 30.0)

@@ -59,7 +59,7 @@ def test_blocks_are_fused_where_a_grid_would_be_too_large():
         assert mapped.count("gpu_block") == 1
 
 
-def test_what_does_not_fit_into_an_allocation_is_inlined():
+def test_funcs_too_large_for_an_allocation_are_inlined():
     algorithm = example("nl_means")
     inlined = {
         algorithm.funcs[entry.func].name.split("$")[0]
@@ -110,7 +110,7 @@ def test_dimensions_that_cannot_be_named_keep_their_loops(target):
     assert f.realize([3, 2])[2, 1] == 3
 
 
-def test_what_rfactor_left_is_scheduled_for_a_gpu():
+def test_intermediate_funcs_of_rfactor_are_scheduled_for_a_gpu():
     a = hl.ImageParam(hl.Int(32), 1, "a")
     r, outer, inner = hl.RDom([(0, 4096)], "r"), hl.RVar("outer"), hl.RVar("inner")
     total = hl.Func("total")

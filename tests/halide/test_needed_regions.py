@@ -52,7 +52,7 @@ def test_a_tile_of_some_members(analysis):
     assert found == {"third": ((20, 27),), "second": ((20, 29),), "first": ((20, 31),)}
 
 
-def test_what_is_computed_exactly_as_wanted(analysis):
+def test_regions_computed_exactly_as_wanted(analysis):
     by = names(analysis)
     wanted = {by["first"]: (Interval(20.0, 27.0),)}
     grown = shown(analysis.needed(wanted, [by["first"]]))

@@ -79,7 +79,7 @@ def test_an_extent_of_unknown_sign_divides_nothing_away():
     assert stores["v0"].outer == Interval(0.0, 2.0)
 
 
-def test_where_a_guard_skips_the_end_of_one_loop_nothing_is_beyond_the_range():
+def test_a_guard_at_the_end_of_a_loop_keeps_stores_in_range():
     change = split("guard_with_if", 3.0)
     ranges = ranges_after((change,), {"v0": Interval(0.0, 0.0)})
     # One iteration in a tile of 3: the loop in the tile stands at its end, the other one runs.
@@ -87,7 +87,7 @@ def test_where_a_guard_skips_the_end_of_one_loop_nothing_is_beyond_the_range():
     assert now.stores["v0"] == Interval(0.0, 0.0)
 
 
-def test_what_slides_begins_a_window_early_or_one_beyond_the_end():
+def test_sliding_funcs_begin_a_window_early_or_one_beyond_the_end():
     # Of rows 4 to 6, two were begun before row 4, or nothing is new from row 7 on.
     ends = slid(between(4.0, 6.0))
     assert ends.low == Interval(2.0, 7.0)

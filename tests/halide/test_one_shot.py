@@ -60,7 +60,7 @@ def test_refused_schedules_are_left_out_of_several(task, monkeypatch):
     assert [p.schedule for p in plan_checked(task, k=2)] == [plan(task, k=2)[1].schedule]
 
 
-def test_where_all_are_refused_the_naive_one_is_left(task, monkeypatch):
+def test_the_naive_schedule_remains_if_all_are_refused(task, monkeypatch):
     many = plan(task, k=1 + one_shot.ALTERNATIVES)
     refuse(monkeypatch, len(many))
     (found,) = plan_checked(task)
@@ -68,7 +68,7 @@ def test_where_all_are_refused_the_naive_one_is_left(task, monkeypatch):
     assert found.notes[-1] == f"Halide refused {len(many)} schedules: not today"
 
 
-def test_where_even_that_is_refused_the_models_is_handed_back(task, monkeypatch):
+def test_the_models_schedule_is_returned_if_even_the_naive_is_refused(task, monkeypatch):
     refuse(monkeypatch, 1000)
     found = plan_checked(task)[0]
     assert found.schedule == plan(task)[0].schedule

@@ -19,7 +19,7 @@ def groups(planning=None, measuring=None, budget=None, **options):
     return grouped("schedule", planning, measuring, budget, options, KNOWN)
 
 
-def test_what_is_given_by_name_goes_into_its_group():
+def test_named_options_go_into_their_group():
     assert groups(k=3, seed=7, jobs=2) == Groups(Planning(k=3), Measuring(seed=7), Budget(jobs=2))
 
 
@@ -57,7 +57,7 @@ def test_an_earlier_name_that_says_nothing_leaves_the_group_as_it_is():
         ({"existing": "drop"}, "refuse, keep, discard, improve"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, said):
+def test_contradictory_options_are_refused(options, said):
     with pytest.raises(TilewrightError, match=said):
         groups(**options)
 

@@ -115,7 +115,7 @@ def _loops(text):
     return [re.sub(r"(\$|__|(?<=\bt))\d+", "", line) for line in lines if kept.match(line)]
 
 
-def test_one_that_takes_too_long_is_ended(workers):
+def test_peers_that_take_too_long_are_ended(workers):
     algorithm = load(chain(12))
     slow = next(p for p in peers("host") if p.name == "Adams2019")
     (found,) = run_peers(
@@ -125,7 +125,7 @@ def test_one_that_takes_too_long_is_ended(workers):
     assert found.message == "no schedule in 1 CPU seconds"
 
 
-def test_one_that_needs_too_much_memory_is_ended(workers):
+def test_peers_that_need_too_much_memory_are_ended(workers):
     algorithm = load(chain())
     (found,) = run_peers(
         algorithm, make_inputs(algorithm), peers("host")[:1], memory_bytes=1 << 20, workers=workers
@@ -133,7 +133,7 @@ def test_one_that_needs_too_much_memory_is_ended(workers):
     assert found.status == "out_of_memory"
 
 
-def test_one_that_aborts_is_reported_as_crashed(workers):
+def test_peers_that_abort_are_reported_as_crashed(workers):
     algorithm = load(chain())
     odd = Peer("odd", "Li2018", {"paralelism": "2"})
     (found,) = run_peers(algorithm, make_inputs(algorithm), [odd], workers=workers)

@@ -53,7 +53,7 @@ def test_a_schedule_that_is_left_out_before_a_double_is_not_forgotten(task, monk
     assert "Left out after this one: g: too many blocks" in only.notes
 
 
-def test_where_every_schedule_is_refused_the_naive_one_says_why(task, monkeypatch):
+def test_the_naive_schedule_says_why_all_others_were_refused(task, monkeypatch):
     candidates = registry._planned(task, 2, "nested", None)
     monkeypatch.setattr(registry, "_planned", lambda *args: candidates)
     answers = iter([REFUSED, REFUSED])

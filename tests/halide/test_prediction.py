@@ -87,7 +87,7 @@ def test_bytes_from_memory():
     assert part.limit == "memory"
 
 
-def test_what_fits_into_the_last_cache_is_not_from_memory():
+def test_data_that_fit_into_the_last_cache_are_not_from_memory():
     (part,) = by_hand(copied(512, 512)).parts
     assert part.terms["memory"] == 0.0
 
@@ -149,7 +149,7 @@ def test_the_largest_term_limits():
     assert Prediction((part, part)).seconds == 6.0
 
 
-def test_what_the_nest_leaves_out_is_said():
+def test_costs_outside_the_nest_are_noted():
     x, y = hl.vars("x y")
     f, g = hl.Func("f"), hl.Func("g")
     f[x, y] = hl.f32(x + y)
@@ -299,7 +299,7 @@ def test_candidates_have_predicted_times():
     assert all(attempt.predicted > 0 for attempt in attempts)
 
 
-def test_where_nothing_can_be_said_there_is_no_time():
+def test_schedules_without_a_prediction_have_no_time():
     algorithm = load(copied(512, 512, 1))
     machine = dataclasses.replace(gpu("v100"), memory_bandwidth=None)
     task = Task(algorithm, machine.halide_target, machine, "test")

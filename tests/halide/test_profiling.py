@@ -53,7 +53,7 @@ assert lines == ["by Halide"], lines
 """
 
 
-def test_what_python_holds_back_is_read():
+def test_output_buffered_by_python_is_read():
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-c", PRINTING]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -73,7 +73,7 @@ def stored(**options):
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(made, kind, reason):
+def test_unfitting_directives_are_refused(made, kind, reason):
     algorithm, schedule = made
     problems = check(schedule, algorithm)
     assert kind in {problem.kind for problem in problems}
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused(made, kind, reason):
         shared("v1o", "v0 v1i v1o", split("v1", 8), align=(("v1o", "end"),)),
     ],
 )
-def test_what_fits_is_legal(made):
+def test_fitting_directives_are_legal(made):
     algorithm, schedule = made
     assert check(schedule, algorithm) == []
 

@@ -156,7 +156,7 @@ def check_round_trip(schedule, algorithm, path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_applied_is_read_back(name, tmp_path):
+def test_applied_schedules_are_read_back(name, tmp_path):
     algorithm, schedule = CASES[name]
     check_round_trip(schedule, algorithm, tmp_path / "lowered")
 
@@ -241,7 +241,7 @@ def stencils(stages=1):
         ("host-cuda", ["Li2018", "Anderson2021"]),
     ],
 )
-def test_what_halides_autoschedulers_leave_is_read(target, names, tmp_path, monkeypatch):
+def test_schedules_of_halides_autoschedulers_are_read(target, names, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     algorithm = load(stencils())
     machine = gpu("v100") if "cuda" in target else None
@@ -331,7 +331,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("reason", UNREADABLE)
-def test_what_cannot_be_read_is_named(reason):
+def test_unreadable_schedules_are_named(reason):
     things = parts()
     UNREADABLE[reason](*things)
     with pytest.raises(UnreadableScheduleError, match=reason) as caught:

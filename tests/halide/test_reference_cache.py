@@ -28,7 +28,7 @@ def test_the_least_recently_used_go_first_and_what_is_gone_does_not_count(tmp_pa
     assert sorted(os.listdir(tmp_path)) == [".draft-x", "gone", "kept"]
 
 
-def test_what_another_process_has_just_begun_to_use_stays(tmp_path, monkeypatch):
+def test_references_in_use_by_another_process_stay(tmp_path, monkeypatch):
     for name in ("used", "unused"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "0.npy").write_bytes(bytes(100))

@@ -171,7 +171,7 @@ def test_rows_of_factors_are_what_each_row_is_alone(name, data):
             assert np.broadcast_to(ours.bytes, (3,))[row] == theirs.bytes
 
 
-def test_where_a_loop_stands_at_a_part_of_it():
+def test_part_of_is_the_iteration_at_a_fraction_of_a_loop():
     assert [part_of(fraction, 10.0) for fraction in (0.0, 0.5, 1.0)] == [0.0, 4.0, 9.0]
     assert part_of(0.0, float("inf")) == 0.0
     extents = np.array([1.0, 10.0, np.inf])

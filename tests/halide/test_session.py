@@ -163,7 +163,7 @@ def test_an_interruption_gives_the_best_so_far():
     assert "ended by an interruption" in result.notes[0]
 
 
-def test_one_that_reads_beyond_its_inputs_wins_only_alone(monkeypatch):
+def test_a_schedule_that_reads_beyond_its_inputs_wins_only_alone(monkeypatch):
     def rounds_up(task, **_):
         loops = (ScheduledLoop("v0_in"), ScheduledLoop("v0_out"), ScheduledLoop("v1"))
         split = Split("v0", "v0_out", "v0_in", 128, "round_up")
@@ -248,7 +248,7 @@ def test_for_a_gpu_that_is_not_here_there_is_a_oneshot_schedule(monkeypatch):
         ({"machine": "h1000"}, "h1000"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, message):
+def test_unfitting_arguments_are_refused(options, message):
     with pytest.raises(TilewrightError, match=message):
         tilewright.schedule(blur(), **options)
 

@@ -262,7 +262,7 @@ def test_every_size_counts_alike():
     assert [m.median for m in found.best.sizes] == [4.0, 0.01]
 
 
-def test_what_fails_at_a_size_has_failed():
+def test_a_failure_at_one_size_is_a_failure():
     found = at_two([measured(1.0), measured(4.0)], [measured(0.1, "wrong_answer"), measured(1.0)])
     assert found.best.planned.name == "b"
     failed = found.tried[0]
@@ -270,7 +270,7 @@ def test_what_fails_at_a_size_has_failed():
     assert failed.measurement.message == "at 90x60"
 
 
-def test_what_there_was_no_time_for_is_not_tried():
+def test_candidates_after_the_time_limit_are_not_tried():
     found = at_two([measured(1.0), measured(4.0)], [None, measured(1.0)], stopped="the time limit")
     assert found.best.planned.name == "b"
     assert found.tried[0].measurement is None
@@ -326,7 +326,7 @@ def test_a_variant_is_checked_as_a_schedule_is():
     assert problems(replace(first, nests=nests))
 
 
-def test_what_a_call_runs_follows_the_first_condition_that_holds():
+def test_a_call_runs_the_loops_of_the_first_condition_that_holds():
     algorithm, schedule = task("stencils").algorithm, planned("stencils").schedule
     both = replace(schedule, variants=(schedule.variants[1], schedule.variants[0]))
     assert running_at(schedule, algorithm) != running_at(both, algorithm)

@@ -134,7 +134,7 @@ def test_estimates_reach_pipelines_in_files(program):
         (":nothing", "int is not a pipeline"),
     ],
 )
-def test_what_a_file_does_not_have_is_said(program, name, message):
+def test_missing_functions_of_a_file_are_named(program, name, message):
     with pytest.raises(TilewrightError, match=message):
         load(program + name)
 
@@ -200,7 +200,7 @@ def failing_instance():
 
 
 @pytest.mark.parametrize("make", [lambda: Failing, failing_instance])
-def test_what_fails_in_a_generator_is_said_with_its_place(make):
+def test_errors_in_a_generator_are_shown_with_their_place(make):
     line = Failing.generate.__code__.co_firstlineno + 1
     expected = rf"Failing failed in line {line} of .*: ZeroDivisionError: by nothing"
     with pytest.raises(TilewrightError, match=expected):

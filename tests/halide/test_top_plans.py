@@ -229,7 +229,7 @@ def test_a_difference_in_a_group_of_no_weight_is_kept_in_reserve():
         assert not chosen.offer(with_share(share, other))
 
 
-def test_what_was_not_costed_says_so():
+def test_schedules_without_a_cost_say_so():
     plans = plan(task_of(few_points(), "host"), k=K)
     varied = [planned for planned in plans if math.isinf(planned.cost)]
     assert varied

@@ -144,7 +144,7 @@ def test_a_nest_of_too_many_places_is_scheduled_but_not_explained(target, machin
     assert Result(task, planned, "oneshot").report().nest == ()
 
 
-def test_what_the_model_cannot_cost_stays_at_root(monkeypatch):
+def test_funcs_that_the_model_cannot_cost_stay_at_root(monkeypatch):
     x = hl.Var("x")
     data, f, g = vector(500), hl.Func("odd"), hl.Func("g")
     f[x] = hl.exp(data[x]) + hl.sin(data[x + 1])
@@ -225,7 +225,7 @@ def with_externs():
 
 
 @pytest.mark.parametrize(("target", "machine"), TARGETS)
-def test_what_an_extern_stage_reads_is_not_inlined(target, machine):
+def test_inputs_of_an_extern_stage_are_not_inlined(target, machine):
     task = make_task(with_externs(), target=target, machine=machine)
     assert refusal(naive_schedule(task.algorithm, task.target, task.machine), task.algorithm) == ""
     for planned in plan(task, k=10):
@@ -233,7 +233,7 @@ def test_what_an_extern_stage_reads_is_not_inlined(target, machine):
         assert refusal(planned.schedule, task.algorithm) == ""
 
 
-def test_what_an_extern_stage_reads_is_computed_on_the_host():
+def test_inputs_of_an_extern_stage_are_computed_on_the_host():
     # Halide copies nothing back from the device for an extern stage.
     task = make_task(with_externs(), **V100)
     read = {*names(task.algorithm, "before"), *names(task.algorithm, "between")}

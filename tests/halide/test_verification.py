@@ -109,7 +109,7 @@ def of(expr_of):
     return tolerance(import_pipeline(bytes(hl.serialize_pipeline(hl.Pipeline(func)))))
 
 
-def test_what_is_forgiven_depends_on_what_is_computed():
+def test_tolerance_depends_on_the_computation():
     assert of(lambda v: v * 3 // 2) == Tolerance()
     assert of(lambda v: hl.cast(hl.Float(32), v) * 1.5) == Tolerance(1e-4, exact=False)
     rounded = of(lambda v: hl.cast(hl.Int(32), hl.cast(hl.Float(32), v) * 1.5))

@@ -46,7 +46,7 @@ def test_nothing_is_known_before(tmp_path):
     assert read_calibration(tmp_path / "none.json", MACHINE) is None
 
 
-def test_what_settled_counts():
+def test_only_settled_quantities_count():
     assert FOUND.value("clock") == 3e9
     assert FOUND.value("l2_all", "l2_core") == 5e10
     assert FOUND.value("l2_all") is None

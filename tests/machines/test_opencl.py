@@ -88,7 +88,7 @@ def test_the_first_that_works_is_used_and_described(fake):
     assert machine.features == ("cl_doubles",)
 
 
-def test_one_that_is_asked_for_by_name_is_the_only_one_tried(fake, monkeypatch):
+def test_a_loader_given_by_name_is_the_only_one_tried(fake, monkeypatch):
     fake("gbg")
     monkeypatch.setenv("HL_OCL_PLATFORM_NAME", "Fake b")
     assert "Fake b of the test" in opencl_failure()

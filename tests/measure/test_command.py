@@ -47,7 +47,7 @@ def test_cpu_time_counts_children_of_the_command():
         ("python3 -c 'x = bytearray(1 << 30)'", "out_of_memory", "resident"),
     ],
 )
-def test_how_commands_fail(line, status, message):
+def test_commands_fail_with_their_cause(line, status, message):
     if status == "out_of_memory":
         line = "python3 -c 'x = b\"x\" * (1 << 30); import time; time.sleep(900)'"
     result = run(line, HASTY if status == "timeout" else LIMITS)
@@ -55,7 +55,7 @@ def test_how_commands_fail(line, status, message):
     assert message in result.message
 
 
-def test_what_a_command_printed_before_it_was_killed_is_kept_within_bounds():
+def test_output_of_a_killed_command_is_kept_within_bounds():
     result = run("sh -c 'echo begin; exec yes'", replace(LIMITS, run_seconds=3.0))
     assert result.status == "timeout"
     assert result.details["stdout"].startswith("begin\ny\ny\n")

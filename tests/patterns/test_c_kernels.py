@@ -191,7 +191,7 @@ def test_intermediate_arrays_live_where_they_are_put():
     assert "float p0[4]" in compile(four).source
 
 
-def test_what_cannot_be_code_says_why():
+def test_programs_without_c_code_are_refused_with_the_reason():
     A = tp.array("A", tp.f32[N])
     with pytest.raises(tp.PatternError, match="say where it is stored"):
         compile(A >> tp.map_par(tp.copy) >> tp.slide(3, 1) >> tp.map(tp.reduce(tp.add, 0)))

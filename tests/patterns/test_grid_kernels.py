@@ -201,7 +201,7 @@ def test_stages_of_a_program_become_kernels():
         ),
     ],
 )
-def test_what_a_grid_cannot_run_says_why(body, message):
+def test_programs_that_a_grid_cannot_run_are_refused_with_the_reason(body, message):
     p = body(tp.array("x", tp.i32[12]))
     if message is None:
         simulated(p, [np.arange(12)])

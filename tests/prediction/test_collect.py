@@ -177,7 +177,7 @@ def test_both_measurements_have_rounds_of_their_own(monkeypatch):
     assert (list(runs.times), list(runs.retimes)) == ([1.0], [4.0])
 
 
-def test_what_fails_in_one_round_is_left_out_and_not_tried_again():
+def test_instances_that_fail_in_a_round_are_left_out_and_not_tried_again():
     tried = []
 
     def work(n):

@@ -151,7 +151,7 @@ def test_a_library_is_compiled_once_and_kept_by_its_content(tmp_path):
             native.built("bad.cpp", (), tmp_path / "cache")
 
 
-def test_what_is_missing_is_named(monkeypatch):
+def test_missing_compilers_and_headers_are_named(monkeypatch):
     absent = CppLibrary("absent", "eigen.cpp", lambda: None, "pip install absent")
     assert absent.available() == (False, "its headers are missing: pip install absent")
     with pytest.raises(PredictionError, match="pip install absent"):

@@ -153,7 +153,7 @@ def test_an_empty_result_starts_no_grid(host, m, n, k):
     check("matmul", {"a": np.ones((m, n)), "b": np.ones((n, k))})
 
 
-def test_what_shared_memory_does_not_hold_and_what_does_not_fit_is_refused(host):
+def test_operands_too_large_for_shared_memory_or_unfitting_are_refused(host):
     wide = {"a": np.ones((20, 20)), "w": np.ones((9, 9))}
     check("convolution", wide, ["global"])
     for name, operands, words in (

@@ -233,7 +233,7 @@ def test_it_learns_that_a_prediction_was_wrong(clock):
     assert set(seconds) == {5.0}
 
 
-def test_what_it_learns_carries_over_to_new_shapes(clock):
+def test_learned_corrections_carry_over_to_new_shapes(clock):
     call, calls = learner(
         clock,
         {"a": lambda n: 9.0 * n, "b": lambda n: 2.0 * n},

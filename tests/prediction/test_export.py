@@ -86,7 +86,7 @@ def test_any_feature_name_becomes_an_identifier():
     assert "double x_int" in header
 
 
-def test_what_cannot_be_exported_is_named(models):
+def test_models_that_cannot_be_exported_are_named(models):
     with pytest.raises(PredictionError, match="not fitted"):
         export_c(Augmented())
     with pytest.raises(PredictionError, match="not an identifier"):

@@ -75,7 +75,7 @@ def test_a_worker_makes_the_same_instances_as_this_process():
     assert (there.times > 0).all()
 
 
-def test_what_another_process_cannot_make_is_measured_here_or_refused():
+def test_kernels_that_no_other_process_can_make_are_measured_here_or_refused():
     local = from_callable(lambda n: n, {"n": (1, 9)}, "n", name="local")
     assert len(collect(local, "lambda", 2, 0, retime=False, rounds=1, timing=QUICK)) == 2
     with pytest.raises(PredictionError, match="top level of a module"):

@@ -167,7 +167,7 @@ def test_the_small_product_leaves_the_gpu_to_the_large_one():
         assert found.makespan == 0.5
 
 
-def test_what_a_task_fetches_and_returns_counts():
+def test_transfers_of_a_task_count():
     task = GraphTask(
         "a", {"cpu": 1.0, "gpu": 0.5}, input_bytes=0.2, result_bytes=0.2, returned=True
     )

@@ -42,7 +42,7 @@ def text(n):
         (lambda n: [n], "wrong_answer: the answer has shape"),
     ],
 )
-def test_what_a_function_does_wrong_is_its_outcome(function, said):
+def test_faults_of_a_function_are_its_outcome(function, said):
     kernel = from_callable(function, {"n": (1, 9)}, "n", reference=lambda n: n)
     with pytest.raises(PredictionError, match=said):
         measured(kernel)
@@ -93,7 +93,7 @@ def test_builtins_and_partials_are_kernels():
         assert kernel.variants["max"].versions()["ranges"] == "x 1 to 9"
 
 
-def test_what_is_drawn_has_its_kind():
+def test_drawn_values_have_the_kind_of_their_range():
     kernel = from_callable(lambda n, d, k: n, {"n": (1, 9), "d": (0.1, 0.2), "k": [2, 4]}, "n")
     drawn = [kernel.draw(np.random.default_rng(seed)) for seed in range(20)]
     assert all(isinstance(i["n"], int) and 1 <= i["n"] <= 9 for i in drawn)

@@ -27,7 +27,7 @@ def test_expressions_fit_the_features():
     assert expressions(("r",), np.array([[3.0], [5.0]])) == []
 
 
-def test_what_is_missing_is_found_without_training():
+def test_missing_inputs_are_found_without_training():
     random = np.random.default_rng(1)
     n = 200
     x, hidden, noise = random.normal(size=(3, n))

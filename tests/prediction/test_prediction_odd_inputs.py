@@ -110,7 +110,7 @@ def test_fit_predict_store_and_export(kind, table, seconds):
         (X, Y[:-1], "16 instances but 15 times"),
     ],
 )
-def test_what_cannot_be_used_is_named(table, seconds, said):
+def test_unusable_inputs_are_named(table, seconds, said):
     with pytest.raises(PredictionError, match=said):
         LRC(complexity="x0").fit(table, seconds)
 

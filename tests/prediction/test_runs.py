@@ -64,7 +64,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_csv(tmp_path / "absent.csv")
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_written_runs_are_read_back(tmp_path):
     runs = Runs(
         {"m": "rows", "d": "1"},
         np.array([[3.0, 0.25], [5.0, 1 / 3]]),

@@ -65,7 +65,7 @@ def test_merging_adds_what_is_new_once(files):
         assert next(r.time for r in records.query("q") if r.configuration["x"] == 5)[:4] == "2025"
 
 
-def test_what_is_exported_can_be_merged(files, tmp_path):
+def test_exported_records_can_be_merged(files, tmp_path):
     mine, _ = files
     lines = tmp_path / "lines.jsonl"
     lines.write_text("\n".join(everything(mine)) + "\n\n")

@@ -26,7 +26,7 @@ def path(tmp_path):
     return tmp_path / "deep" / "records.sqlite"
 
 
-def test_what_is_added_is_found_again(path):
+def test_added_records_are_found(path):
     with Records(path) as records:
         records.add(record({"tile": 8, "order": [1, 0]}, context={"seed": 3}))
         records.add(record({"tile": 16}, Measurement("crashed", message="SIGSEGV")))
@@ -306,7 +306,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_it_had_stored(path, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["folder", "device"])
-def test_what_is_not_a_file_is_refused_untouched(tmp_path, kind):
+def test_paths_that_are_no_files_are_refused_untouched(tmp_path, kind):
     path = tmp_path / "records.sqlite"
     if kind == "folder":
         path.mkdir()

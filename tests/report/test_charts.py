@@ -52,7 +52,7 @@ def test_text_is_escaped_and_markup_is_not():
     assert tag("p", "<script>", title='"') == '<p title="&quot;">&lt;script&gt;</p>'
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_values_that_cannot_be_drawn_are_refused():
     with pytest.raises(ValueError, match="nan"):
         number(math.nan)
 

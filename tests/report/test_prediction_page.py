@@ -117,7 +117,7 @@ def test_the_share_inside_the_intervals_is_that_of_the_data():
     assert ">60%</b><span>inside intervals of 90%</span>" in prediction_page(REPORT)
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_values_are_left_out():
     bare = PredictionReport(title="t", model="c", measured=[1.0, 2.0], predicted=[1.0, -1.0])
     html = prediction_page(bare)
     assert not Checker(html).open

@@ -106,7 +106,7 @@ def test_a_conjunction_is_split_into_its_parts():
         ("f'{a}' == '1'", "not allowed"),
     ],
 )
-def test_what_is_not_allowed_is_named(text, named):
+def test_forbidden_expressions_are_named(text, named):
     with pytest.raises(ConstraintError) as error:
         parse(text, KNOWN)
     assert named in str(error.value)

@@ -40,6 +40,6 @@ def test_an_objective_that_hangs_is_ended():
     assert Isolated(unruly.objective, seconds=1.0)({"x": HANGS})["status"] == "timeout"
 
 
-def test_what_no_worker_can_import_is_refused():
+def test_objectives_that_no_worker_can_import_are_refused():
     with pytest.raises(TilewrightError, match="top level"):
         Isolated(lambda c: 1.0)

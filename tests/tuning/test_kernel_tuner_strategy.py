@@ -119,7 +119,7 @@ def test_trials_written_as_a_cache_are_replayed_by_both(tmp_path, name):
     assert len(results) == 30
 
 
-def test_what_a_cache_cannot_hold_is_named(tmp_path):
+def test_values_that_a_cache_cannot_hold_are_named(tmp_path):
     space = Space([Real("x", 0.0, 1.0)])
     with pytest.raises(SpaceError, match="x: a Kernel Tuner cache cannot hold a real"):
         write_cache(tmp_path / "c.json", [], space)

@@ -172,7 +172,7 @@ def test_an_export_of_unknown_format_is_refused_before_anything_runs(folder, cap
     assert not (folder / "asked.log").exists()
 
 
-def test_nothing_that_works_is_said(folder, capsys):
+def test_a_run_without_a_working_configuration_says_so(folder, capsys):
     (folder / "kernel.py").write_text("import sys\nprint('no device found')\nsys.exit(4)\n")
     assert main(command(folder, "--budget", "3")) == 1
     assert "no device found" in capsys.readouterr().out

@@ -106,7 +106,7 @@ def test_a_halide_template_is_built_verified_and_timed_elsewhere(make):
     assert found.max_error < 1e-4
 
 
-def test_what_halide_refuses_is_a_failed_build():
+def test_schedules_that_halide_refuses_are_failed_builds():
     problem = halide_harris(128, 64)
     refused = {**problem.space.default(), "gradients": "row", "products": "root"}
     found = problem(refused)

@@ -140,7 +140,7 @@ def test_progress_says_the_best_and_the_failures(problem, capsys):
     assert "3 evaluations, 0 failed; ended by budget" in said.out
 
 
-def test_what_was_best_before_is_tried_first(tmp_path):
+def test_earlier_best_configurations_are_tried_first(tmp_path):
     small, large = Space([Integer("x", 0, 30)]), Space([Integer("x", 0, 60)])
     with Records(tmp_path / "r.sqlite") as records:
         for space, scale in ((small, 1.0), (small, 1.0)):

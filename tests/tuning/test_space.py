@@ -259,7 +259,7 @@ def test_completion_keeps_what_is_fixed():
         (["1 > 2"], "1 > 2"),
     ],
 )
-def test_what_nothing_satisfies_is_named(constraints, named):
+def test_unsatisfiable_constraints_are_named(constraints, named):
     with pytest.raises(ConstraintError) as error:
         Space([Integer("a", 1, 4), Integer("b", 1, 4)], constraints)
     assert named in str(error.value)

@@ -241,7 +241,7 @@ def test_every_piece_can_be_switched(settings):
         ({"queue": [{"tle": 1}]}, "did you mean 'tile'"),
     ],
 )
-def test_what_cannot_be_used_is_refused_at_once(arguments, named):
+def test_unusable_arguments_are_refused_at_once(arguments, named):
     with pytest.raises(TilewrightError, match=named):
         Tuner(SPACE, **arguments)
 

@@ -120,7 +120,7 @@ def test_failures_of_a_similar_problem_are_avoided_until_it_is_known_better():
     assert late[0] > 0.9
 
 
-def test_what_another_size_has_is_taken_as_the_nearest_here():
+def test_values_of_another_size_become_the_nearest():
     pairs = [
         ({"tile": 300, "block": 3, "unroll": 40, "schedule": "static", "gone": 1}, 1.0),
         ({"tile": 8, "block": 4, "unroll": 2, "schedule": "unheard of"}, 2.0),  # not expressible

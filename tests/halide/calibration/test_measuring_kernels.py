@@ -89,7 +89,7 @@ def settled(kernel, seconds):
     return Series(kernel, samples=[seconds * kernel.amount] * LEAST_SAMPLES)
 
 
-def test_what_times_come_to():
+def test_times_become_rates():
     kernels = {k.name: k for k in kernels_for(SMALL)}
     seconds = {
         "clock": 2.5e-10,

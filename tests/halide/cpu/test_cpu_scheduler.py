@@ -180,7 +180,7 @@ def test_a_transposition_reads_the_lines_of_a_vector_whole() -> None:
     assert loops[1].startswith("v1")
 
 
-def test_what_a_scatter_reads_may_be_a_copy_computed_in_its_rows() -> None:
+def test_inputs_of_a_scatter_may_be_copies_computed_in_its_rows() -> None:
     algorithm = load(rows_counted(1536, 2560))
     with_copies = [p.schedule for p in schedule_cpu(algorithm, MACHINE, k=9) if p.schedule.clones]
     assert with_copies
@@ -193,7 +193,7 @@ def test_what_a_scatter_reads_may_be_a_copy_computed_in_its_rows() -> None:
     assert extended.funcs[by_name[copy.name].compute.func].name == copy.readers[0]
 
 
-def test_what_halide_cannot_copy_is_left_alone() -> None:
+def test_funcs_that_halide_cannot_copy_are_left_alone() -> None:
     """A Func that is wrapped already, and one that scatters alone read."""
     image = hl.ImageParam(hl.UInt(8), 2, "image")
     image.set_estimates([(0, 256), (0, 64)])

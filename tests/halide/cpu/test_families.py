@@ -41,7 +41,7 @@ def test_defaults_by_family(vendor, family, name, l3_rate):
     assert calibrated(machine, None) == (machine, family_of(machine).constants)
 
 
-def test_what_is_measured_replaces_the_defaults():
+def test_measured_rates_replace_the_defaults():
     machine, c = calibrated(
         MACHINE,
         measured(
@@ -80,7 +80,7 @@ def test_what_is_measured_replaces_the_defaults():
     }  # fmt: skip
 
 
-def test_what_did_not_settle_is_left_out():
+def test_unsettled_rates_are_left_out():
     machine, c = calibrated(MACHINE, measured(l2_all=-1e9, l2_core=-1e9, task=-1.0, clock=-9e9))
     assert (c.l2_rate, c.task_cycles, machine.clock_hz) == (32.0, 4000.0, 2e9)
     assert c.core_memory_bandwidth == math.inf
@@ -89,7 +89,7 @@ def test_what_did_not_settle_is_left_out():
     assert c.l2_rate == pytest.approx(20.0)
 
 
-def test_what_is_far_off_counts_in_part():
+def test_implausible_rates_count_in_part():
     # An eighth of the default, and eight times it.
     _, c = calibrated(MACHINE, measured(clock=2e9, task=0.0, launch=1.0, gather=1e-12))
     assert c.task_cycles == 500.0

@@ -33,7 +33,7 @@ def test_a_machine_that_the_system_does_not_describe():
     assert model.seconds(6e9) == 2.0
 
 
-def test_what_the_system_describes_goes_before():
+def test_descriptions_of_the_system_go_before_defaults():
     machine = CpuMachine(
         "known",
         "x86-64",

@@ -495,7 +495,7 @@ def test_stages_of_equal_form_differ_in_names_alone():
         ),
     ],
 )
-def test_what_costs_differently_has_another_form(other):
+def test_reductions_of_other_costs_have_other_forms(other):
     assert form(other, LOOPS, first) != form(ACCUMULATION, LOOPS, first)
 
 

@@ -60,7 +60,7 @@ def test_a_reduction_read_by_a_stencil_accumulates_in_a_wrapper():
 
 
 @pytest.mark.parametrize("readers", ["point", "none"])
-def test_what_a_reader_takes_or_is_the_output_is_not_wrapped(readers):
+def test_outputs_and_funcs_taken_by_a_reader_are_not_wrapped(readers):
     _, schedule = scheduled(filtered(readers=readers))
     assert schedule.clones == ()
 

@@ -80,7 +80,7 @@ def test_members_that_outgrow_a_cache_go_through_the_next():
         (5_000_000.0, 3, 2 * 15_000_000.0),
     ],
 )
-def test_what_is_written_passes_every_cache(whole, stages, memory):
+def test_written_values_pass_every_cache(whole, stages, memory):
     found = traffic.written(whole, stages, MODEL)
     assert [float(level) for level in found] == [whole * stages, whole * stages, memory]
 

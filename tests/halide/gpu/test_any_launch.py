@@ -161,7 +161,7 @@ def test_a_kernel_computes_only_what_is_new_where_values_are_kept(store, partial
     assert {func: launch.partial for func, launch in found.items()} == {1: partial, 2: False}
 
 
-def test_what_a_sliding_func_reads_is_partial_within_its_loops_alone():
+def test_inputs_of_a_sliding_func_are_partial_within_its_loops_alone():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     first, across, out = hl.Func("first"), hl.Func("across"), hl.Func("out")
     first[x, y] = image[x, y] * 2.0

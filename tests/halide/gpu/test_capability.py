@@ -54,7 +54,7 @@ def test_doubles_need_a_feature_of_opencl():
     assert why(value, CUDA) is None
 
 
-def test_what_is_printed_stays_on_the_host():
+def test_funcs_that_print_stay_on_the_host():
     assert "print" in why(hl.print(buffer(hl.Int(32)), "here"), CUDA)
 
 
@@ -110,7 +110,7 @@ def test_atomic_additions(kind, update, dims, cuda, opencl):
     assert can_be_atomic(func, stage, OPENCL) == opencl
 
 
-def test_what_halide_gets_wrong_in_opencl_stays_on_the_host():
+def test_funcs_that_halide_miscompiles_for_opencl_stay_on_the_host():
     bits = hl.u32(x)
     for value in (hl.popcount(bits), hl.count_leading_zeros(bits), hl.count_trailing_zeros(bits)):
         assert "for OpenCL" in why(value, OPENCL)

@@ -120,7 +120,7 @@ def channels():
     return load(output)
 
 
-def test_what_a_thread_loads_once_counts_once():
+def test_a_load_that_a_thread_does_once_counts_once():
     found = costs_of(channels(), (32, 8, 3))
     # Three products and casts per thread, and one load.
     assert found.arithmetic[0] == pytest.approx(BLOCKS * 3 * POINTS * 2 / 1024)
@@ -346,7 +346,7 @@ def test_a_copy_waits_for_memory():
     assert found == pytest.approx(2 * 4 * 2**20 / 512e9)
 
 
-def test_what_blocks_read_twice_comes_from_the_second_cache():
+def test_data_that_blocks_read_twice_come_from_the_second_cache():
     found = seconds(MODEL, reading(lambda image, x, y: image[x, y] + image[x + 2, y + 2]))
     whole = 1026 * 1026 * 4
     touched = 34 * 10 * 4 * BLOCKS
@@ -371,7 +371,7 @@ def test_a_block_that_is_never_resident_takes_a_wave_of_its_own():
     assert found == pytest.approx(16 * 32 * 102e-9)
 
 
-def test_what_a_scatter_has_stored_is_waited_for():
+def test_stores_of_a_scatter_are_waited_for():
     image = hl.ImageParam(hl.UInt(8), 2, "image")
     i, y = hl.vars("i y")
     r = hl.RDom([(0, 1000)], "r")
@@ -388,7 +388,7 @@ def test_what_a_scatter_has_stored_is_waited_for():
     assert predicted_seconds(UNLIMITED, plan) - 3e-6 == pytest.approx(1000 * each * 1e-9)
 
 
-def test_what_is_loaded_once_is_waited_for_once():
+def test_data_loaded_once_are_waited_for_once():
     # Three channels per thread: a product and a cast each, and one load for all.
     found = seconds(UNLIMITED, channels(), tile=(32, 8, 3))
     assert found == pytest.approx(16 * (3 * 2 * 2 + 400 / 4) * 1e-9)

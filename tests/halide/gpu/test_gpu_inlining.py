@@ -79,7 +79,7 @@ def line(operations, reads, extent=1000, step=1):
         (4, 1001 * 6 + 1000 * 3 - 1000 * 11),
     ],
 )
-def test_what_inlining_gains(operations, expected):
+def test_inlining_gains(operations, expected):
     found, inner = inliner(line(operations, 2))
     assert found._gain(inner) == expected
 
@@ -105,7 +105,7 @@ def two_readers(second=1000):
 
 
 @pytest.mark.parametrize(("cache_bytes", "expected"), [(4000, 1000), (3999, 16_000)])
-def test_what_several_read_goes_through_memory_where_it_is_large(cache_bytes, expected):
+def test_large_funcs_with_several_readers_go_through_memory(cache_bytes, expected):
     found, inner = inliner(two_readers(), cache_bytes)
     assert found._store_cost(inner) == expected
     # One reader may take it over in the same kernel.

@@ -68,7 +68,7 @@ def test_a_large_func_with_two_readers_is_computed_twice_rather_than_stored():
     assert "a" in inlined(algorithm, cache_bytes=1 << 20)
 
 
-def test_what_an_extern_stage_reads_is_kept():
+def test_inputs_of_an_extern_stage_are_kept():
     source = image()
     g, e, f = hl.Func("g"), hl.Func("e"), hl.Func("f")
     g[x, y] = source[x, y] + 1.0

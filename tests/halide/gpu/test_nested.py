@@ -65,7 +65,7 @@ def test_a_chain_is_nested_in_one_place():
     assert barely(optimize_granularity(kernel)) == {"a": "out", "b": "out"}
 
 
-def test_what_differs_in_size_from_thread_to_thread_is_not_nested():
+def test_funcs_whose_size_differs_between_threads_are_not_nested():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     a = hl.Func("a")
 
@@ -98,7 +98,7 @@ def test_loops_that_would_run_in_a_thread(separate):
     assert (dims == 3) == separate
 
 
-def test_what_is_clamped_in_a_range_of_a_thread_is_not_nested():
+def test_funcs_clamped_in_a_range_of_a_thread_are_not_nested():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     a, b = hl.Func("a"), hl.Func("b")
 

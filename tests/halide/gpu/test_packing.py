@@ -27,7 +27,7 @@ def test_the_place_of_the_nearest_size_is_taken():
     assert packed(*long_ago, allocation("c", 12, 4, 1, 1)) == (100 + 12) * 4
 
 
-def test_what_differs_from_block_to_block_takes_the_place_freed_last():
+def test_allocations_that_differ_between_blocks_take_the_place_freed_last():
     over = [allocation("a", 12, 4, 0, 0, False), allocation("b", 100, 4, 1, 1, False)]
     assert packed(*over, allocation("c", 11, 4, 2, 2, False)) == 100 * 4
     # a is nearer in size, but b's place was freed after it

@@ -131,7 +131,7 @@ def test_constructs_compute_the_right_thing(name):
 
 
 @pytest.mark.parametrize("name", ["memoized", "extern_stage", "handles", "small_floats"])
-def test_what_cannot_run_on_the_gpu_still_compiles(name, tmp_path):
+def test_pipelines_that_cannot_run_on_the_gpu_still_compile(name, tmp_path):
     algorithm = load(pipeline(name))
     (planned,) = schedule_gpu(algorithm, gpu("a100"))
     live = deserialize(algorithm.serialized, describe_inputs(algorithm))

@@ -28,7 +28,7 @@ CUDA: halide_cuda_run succeeds!
 """
 
 
-def test_what_the_runtime_prints_is_read():
+def test_output_of_the_runtime_is_read():
     assert parse(PRINTED.splitlines()) == [
         Launched("_kernel_f_1_s0_y_y_block_id_y", (3, 2, 1), (40, 32, 1), 9296, 0.35e-3),
         Launched("_kernel_f_1_s1_y", (7, 1, 1), (32, 1, 1), 0, 2e-3),
