@@ -16,12 +16,13 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         example="tilewright compare --example harris --report harris.html",
-        help="compare our schedule with those of Halide's autoschedulers",
+        help="compare schedules of Tilewright and of Halide's autoschedulers",
         description="Measure the naive schedule, those of the autoschedulers that come with "
-        "Halide, a hand-written one if the pipeline has one, and ours, in one interleaved run.",
+        "Halide, a hand-written one if the pipeline has one, and that of Tilewright, in one "
+        "interleaved run.",
         options={
             **options.PIPELINE,
-            "--k N = 5": "schedules that we plan",
+            "--k N = 5": "number of schedules that Tilewright plans",
             "--hand FILE": "the same algorithm, serialised with a hand-written schedule (.hlpipe), "
             "to compare with (default: function hand of the pipeline's Python file)",
             "--peer-time TIME = 120s": "limit of CPU time per autoscheduler",

@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
     options.add_options(
         parser.add_mutually_exclusive_group(),
         {
-            "--gpu NAME": "describe this GPU instead, e.g. h100",
+            "--gpu NAME": "describe this GPU instead, such as h100",
             "--list": "list the GPUs known by name",
             "--bandwidth": "measure the CPU's memory bandwidth (half a second)",
             "--calibrate": "measure the rates of this CPU that the cost model uses (up to 20 "

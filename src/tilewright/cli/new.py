@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "so that you can change and schedule it. Without a name, list the programs.",
         example="tilewright new harris",
         options={
-            "[name EXAMPLE]": "which one",
+            "[name EXAMPLE]": "the program to copy (default: list them)",
             "-o --output FILE.py": "the file to write (default: EXAMPLE.py)",
             **options.QUIET,
         },

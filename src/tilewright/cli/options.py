@@ -12,10 +12,10 @@ from tilewright.cli.values import KINDS
 JSON = {"--json": "print the result as JSON"}
 QUIET = {"-q --quiet": "print no progress and no notes"}
 RESULT = {"-o --output FILE.json": "write the result as JSON; - prints it", **JSON, **QUIET}
-REPORT = {"--report PAGE.html": "write an HTML report"}
+REPORT = {"--report PAGE.html": "write an HTML report; - prints it"}
 TIME_LIMIT = {"--time-limit TIME": "total time, such as 90s, 10m or 2h"}
 PIPELINE = {
-    "[pipeline PIPELINE]": "file.py:function, file.py:Generator, or a .hlpipe file",
+    "[pipeline PIPELINE]": "the pipeline: file.py:function, file.py:Generator, or a .hlpipe file",
     "--example NAME": "use a program that comes with Tilewright instead of PIPELINE, such as "
     "harris (tilewright new lists them)",
     "--target TARGET": "host, cuda, opencl, or a Halide target string (default: that of the "
@@ -25,13 +25,14 @@ PIPELINE = {
     "--no-calibration": "use the cost model's default rates for the CPU's family instead of those "
     "measured by tilewright machine --calibrate",
     "--estimate NAME=SIZES ...": "sizes of an output or input for which the pipeline has no "
-    "estimate, e.g. out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: the n-th "
+    "estimate, such as out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: the n-th "
     "estimate of a name belongs to the n-th size, and the schedule has separate loops for each "
     "size",
     "--set NAME=VALUE ...": "value of a scalar parameter; repeatable",
     "--arg NAME=VALUE ...": "argument of the function, or parameter of the Generator; repeatable",
     "--inputs FILE": "inputs to run with: an .npz file with one array per input, or a "
-    "file.py:function that returns a dict of arrays, whose axis d is dimension d (default: random)",
+    "file.py:function that returns a dict of arrays; axis d of an array is dimension d of the "
+    "input (default: random)",
     "--seed SEED = 0": "seed of the random inputs",
 }
 # For pipelines whose Funcs already have schedules; they exclude each other.
@@ -41,23 +42,23 @@ SCHEDULED = {
 }
 
 
-def records() -> dict[str, str]:
+def records(text: str = "keep measurements in this file") -> dict[str, str]:
     """Return the option for the file of measurements."""
     from tilewright.records import default_path
 
     place = str(default_path()).replace("%", "%%")
-    return {"--records FILE": f"keep measurements in this file (default: {place})"}
+    return {"--records FILE": f"{text} (default: {place})"}
 
 
 def budget() -> dict[str, str]:
     """Return the options that limit time and memory, and those of builds and records."""
     return {
         **TIME_LIMIT,
-        "--jobs N": "parallel builds (default: one per core)",
-        "--candidate-time TIME = 120s": "time limit of one build",
+        "--jobs N": "number of builds at the same time (default: one per core)",
+        "--candidate-time TIME = 120s": "time limit for building one candidate",
         "--candidate-memory SIZE = 8G": "memory limit of one candidate",
         **records(),
-        "--remeasure": "measure recorded candidates again",
+        "--remeasure": "measure candidates again even if they are recorded",
     }
 
 

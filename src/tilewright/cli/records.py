@@ -24,12 +24,18 @@ def add_parser(commands: Any) -> None:
         example="tilewright records merge colleague.sqlite",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    common = {**options.records(), **options.QUIET}
-    printed = {**options.records(), **options.RESULT}
-    some = {"[problem]": "only problems whose name begins with this"}
+    _add_actions(actions)
+
+
+def _add_actions(actions: Any) -> None:
+    file = options.records("the records file")
+    common, printed = {**file, **options.QUIET}, {**file, **options.RESULT}
+    some = {"[problem PROBLEM]": "only problems whose name begins with this"}
     actions.add_parser(
         "list",
         help="list the problems with their best times",
+        description="List the problems of a records file: how many measurements each has, and the "
+        "best time.",
         example="tilewright records list",
         options=printed,
         run=run_list,
@@ -37,27 +43,35 @@ def add_parser(commands: Any) -> None:
     actions.add_parser(
         "show",
         help="show every measurement of a problem",
+        description="Show every measurement of the problems whose name begins with PROBLEM.",
         example="tilewright records show harris",
-        options={"problem": "the beginning of the problem's name, as list prints it", **printed},
+        options={
+            "problem PROBLEM": "the beginning of the problem's name, as list prints it",
+            **printed,
+        },
         run=run_show,
     )
     actions.add_parser(
         "export",
         help="write records as lines of JSON",
+        description="Write records as lines of JSON, which merge reads.",
         example="tilewright records export harris -o harris.jsonl",
-        options={**some, "-o --output FILE = -": "the file to write; - prints it", **common},
+        options={**some, "-o --output FILE = -": "the file to write; - prints them", **common},
         run=run_export,
     )
     actions.add_parser(
         "merge",
         help="add the records of other files",
+        description="Add the records of other files to a records file; those that it has already "
+        "are left out.",
         example="tilewright records merge colleague.sqlite",
-        options={"files ...": "records files, or files written by export", **common},
+        options={"files FILE ...": "a records file, or a file written by export", **common},
         run=run_merge,
     )
     actions.add_parser(
         "prune",
         help="remove records for good",
+        description="Remove records for good. Say which, and add --yes.",
         example="tilewright records prune --before 2026-01-31 --status timeout",
         options={
             **some,

@@ -28,12 +28,13 @@ def add_parser(commands: Any) -> None:
             "verify and measure the best few and keep the fastest; tune: top, then tune tile "
             "sizes, vector widths and unrolls; given: no search, the schedule that the pipeline "
             "came with (default: oneshot; with --improve, top)",
-            "--k N": "schedules that top and tune plan (default: 5)",
-            "--evaluations N": "additional schedules measured by --mode tune (default: 60)",
-            "--fusion none|overlapped|nested = nested": "how Funcs may be computed inside others' "
-            "tiles",
-            "--verify": "compile and check the schedule of oneshot",
-            "--no-check": "skip the check that Halide can lower the schedule of oneshot",
+            "--k N": "number of schedules that the modes top and tune plan (default: 5)",
+            "--evaluations N": "number of further schedules that --mode tune measures "
+            "(default: 60)",
+            "--fusion none|overlapped|nested = nested": "how Funcs are fused on a GPU: not at all, "
+            "in overlapping tiles, or also inside the loops of a thread",
+            "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
+            "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule",
         },
         run=run,
     )

@@ -29,12 +29,13 @@ def add_parser(commands: Any) -> None:
         "BaCO or HyperMapper in client-server mode, talk to the client on standard input and "
         "output.",
         options={
-            "[problem PROBLEM.toml]": "the problem file, or a scenario file in JSON",
+            "[problem PROBLEM.toml]": "the problem file, or a scenario file of BaCO or "
+            "HyperMapper (.json)",
             "--init": "write a commented problem file, PROBLEM.toml (default: problem.toml; "
             "- prints it)",
-            "--budget N": "evaluations (default: 60)",
+            "--budget N": "maximum number of evaluations (default: 60)",
             "--seed SEED": "seed of all random choices (default: 0)",
-            "--jobs N": "evaluations at once (default: 1)",
+            "--jobs N": "number of evaluations at the same time (default: 1)",
             **options.TIME_LIMIT,
         },
         run=run,

@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
         example="tilewright predict collect matmul --count 50 -o runs.csv",
-        help="predict run times, and choose by them",
+        help="predict run times, and choose the fastest variant",
         description="Fit a model of run time to past runs, evaluate it, choose variants and "
         "schedules with it, and export it as source code.",
         run=show_help,

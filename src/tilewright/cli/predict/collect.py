@@ -32,17 +32,17 @@ def add_parser(commands: Any) -> None:
         "function, or of a command in which {name} stands for a value. Every measurement is "
         "recorded, so that an interrupted collection continues where it stopped.",
         options={
-            "what WHAT ...": "a kernel (matmul), a family (halide_blur), file.py:function, or the "
-            "words of a command after --",
+            "what WHAT ...": "what to measure: a kernel such as matmul, a family of schedules such "
+            "as halide_blur, file.py:function, or a command after --",
             "--variant NAME": "the kernel's variant (default: its first)",
             "--range N=1:1000 ...": "values of a parameter of a function or command: a range, or a "
             "list N=1,2,4; repeatable",
             "--complexity EXPRESSION": "the number of operations, such as 'm*n*k'",
-            "--count N = 250": "instances, or schedules of each size",
+            "--count N = 250": "number of instances, or of schedules per size",
             "--sizes A,B": "sizes of the family's pipeline (default: those of the paper)",
             "--once": "measure each instance once (default: twice, for the noise floor)",
-            "--rounds N": "maximum rounds of timing; the quickest sample counts (default: 6; for "
-            "schedules: 1)",
+            "--rounds N": "maximum number of rounds of timing, of which the quickest sample counts "
+            "(default: 6; for schedules: 1)",
             "--seed SEED = 0": "seed of the instances",
             **options.TIME_LIMIT,
             **options.records(),

@@ -22,11 +22,11 @@ def add_parser(commands: Any) -> None:
         description="Compare a model's predictions with runs that it was not fitted to: its "
         "errors, Spearman's rank correlation, and how many times lie inside the intervals.",
         options={
-            "model MODEL.json": "written by tilewright predict fit",
-            "runs RUNS.csv": "the runs",
+            "model MODEL.json": "the model, written by tilewright predict fit",
+            "runs RUNS.csv": "the runs to compare with",
             **shared.TARGET,
             "--coverage SHARE = 0.9": "nominal probability of the intervals",
-            "-o --output FILE.csv": "write every run with its prediction",
+            "-o --output FILE.csv": "write every run with its prediction; - prints them",
             **shared.REPORT,
             **options.JSON,
             **options.QUIET,

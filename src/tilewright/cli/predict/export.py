@@ -20,8 +20,8 @@ def add_parser(commands: Any) -> None:
         description="Write a model as a Python module that imports math only, or as a C header. "
         "Both define NAME(feature, ...), which returns seconds, and NAME_outside(feature, ...).",
         options={
-            "model MODEL.json": "written by tilewright predict fit",
-            "-o --output FILE required": "a .py or .h file; - prints the source",
+            "model MODEL.json": "the model, written by tilewright predict fit",
+            "-o --output FILE required": "the file to write, .py or .h; - prints the source",
             "--language python|c": "the language (default: that of the file's name; Python if the "
             "source is printed)",
             "--name NAME = predict_seconds": "the function's name",

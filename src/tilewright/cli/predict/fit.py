@@ -35,21 +35,23 @@ def add_parser(commands: Any) -> None:
         "and columns of the features that they depend on. Headings may give units in brackets, as "
         "in 'size [bytes]'. Rows with missing values are omitted and listed.",
         options={
-            "runs RUNS.csv": "the file of runs",
+            "runs RUNS.csv": "the past runs, one per row",
             **shared.TARGET,
             "--features A,B": "the columns of features (default: all other columns)",
             "--complexity EXPRESSION": "the number of operations, such as 'm*n*k' or 'n*log2(n)' "
             "(default: that of the description next to the runs, if there is one)",
-            f"--model {'|'.join(shared.MODELS)} = ours": "ours: at most 75 fitted numbers; auto: "
-            "the best of ours, gradient boosting and a Gaussian process by cross-validation; nnc: "
-            "the paper's NN+C; nn, c, lrc, nlrc: its baselines",
+            f"--model {'|'.join(shared.MODELS)} = ours": "ours: at most 75 fitted numbers; "
+            "boosted: gradient boosting; gp: a Gaussian process; auto: the best of these three by "
+            "cross-validation; nnc: NN+C of Srivastava et al. 2020; nn, c, lrc, nlrc: the "
+            "baselines of that paper",
             "--max-parameters N": "maximum number of fitted parameters (default: 75 for ours, nn "
             "and nnc; no limit for auto)",
-            "--threads A,B": "the columns that count threads (default: those called threads)",
-            "--work EXPRESSION ...": "a further expression of the actual work, such as the "
-            "non-zeros; repeatable",
+            "--threads A,B": "the columns that are numbers of threads (default: those called "
+            "threads)",
+            "--work EXPRESSION ...": "a further expression of the work done, such as 'd*m*n' for "
+            "the number of non-zeros; repeatable",
             "--seed SEED = 0": "seed of all random choices",
-            "-o --output MODEL.json": "the file to write the model to",
+            "-o --output MODEL.json": "the file to write the model to; - prints it",
             **shared.REPORT,
             **options.JSON,
             **options.QUIET,

@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
         options={
             "kernel KERNEL": "a kernel such as matmul, or your own as file.py:name",
             "--variants A,B": "the variants to measure (default: all that can be used here)",
-            "--count N = 250": "instances per variant",
+            "--count N = 250": "number of instances per variant",
             "--seed SEED = 0": "seed of the instances",
             **options.TIME_LIMIT,
             **options.records(),
