@@ -22,7 +22,7 @@ from tilewright.prediction import LRC, NLRC, NN, NNC, Augmented, Boosted, C, Gau
 from tilewright.prediction.models.intervals import thresholded
 
 DATA = common.HERE / "data" / "prediction"
-MODELS = common.HERE.parent / "src" / "tilewright" / "prediction"
+MODELS = common.HERE.parent / "src" / "tilewright" / "prediction" / "models"
 TRAINING, TESTING, COVERAGE = 250, 250, 0.9
 # Hidden layers of the networks of Section IV-B; elsewhere as wide as 75 numbers allow. Blur's
 # second layer is one narrower than the paper's: its schedules have one more feature here.
@@ -39,9 +39,11 @@ UNLIMITED = {"boosted": Boosted, "gp": GaussianProcess}
 SCALED = "nnc_scaled"  # NN+C of seconds divided by their standard deviation
 OURS = "ours"
 UNCONSTRAINED = 2500  # training instances of NN+C without a limit, or half of a data set
-_PAPERS_FILES = ("paper", "network", "trees")
-_OUR_FILES = ("augmented", "choosing", "extras", "inputs", "intervals", "levenberg", "starts")
-_OUR_FILES += ("surface",)
+_PAPERS_FILES = ("nnc_paper", "network", "trees")
+_OUR_FILES = (
+    *("augmented", "candidate_inputs", "initialization", "inputs", "intervals"),
+    *("levenberg_marquardt", "model_selection", "surface"),
+)
 
 
 def read(path: Path) -> dict[str, Any]:
