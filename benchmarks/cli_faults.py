@@ -22,6 +22,7 @@ import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -415,7 +416,7 @@ def of_tool(tool: Tool, pieces: common.Pieces, args: argparse.Namespace) -> list
     return [
         piece("streams", lambda folder: streamed(tool, folder)),
         piece("targets", lambda folder: targeted(tool, folder)),
-        *(piece(s, lambda folder, s=s: killed(tool, s, args.seed, folder)) for s in SIGNALS),
+        *(piece(s, partial(killed, tool, s, args.seed)) for s in SIGNALS),
     ]
 
 

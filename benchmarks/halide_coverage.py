@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +175,7 @@ def main() -> None:
         results = {}
         for case in cases:
             key = f"{name}-{common.slug(case)}"
-            results[case] = pieces.get(
-                key, lambda name=name, case=case: try_case(known[name], case, name)
-            )
+            results[case] = pieces.get(key, partial(try_case, known[name], case, name))
         rows.append({"program": name, "cases": results})
         failed = [
             f"{c}: {r['status']} {r['message']}" for c, r in results.items() if r["status"] != "ok"

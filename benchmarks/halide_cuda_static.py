@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +184,7 @@ def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict
     return {
         "program": name,
         "ours": {
-            mode: pieces.get(f"{name}-{mode}", lambda mode=mode: child("ours", name, mode))
-            for mode in MODES
+            mode: pieces.get(f"{name}-{mode}", partial(child, "ours", name, mode)) for mode in MODES
         },
         "anderson2021": peer_pieces.get(f"{name}-static", lambda: anderson(name, peer_pieces)),
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import common
@@ -174,7 +175,7 @@ def main() -> None:
         return
     rows = []
     for name in common.chosen(args, common.PROGRAMS):
-        row = pieces.get(name, lambda name=name: measure(name, args, peers))
+        row = pieces.get(name, partial(measure, name, args, peers))
         rows.append(row)
         print(line(row), flush=True)
     print()

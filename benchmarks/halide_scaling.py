@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Run, print, write."""
     if sys.argv[1:2] == ["--child"]:
-        kind, least, target = sys.argv[2:]
-        print(json.dumps(phases(kind, int(least), target)))
+        kind, number, target = sys.argv[2:]
+        print(json.dumps(phases(kind, int(number), target)))
         return
     parser = common.arguments(__doc__.splitlines()[0], KINDS)
     parser.add_argument("--sizes", metavar="N,N", help="least numbers of Funcs, instead of all")
@@ -140,7 +141,7 @@ def main() -> None:
             for least in sorted(sizes):
                 run = pieces.get(
                     f"{kind}-{target}-{least}",
-                    lambda kind=kind, least=least, target=target: child(kind, least, target),
+                    partial(child, kind, least, target),
                 )
                 runs.append({"least": least, **run})
                 said = f"{run['total']:.2f} s" if run["status"] == "ok" else run["message"]

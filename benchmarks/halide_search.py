@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ def main() -> None:
     peer_pieces = common.Pieces(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, common.ALL_PROGRAMS):
-        row = pieces.get(name, lambda name=name: row_of(name, args, peer_pieces))
+        row = pieces.get(name, partial(row_of, name, args, peer_pieces))
         rows.append(row)
         print(f"{name}: {row['host']['cpu_seconds']:.2f} s host", flush=True)
     print()

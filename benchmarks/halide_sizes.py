@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -235,13 +236,11 @@ def main() -> None:
             count = min(args.count, SIZES.get(target, args.count))
             row["targets"][target] = pieces.get(
                 f"{name}-{target}-{count}",
-                lambda target=target, name=name, count=count: check(
-                    known[name], target, name, count
-                ),
+                partial(check, known[name], target, name, count),
             )
         if name in common.PROGRAMS and not args.no_timing:
             row["timing"] = pieces.get(
-                f"{name}-timing", lambda name=name: loss(name, args.seconds, args.candidate_time)
+                f"{name}-timing", partial(loss, name, args.seconds, args.candidate_time)
             )
         rows.append(row)
         print(line(row), flush=True)

@@ -60,6 +60,7 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
     """
     from strangers import PROGRAMS
     from tilewright.halide.execution import lowering
+    from tilewright.halide.ir import Algorithm, Schedule
     from tilewright.halide.result import Result
     from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
     from tilewright.halide.schedulers.task import make_task
@@ -69,10 +70,10 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
     pipeline = PROGRAMS[name].pipeline(small)
     lowered = 0.0
 
-    def refusal(*arguments: Any) -> str:
+    def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
         nonlocal lowered
         began = time.process_time()
-        reason = lowering.refusal(*arguments)
+        reason = lowering.refusal(schedule, algorithm)
         lowered += time.process_time() - began
         return reason
 

@@ -199,7 +199,8 @@ def upward(known: dict[str, Module]) -> list[tuple[str, str]]:
             other = known.get(target)
             if other is None or module.room in ("", "__main__") or not other.room:
                 continue
-            order, mine, theirs = ORDER, module.room, other.room
+            order: tuple[tuple[str, ...], ...] = ORDER
+            mine, theirs = module.room, other.room
             if mine == theirs:
                 order, mine, theirs = INSIDE.get(mine, ()), module.folder, other.folder
             here, there = place(order, mine), place(order, theirs)
@@ -360,8 +361,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import common
 
-    args = common.arguments(__doc__.splitlines()[0], [])
-    args = args.parse_args()
+    args = common.arguments(__doc__.splitlines()[0], []).parse_args()
     known = modules()
     sizes = {name: len(m.path.read_text().splitlines()) for name, m in known.items()}
     measured = list(functions(known))

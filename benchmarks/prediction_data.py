@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import common
 from tilewright.prediction.data.collect import collect
-from tilewright.prediction.data.runs import write_csv
+from tilewright.prediction.data.runs import Runs, write_csv
 from tilewright.prediction.kernels import kernels
 from tilewright.prediction.kernels.families import schedule_family
 from tilewright.prediction.kernels.halide_blur import MULLAPUDI
@@ -98,10 +99,8 @@ def one(name: str, args: argparse.Namespace, records: Records, deadline: float |
     if done[0] < done[1] or not done[1]:
         print(f"{name}: {done[0]} of {done[1]} in {seconds:.0f} s")
         return False
-    runs.facts["note"] = NOTES.get(kernel.name, "Drawn as in the paper's Table II.")
-    if runs.dropped:
-        runs.facts["dropped"] = list(runs.dropped)
-    write_csv(runs, path)
+    note = NOTES.get(kernel.name, "Drawn as in the paper's Table II.")
+    write_csv(noted(runs, {"note": note}), path)
     noise = runs.facts["noise"]
     print(
         f"{name}: {len(runs)} runs of {runs.times.mean() * 1e3:.3g} ms on average, noise floor "
@@ -110,6 +109,12 @@ def one(name: str, args: argparse.Namespace, records: Records, deadline: float |
         flush=True,
     )
     return True
+
+
+def noted(runs: Runs, facts: dict[str, Any]) -> Runs:
+    """The runs with further facts, and with the rows that were left out if there are any."""
+    dropped = {"dropped": list(runs.dropped)} if runs.dropped else {}
+    return replace(runs, facts={**runs.facts, **facts, **dropped})
 
 
 def schedules(
@@ -143,16 +148,14 @@ def schedules(
         print(f"{name}: {done[0]} of {done[1]} in {seconds:.0f} s")
         return False
     more = " with whole rows and blur_x inlined next to them" if blur else ""
-    runs.facts["note"] = f"Table IV{more}; {candidates} schedules a size."
+    facts: dict[str, Any] = {"note": f"Table IV{more}; {candidates} schedules per size."}
     if blur:
         found = peers(chosen, sizes, records, deadline)
         if len(found) < len(sizes):
             print(f"{name}: the autoscheduler's are left")
             return False
-        runs.facts["mullapudi2016"] = found
-    if runs.dropped:
-        runs.facts["dropped"] = list(runs.dropped)
-    write_csv(runs, args.data / f"{name}.csv")
+        facts["mullapudi2016"] = found
+    write_csv(noted(runs, facts), args.data / f"{name}.csv")
     print(
         f"{name}: {len(runs)} schedules, {len(runs.dropped)} failed, "
         f"noise floor {runs.floor or 0:.2%}, {seconds:.0f} s",

@@ -212,7 +212,8 @@ def main() -> None:
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + args.seconds
-    rows, summary = [], {}
+    rows = []
+    summary: dict[str, Any] = {}
     for name in common.chosen(args, families):
         chosen = schedule_family(name)
         runs = data_set(chosen, args, deadline)

@@ -16,7 +16,7 @@ import math
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
     "halide_laplacian": problems.halide_laplacian,
     "opencl_matmul": problems.opencl_matmul,
 }
-Outcomes = Iterator[tuple[dict[str, Any], float | str]]
+Outcomes = Generator[tuple[dict[str, Any], float | str], None, None]
 
 
 def measured(problem: MeasuredProblem, missing: list[dict[str, Any]]) -> Outcomes:

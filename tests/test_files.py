@@ -178,7 +178,8 @@ def test_nothing_is_removed_that_is_not_a_plain_file_or_folder(tmp_path):
 
 def test_a_draft_that_another_process_takes_away_is_made_again(tmp_path, monkeypatch):
     """Between making a folder and locking it there is a moment in which it looks abandoned."""
-    lock, taken = files._lock, []
+    lock = files._lock
+    taken: list = []
 
     def late(descriptor, path):
         if not taken:

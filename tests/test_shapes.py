@@ -65,7 +65,7 @@ def test_text_that_is_not_json_is_refused(tmp_path):
 def test_stumbling_becomes_an_error_and_errors_stay():
     missing = pytest.raises(TilewrightError, match=r"^it is damaged: 'a' is missing$")
     with missing, damaged("it is damaged", TilewrightError):
-        _ = {}["a"]
+        _ = {"b": 1}["a"]
     mine = pytest.raises(TilewrightError, match=r"^mine$")
     with mine, damaged("it is damaged", TilewrightError):
         raise TilewrightError("mine")

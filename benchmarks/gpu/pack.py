@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import io
+import lzma
 import re
 import shutil
 import subprocess
@@ -117,7 +118,10 @@ def pack(into: Path, python: str, packages: list[str], preset: int = 6) -> Path:
         own(folder)
         (folder / "python").write_text(python + "\n")
         partial = archive.with_suffix(".partial")
-        with tarfile.open(partial, "w:xz", preset=preset) as tar:
+        with (
+            lzma.open(partial, "wb", preset=preset) as compressed,
+            tarfile.open(fileobj=compressed, mode="w") as tar,
+        ):
             tar.add(folder, folder.name)
         partial.replace(archive)
     shutil.copy(Path(__file__).with_name("run.sh"), into / "run.sh")
@@ -137,10 +141,10 @@ def pack_prepared(prepared: Path, into: Path, most_bytes: int) -> tuple[int, int
     """
     packed: list[tuple[int, str, bytes]] = []
     for folder in sorted((prepared / REFERENCES).glob("[!.]*")):
-        data = io.BytesIO()
-        with tarfile.open(fileobj=data, mode="w:xz", preset=6) as tar:
+        written = io.BytesIO()
+        with tarfile.open(fileobj=written, mode="w:xz", preset=6) as tar:
             tar.add(folder, f"{REFERENCES}/{folder.name}")
-        packed.append((len(data.getvalue()), folder.name, data.getvalue()))
+        packed.append((len(written.getvalue()), folder.name, written.getvalue()))
     target = into / "prepared"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -41,7 +41,7 @@ def main():
         import torch
 
         torch.set_num_threads(1)
-        sampler = optuna.samplers.GPSampler(seed=seed)
+        sampler: optuna.samplers.BaseSampler = optuna.samplers.GPSampler(seed=seed)
     else:
         sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(sampler=sampler)

@@ -86,7 +86,7 @@ def run_optuna(sampler):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         parameters = ask.problem["parameters"]
         if sampler == "tpe":
-            chosen = optuna.samplers.TPESampler(seed=seed)
+            chosen: optuna.samplers.BaseSampler = optuna.samplers.TPESampler(seed=seed)
         else:
             import torch
 

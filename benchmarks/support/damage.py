@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Iterable
 from typing import Any
 
 # What a value is replaced by: other types, extremes, and texts that a reader might evaluate.
@@ -73,7 +74,7 @@ def damaged_text(text: str, choose: random.Random) -> bytes:
 def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of every value inside `data`, the first of long lists alone."""
     found = [path] if path else []
-    items = data.items() if isinstance(data, dict) else ()
+    items: Iterable[tuple[Any, Any]] = data.items() if isinstance(data, dict) else ()
     if isinstance(data, list):
         items = list(enumerate(data))[:30]
     for key, value in items:

@@ -134,8 +134,8 @@ def _launched(payload: dict[str, Any], seconds: float) -> list[dict[str, Any]] |
     if status == -signal.SIGXCPU:
         return f"took more than {seconds:g} CPU seconds"
     if status != 0:
-        error = found[-1].get("error") if found else None
-        return str(error or f"ended with status {status}")
+        said = found[-1].get("error") if found else None
+        return str(said or f"ended with status {status}")
     return found
 
 

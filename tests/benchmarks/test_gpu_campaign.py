@@ -1,5 +1,6 @@
 """The GPU campaign: its pieces, what is kept between goes, and one piece without a GPU."""
 
+import functools
 import gzip
 import json
 import os
@@ -71,9 +72,10 @@ def test_every_round_of_samples_has_every_program(tmp_path):
     from gpu.pieces import all_pieces
 
     given = setting(tmp_path, programs=tuple(common.PROGRAMS), samples=100)
-    rounds = {}
+    rounds: dict = {}
     for piece in all_pieces(given):
         if piece.name.startswith("halide samples"):
+            assert isinstance(piece.run, functools.partial)
             names, number = piece.run.args
             rounds.setdefault(number, []).extend(names)
     assert sorted(rounds) == [0, 1, 2, 3]
@@ -86,8 +88,10 @@ def test_another_room_adds_its_pieces(tmp_path, monkeypatch):
     from gpu.pieces import Piece, all_pieces, all_results
 
     room = types.ModuleType("a_room")
-    room.pieces = lambda setting: [Piece("mine", 10.0, lambda setting: {"seconds": 1.0})]
-    room.results = lambda setting, done: {"mine": ([done["mine"]], {"n": 1})}
+    vars(room).update(
+        pieces=lambda setting: [Piece("mine", 10.0, lambda setting: {"seconds": 1.0})],
+        results=lambda setting, done: {"mine": ([done["mine"]], {"n": 1})},
+    )
     monkeypatch.setitem(sys.modules, "a_room", room)
     rooms = ("gpu.device", "a_room")
     assert [p.name for p in all_pieces(setting(tmp_path), rooms)] == ["device", "mine"]
@@ -135,7 +139,7 @@ def going(tmp_path, monkeypatch, *runs, **options):
     for name, value in options.items():
         setattr(args, name, value)
     pieces = [
-        Piece(f"p{i}", 10.0, lambda _, status=status: status, essential=i == 0)
+        Piece(f"p{i}", 10.0, functools.partial(lambda status, _: status, status), essential=i == 0)
         for i, status in enumerate(runs)
     ]
     module.go(args, setting(tmp_path), pieces)

@@ -125,6 +125,7 @@ def test_inputs(tmp_path, file):
     saved = tmp_path / "in.npz"
     np.savez(saved, a=np.arange(3), b=np.ones((2, 2)))
     loaded = load_inputs(str(saved))
+    assert loaded is not None
     assert sorted(loaded) == ["a", "b"]
     assert loaded["a"].tolist() == [0, 1, 2]
     made = tmp_path / "make.py"

@@ -519,8 +519,8 @@ def test_a_kernel_of_ones_own_is_trained_and_its_variants_measured(tmp_path, mon
     code, text, _ = run(capsys, *words)
     assert code == 0
     assert json.loads(text)["kernel"] == "own_sums"
-    words = ("select", "--kernel", "own_sums.py:sums", "--query", "n=9000", "--verify", 2)
-    code, text, _ = run(capsys, *words, "--json", "-q")
+    select = ("select", "--kernel", "own_sums.py:sums", "--query", "n=9000", "--verify", 2)
+    code, text, _ = run(capsys, *select, "--json", "-q")
     assert code == 0
     variants = json.loads(text)[0]["variants"]
     assert {v["variant"]: v["status"] for v in variants} == {"formula": "ok", "loop": "ok"}

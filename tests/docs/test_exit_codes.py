@@ -28,7 +28,7 @@ def constants(node):
 
 def returned():
     """The numbers that each command's functions give as exit codes."""
-    found = {}
+    found: dict = {}
     for path in COMMANDS.rglob("*.py"):
         name = path.relative_to(COMMANDS).parts[0].removesuffix(".py")
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

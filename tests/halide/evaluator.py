@@ -85,7 +85,7 @@ class Evaluator:
     def pure(self, func, point):
         stage = func.stages[0]
         env = dict(zip(func.args, point, strict=True))
-        memo = {}
+        memo: dict = {}
         values = tuple(self.value(e, env, memo) for e in stage.values)
         self.values.setdefault(func.name, {})[point] = values
         return values
@@ -102,7 +102,8 @@ class Evaluator:
         order = [loop.name for loop in reversed(stage.loops)]
         assert set(order) == set(ranges)
         for at in itertools.product(*(ranges[name] for name in order)):
-            env, memo = dict(zip(order, at, strict=True)), {}
+            env = dict(zip(order, at, strict=True))
+            memo: dict = {}
             if not all(self.value(p, env, memo) for p in stage.predicates):
                 continue
             place = tuple(self.value(a, env, memo) for a in stage.args)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import halide as hl
 
 x, y, c, u, v = (hl.Var(name) for name in "xycuv")
-CONSTRUCTS = {}
-EVALUABLE = []
+CONSTRUCTS: dict = {}
+EVALUABLE: list = []
 
 
 def construct(function, evaluable=True):

@@ -29,7 +29,7 @@ EXACT = ("guard_with_if", "predicate")
 def schedules(draw, algorithm, target="host", exact=False, clones=()):
     """Schedules of `algorithm`; with `exact`, only tails that are right at every size."""
     algorithm = with_clones(algorithm, clones)
-    entries = {}
+    entries: dict = {}
     for index in reversed(range(len(algorithm.funcs))):
         so_far = Schedule(algorithm.digest, target, tuple(entries.values()), clones)
         entries[index] = draw(func_schedules(algorithm, index, so_far, exact))
@@ -134,7 +134,8 @@ def level(algorithm, so_far, node):
 
 @st.composite
 def nests(draw, func, stage, around, target, exact):
-    nest, final = StageSchedule(), set()
+    nest = StageSchedule()
+    final: set = set()
     atomic = stage.index > 0 and is_associative(stage) and not is_gpu(target)
     atomic = atomic and draw(st.booleans())
     for number in range(draw(st.integers(0, 4))):

@@ -135,7 +135,7 @@ def lower(pipeline, path, target="host"):
 
 def normalised(text):
     """Lowered code with names numbered by order of appearance, not by Halide."""
-    ranks = {}
+    ranks: dict = {}
 
     def rank(match):
         name = match[0]
@@ -209,7 +209,7 @@ def reference(algorithm, extents):
 def printed_alike(schedule, algorithm, build, folder):
     """The code of `schedule` applied; as JSON and as printed Python it must mean the same."""
     assert from_json(to_json(schedule), algorithm) == schedule
-    namespace = {}
+    namespace: dict = {}
     exec(to_python(schedule, algorithm), namespace)
 
     def source():

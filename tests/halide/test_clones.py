@@ -285,7 +285,7 @@ def test_printed_python_tells_of_the_clone():
     text = to_python(SCHEDULE, ALGORITHM)
     assert "    bright_for_tallies = bright.clone_in(tallies)\n" in text
     assert "# bright (for tallies): computed at loop y of tallies" in text
-    space = {}
+    space: dict = {}
     exec(text, space)
     pipeline, _ = equalised()
     space["schedule"](pipeline)
@@ -335,7 +335,7 @@ def test_any_clones_under_any_schedule(name, data, width, height, tmp_path):
     assert check(schedule, algorithm) == []
     assert from_json(to_json(schedule), algorithm) == schedule
     assert requirements(schedule, algorithm) == ()
-    space = {}
+    space: dict = {}
     exec(to_python(schedule, algorithm), space)
     live = lowered(
         algorithm, lambda p: apply(schedule, algorithm, p, same_bytes=True), tmp_path / "stmt"

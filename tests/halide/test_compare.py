@@ -76,6 +76,7 @@ def test_all_are_timed_together_and_failures_are_shown(example, monkeypatch, tmp
     assert set(status.values()) == {"ok"}
     naive = found.entry(NAIVE)
     assert naive.low <= naive.seconds <= naive.high
+    assert naive.slower is not None
     assert naive.slower[0] > 1
     assert found.entry(OURS).measurement.verified
     found.write_page(tmp_path / "page.html")

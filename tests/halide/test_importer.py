@@ -96,6 +96,7 @@ def test_equal_subexpressions_are_one_object(name):
         for stage in func.stages:
             seen = {}
             for node in walk(*stage.values, *stage.args, *stage.predicates):
+                key: tuple[object, ...]
                 if isinstance(node, Const):
                     key = ("const", node.type, repr(node.value))
                 elif isinstance(node, Variable):

@@ -139,7 +139,7 @@ def test_bfloat16_rounds_to_nearest(value):
     if np.isnan(value):
         assert np.isnan(found)
         return
-    bits = np.float32([value]).view(np.uint32)[0]
+    bits = np.array([value], np.float32).view(np.uint32)[0]
     down = (bits & np.uint32(0xFFFF0000)).view(np.float32)
     with np.errstate(over="ignore"):
         up = ((bits & np.uint32(0xFFFF0000)) + np.uint32(0x10000)).view(np.float32)

@@ -87,7 +87,7 @@ def test_halide_survives_what_is_let_through():
     import pickle
 
     generator = random.Random(11)
-    accepted = []
+    accepted: list = []
     while len(accepted) < 60:
         damaged = bytearray(FILES[generator.choice(NAMES)])
         damaged[generator.randrange(len(damaged))] = generator.randrange(256)

@@ -167,7 +167,7 @@ def test_the_reference_is_right_and_made_once(monkeypatch):
     image = np.random.default_rng(0).integers(0, 9999, (72, 42)).astype(np.uint16)
     for _ in range(2):
         with Session(algorithm, contents={"image": image}, limits=LIMITS) as session:
-            (path,) = session.prepare().reference
+            (path,) = session.prepare().reference or ()
     stamp = Path(path).stat().st_mtime_ns
     with Session(algorithm, contents={"image": image}, limits=LIMITS) as session:
         assert session.prepare().reference == (path,)

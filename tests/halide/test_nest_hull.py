@@ -7,7 +7,7 @@ from tilewright.halide.analysis.loop_ranges import SizedSplit, ranges_after, val
 from tilewright.halide.analysis.nest_hull import Ends, ends_after, slid, values_of
 from tilewright.halide.ir.schedule import Fuse, Split
 
-NOTHING = frozenset()
+NOTHING: frozenset = frozenset()
 
 
 def between(low, high):

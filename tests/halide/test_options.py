@@ -96,7 +96,7 @@ def test_notebooks_show_results_and_schedules():
     shown = result._repr_html_()
     assert "a &lt; b for host: not run" in shown
     assert all(group.name in shown for group in result.report().groups)
-    page = html.unescape(re.search('srcdoc="([^"]*)"', shown)[1])
+    page = html.unescape(re.findall('srcdoc="([^"]*)"', shown)[0])
     assert "<svg" in page  # the graph
     assert 'class="nest"' in page
     table = result.schedule._repr_html_()

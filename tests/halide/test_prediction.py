@@ -176,12 +176,12 @@ def test_the_search_and_the_nest_agree_on_a_cpu(pipeline):
 @pytest.mark.parametrize("pipeline", [lambda: blur()[0], product, lambda: copied(4096, 4096, 1)])
 @pytest.mark.parametrize("machine", ["v100", "h100"])
 def test_the_search_and_the_nest_agree_on_a_gpu(pipeline, machine, monkeypatch):
-    seen = []
+    seen: list = []
 
     def assemble(analysis, model, plans, options):
         planned = assembled(analysis, model, plans, options)
         kernels = [kernel for plan in plans for kernel in plan.kernels]
-        seen.append((planned, sum(predicted_seconds(model, kernel) for kernel in kernels)))
+        seen.append((planned, sum(predicted_seconds(model, kernel) or 0.0 for kernel in kernels)))
         return planned
 
     assembled = grouping_search.assemble
@@ -208,7 +208,7 @@ def test_the_naive_schedule_gets_its_groups_and_times():
     task = make_task(blur()[0], machine=MACHINE)
     found = with_prediction(PlannedSchedule(registry.naive(task), (), 0.0), task)
     assert [group.output.split("$")[0] for group in found.groups] == ["across", "down"]
-    assert found.seconds == sum(group.seconds for group in found.groups) > 0
+    assert found.seconds == sum(group.seconds or 0.0 for group in found.groups) > 0
     assert all(group.limit == "compute" for group in found.groups)
 
 

@@ -56,7 +56,7 @@ for name in sys.argv[2:]:
 
 
 def printed(schedule, algorithm):
-    space = {}
+    space: dict = {}
     exec(to_python(schedule, algorithm), space)
     return space["schedule"]
 
@@ -151,7 +151,7 @@ def test_printed_schedules_state_what_they_require_and_check_it_when_asked():
     assert "\n    Requires: " in result.to_python()
     assert "\n// Requires: " in result.to_cpp()
     assert "_refuses" not in result.to_python() + result.to_cpp()
-    space = {}
+    space: dict = {}
     exec(result.to_python("fast", runtime_checks=True), space)
     name = result.task.algorithm.outputs[0]
     assert space["fast_refuses"](**{name: (1536, 1024)}) is None

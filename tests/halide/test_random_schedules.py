@@ -22,7 +22,7 @@ QUIET = settings(
 
 
 def printed(schedule, algorithm):
-    space = {}
+    space: dict = {}
     exec(to_python(schedule, algorithm), space)
     return space["schedule"]
 

@@ -63,13 +63,13 @@ SCHEDULED = [applied(CASES[name][1], CASES[name][0]) for name in ("wrappers", "s
 def plain(schedule, algorithm):
     """The schedule with loops numbered in the order of the splits that make them."""
     nests, names = {}, {}
-    for entry in schedule.funcs:
-        func = algorithm.funcs[entry.func]
-        inline = entry.compute.kind == "inline"
+    for scheduled in schedule.funcs:
+        func = algorithm.funcs[scheduled.func]
+        inline = scheduled.compute.kind == "inline"
         default = () if inline else tuple(default_stage(func, s) for s in func.stages)
-        for index, nest in enumerate(entry.stages or default):
-            nests[entry.func, index] = nest
-            found = names[entry.func, index] = {loop.name: loop.name for loop in nest.loops}
+        for index, nest in enumerate(scheduled.stages or default):
+            nests[scheduled.func, index] = nest
+            found = names[scheduled.func, index] = {loop.name: loop.name for loop in nest.loops}
             for number, change in enumerate(nest.splits):
                 if isinstance(change, Split):
                     found |= {change.outer: f"outer{number}", change.inner: f"inner{number}"}
@@ -142,7 +142,7 @@ def renamed(text):
     text = re.sub(r"^(external\S*|internal\S*) func \S+", r"\1 func", text, flags=re.MULTILINE)
     # The length of a kernel's source counts the letters of names.
     text = re.sub(r"(source_kernels\.buffer\)), \d+\)", r"\1, length)", text)
-    ranks = {}
+    ranks: dict = {}
     return re.sub(r"[A-Za-z_][\w$.]*", lambda m: ranks.setdefault(m[0], f"n{len(ranks)}"), text)
 
 

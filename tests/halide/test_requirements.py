@@ -143,7 +143,7 @@ def test_an_output_of_promised_extent_has_that():
 
 
 def python_refusal(schedule, extent):
-    namespace = {}
+    namespace: dict = {}
     exec(python_check("blur", requirements(schedule, BLUR)), namespace)
     return namespace["blur_refuses"](**{BLUR.outputs[0]: (extent, 5)})
 

@@ -167,8 +167,8 @@ def test_rows_of_factors_are_what_each_row_is_alone(name, data):
         alone = ScheduledNest(analysis, schedule, {p: float(f[row]) for p, f in factors.items()})
         for ours, theirs in zip(together.loops, alone.loops, strict=True):
             assert np.broadcast_to(ours.extent, (3,))[row] == theirs.extent
-        for ours, theirs in zip(together.allocations, alone.allocations, strict=True):
-            assert np.broadcast_to(ours.bytes, (3,))[row] == theirs.bytes
+        for many, one in zip(together.allocations, alone.allocations, strict=True):
+            assert np.broadcast_to(many.bytes, (3,))[row] == one.bytes
 
 
 def test_part_of_is_the_iteration_at_a_fraction_of_a_loop():

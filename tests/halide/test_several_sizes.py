@@ -146,7 +146,7 @@ def work(text):
     """
     lines = [line.strip() for line in text.splitlines()]
     kept = [s for s in lines if re.match(r"(for|parallel|allocate|produce|consume)\b|.*\] = ", s)]
-    known = {}
+    known: dict = {}
     return re.sub(
         r"\b([a-z])\d+\b", lambda m: f"{m[1]}{known.setdefault(m[0], len(known))}", "\n".join(kept)
     )

@@ -89,7 +89,7 @@ def outline(text):
 
 
 def test_printed_code_lowers_to_the_same(tmp_path):
-    space = {}
+    space: dict = {}
     exec(to_python(SCHEDULE, ALGORITHM), space)
     path = tmp_path / "stmt"
     live = lowered(lambda: filtered()[0], lambda p: apply(SCHEDULE, ALGORITHM, p), path)

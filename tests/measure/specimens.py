@@ -38,7 +38,7 @@ class Overlap(Sleep):
     def busy(self, seconds, what):
         """Logs an entry for every millisecond in which it got on."""
         end = time.thread_time() + seconds
-        seen = []
+        seen: list = []
         while time.thread_time() < end:
             now = int(time.monotonic() * 1000)
             if not seen or seen[-1] != now:

@@ -104,7 +104,8 @@ def test_failures_have_infinite_times():
 def test_an_unknown_status_is_refused():
     with pytest.raises(ValueError, match="bored"):
         Measurement.from_json({"status": "bored"})
-    for wrong in ({"times": ["x"]}, {"times": [True]}, {"message": 3}, {"details": []}):
+    damaged: list[dict] = [{"times": ["x"]}, {"times": [True]}, {"message": 3}, {"details": []}]
+    for wrong in damaged:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Measurement.from_json({"status": "ok", **wrong})
 

@@ -178,7 +178,7 @@ def test_output_keeps_its_beginning_and_its_end():
 
 def test_nothing_of_ours_runs_while_a_candidate_is_timed(tmp_path):
     log = tmp_path / "log"
-    events = []
+    events: list = []
     candidates = [Candidate(f"{SPECIMENS}:Overlap", str(log), key=str(i)) for i in range(4)]
     results = measure_all(
         candidates,
@@ -226,7 +226,7 @@ def test_a_clearly_slower_candidate_is_cut_short():
     slow = Candidate(f"{SPECIMENS}:Sleep", 0.6, key="slow")
     timing = Timing(seconds=60.0, min_samples=10, max_samples=10, cutoff_ratio=3.0)
     with Workers(jobs=1) as workers:
-        results = {}
+        results: dict = {}
         for candidate in (fast, slow):
             results |= {
                 c.key: m for c, m in measure_all([candidate], timing=timing, workers=workers)
@@ -327,7 +327,7 @@ def test_workers_die_with_a_client_that_is_killed(tmp_path):
 
 
 def test_at_the_deadline_the_iterator_ends_and_nothing_is_left():
-    found = {}
+    found: dict = {}
     before = servers_below()  # `measure_one` keeps its own
     candidates = [specimen("Sleep"), specimen("SpinInBuild")]
     deadline = DeadlineAfter(lambda: found)

@@ -67,7 +67,7 @@ def run(p, x, inputs):
             acc = (
                 again(p.init, ())
                 if getattr(p.init, "type", True)
-                else type(flat_leaf(x))(p.init.value)
+                else type(flat_leaf(x))(getattr(p.init, "value", None))
             )
             for item in x:
                 acc = again(p.f, (acc, item))

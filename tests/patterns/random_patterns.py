@@ -96,7 +96,8 @@ def tuple_stage(draw, given, depth):
 @st.composite
 def stages(draw, given, depth=2, most=2):
     """A few stages one after the other that take a value of this type."""
-    made, current = n.IDENTITY, given
+    made: n.Pattern = n.IDENTITY
+    current = given
     for _ in range(draw(st.integers(0, most)) if depth >= 0 else 0):
         added = draw(stage(current, depth))
         made, current = n.pipe(made, added), type_of(added, current)

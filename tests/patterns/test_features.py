@@ -81,8 +81,8 @@ def brute_force(kernel, known):
     groups, threads = kernel.grid(known), kernel.launch.threads
     group = tuple(g // 2 for g in groups)
     lanes = [lane[::-1] for lane in np.ndindex(*threads[::-1])]
-    instances = defaultdict(lambda: defaultdict(set))
-    executed = defaultdict(int)
+    instances: dict = defaultdict(lambda: defaultdict(set))
+    executed: dict = defaultdict(int)
 
     def walk(block, env, lane, number, rounds):
         for s in block:

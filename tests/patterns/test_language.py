@@ -166,9 +166,9 @@ def test_user_functions_cannot_branch_or_loop():
         (lambda: tp.map(tp.copy, "glb"), "use map_glb"),
         (lambda: tp.pad2(1, 1, "clmp"), "'clmp'; give clamp"),
         (lambda: tp.array("A", float), "is not a type"),
-        (lambda: tp.f32[2.5], "length 2.5"),
+        (lambda: tp.f32[2.5], "length 2.5"),  # type: ignore[index]
         (lambda: tp.f32[0], "give at least 1"),
-        (lambda: tp.gather(lambda i: i), "a function of an index and a length"),
+        (lambda: tp.gather(lambda i: i), "a function of an index and a length"),  # type: ignore[misc]
         (lambda: tp.split(2.5), "split's length is 2.5"),
         (lambda: tp.interpret(program(), [[1, 2], [3]]), "other than an array"),
         (lambda: tp.compile(twice_named()), "two inputs are called A"),

@@ -56,13 +56,13 @@ class Run:
 
     def __init__(self, kernel, known, memory, scalars):
         self.kernel, self.known, self.memory, self.scalars = kernel, known, memory, scalars
-        self.counts = Counter()
+        self.counts: Counter = Counter()
         self.grid = kernel.grid(known)
 
     def everything(self):
         threads = self.kernel.launch.threads
         for group in np.ndindex(*self.grid[::-1]):
-            local = {}
+            local: dict = {}
             running = [
                 self.thread(group[::-1], lane[::-1], local) for lane in np.ndindex(*threads[::-1])
             ]

@@ -25,7 +25,7 @@ def counting(calls, **how):
 
 
 def test_an_interrupted_collection_goes_on_where_it_was(tmp_path):
-    calls = []
+    calls: list = []
     kernel = counting(calls)
 
     class StoppedError(Exception):
@@ -157,7 +157,7 @@ def test_the_quickest_sample_of_all_rounds_counts(monkeypatch):
     kernel = counting([])
     rounds = [(2.0, 1.9), (1.2, 1.0), (1.005, 1.3)]
     left = scripted(monkeypatch, rounds)
-    told = []
+    told: list = []
     runs = collect(
         kernel, "work", 1, 0, retime=False, verify=False, timing=QUICK, on_progress=told.append
     )

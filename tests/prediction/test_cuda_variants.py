@@ -104,7 +104,7 @@ def library(tmp_path_factory):
     source = folder / "kernels.cpp"
     source.write_text(BEFORE + text.replace("__shared__", "static") + AFTER)
     made = folder / "kernels.so"
-    words = [native.compiler(), "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
+    words = [native.compiler() or "c++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
     subprocess.run([*words, "-o", made, source], check=True)
     return ctypes.CDLL(str(made))
 

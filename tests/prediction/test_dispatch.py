@@ -170,7 +170,7 @@ def test_errors_name_what_is_there(models):
     with pytest.raises(PredictionError, match="describe gives no 'n', a feature of the models"):
         by_models(models, lambda a: {"length": 3})(1)
     with pytest.raises(PredictionError, match="at least one"):
-        Dispatcher({}, lambda: None)
+        Dispatcher({}, by_models({}, lambda: {}))
     with pytest.raises(PredictionError, match="'c' is not a route; there are linear, constant"):
         made(models, default="c")
 

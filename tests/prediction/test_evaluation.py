@@ -47,6 +47,7 @@ def test_evaluate_uses_the_models_intervals_and_range():
     found = evaluate(model, test_X, test_y, coverage=0.8, retimes=1.02 * test_y)
     low, high = model.predict_interval(test_X, 0.8)
     assert found.coverage == np.mean((low <= test_y) & (test_y <= high))
+    assert found.coverages is not None
     assert found.coverages[0.8] == found.coverage
     assert found.coverages[0.5] <= found.coverages[0.95]
     assert found.outside.sum() == 1
@@ -97,4 +98,5 @@ def test_held_out_intervals_cover_what_they_promise():
     X, y = linear(150)
     found = cross_validate(LRC(complexity="x0"), X, y)
     assert 0.8 <= found.coverage <= 1
+    assert found.coverages is not None
     assert found.coverages[0.9] == pytest.approx(found.coverage)

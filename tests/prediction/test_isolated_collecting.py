@@ -96,9 +96,9 @@ def test_origins_name_what_can_be_made_again():
     matmul = kernel("matmul")
     numpy = matmul.variant("numpy")
     assert origin(matmul, numpy) == {"kernel": "matmul", "variant": "numpy", "whole_call": False}
-    assert origin(matmul, whole_call(numpy))["whole_call"]
+    assert (origin(matmul, whole_call(numpy)) or {})["whole_call"]
     own = unruly((1, 9), make=unruly_kernels.make, variants={"quick": unruly_kernels.quick})
-    assert origin(own, own.variant("quick"))["variant"] == "quick"
+    assert (origin(own, own.variant("quick")) or {})["variant"] == "quick"
     changed = own.with_variant(own.variant("quick"))
     assert origin(changed, changed.variant("quick")) is None
 

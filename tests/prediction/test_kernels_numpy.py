@@ -37,6 +37,7 @@ def test_an_instance_depends_on_seed_and_index_and_not_on_the_variant():
 def test_a_wrong_answer_is_reported_with_its_place():
     chosen = kernel("matvec")
     _, _, operands = drawn_at(chosen, chosen.variant("numpy"), 0, 0)
+    assert chosen.reference is not None
     wrong = chosen.reference(operands)
     wrong[0] = np.nan
     assert "the value at [0] is nan" in error_of(wrong, chosen, operands)[1]

@@ -112,7 +112,8 @@ def test_runs_recorded_before_a_file_was_changed_are_not_looked_up(tmp_path):
     before = keys()
     assert before == keys()
     kernel = from_callable(leaves, {"n": (1, 9)}, "n", files=[str(code)])
-    assert origin(kernel, kernel.variants["leaves"])["arguments"]["files"]["list"]
+    made_from = origin(kernel, kernel.variants["leaves"]) or {}
+    assert made_from["arguments"]["files"]["list"]
     assert set(before) == {"code", "ranges", "code.py"}
     code.write_text("two")
     assert {name for name, value in keys().items() if value != before[name]} == {"code.py"}

@@ -1,5 +1,6 @@
 """The options that docs/prediction.md names; its examples run in tests/docs."""
 
+import argparse
 import re
 from pathlib import Path
 
@@ -10,8 +11,10 @@ PAGE = (ROOT / "docs" / "prediction.md").read_text(encoding="utf-8")
 
 
 def commands():
-    known = next(a for a in parser()._actions if a.dest == "command").choices["predict"]
-    return next(a for a in known._actions if a.dest == "predict_command").choices
+    def inner(of):
+        return next(a.choices for a in of._actions if isinstance(a, argparse._SubParsersAction))
+
+    return inner(inner(parser())["predict"])
 
 
 def test_the_options_named_are_the_commands():

@@ -158,13 +158,14 @@ def test_queries_that_cannot_be_read_are_named():
 def test_damaged_files_are_refused(tmp_path):
     model = LRC(complexity="x0").fit(X, Y)
     data = json.loads(json.dumps(model.to_dict()))
-    for part in (
+    parts: tuple[dict, ...] = (
         {"state": {"intercept": 1, "coefficients": [1]}},  # too few for its features
         {"features": []},
         {"target": {}},
         {"params": {"complexity": "__import__('os').abort()"}},
         {"calibration": {"residuals": []}},
-    ):
+    )
+    for part in parts:
         with pytest.raises(PredictionError, match="damaged"):
             Estimator.from_dict({**data, **part})
     with pytest.raises(PredictionError, match="schema version '1'"):

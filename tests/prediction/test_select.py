@@ -160,7 +160,7 @@ def toy_kernel():
 
 
 def test_training_measures_fits_and_keeps(tmp_path):
-    told = []
+    told: list = []
     with Records(tmp_path / "records.sqlite") as records:
         made = train_selector(
             toy_kernel(),

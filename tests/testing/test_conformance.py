@@ -226,7 +226,7 @@ def test_a_wrong_estimator_does_not(model, said):
 
 def test_our_journal_conforms(tmp_path):
     with Records(tmp_path / "records.db") as records:
-        journals = []
+        journals: list = []
 
         def opened():
             if not journals:
@@ -266,7 +266,7 @@ class Sorted(Kept):
 
 
 def test_a_list_is_a_journal():
-    trials = []
+    trials: list = []
     check_journal(lambda: Kept(trials))
 
 
@@ -281,6 +281,6 @@ def test_a_list_is_a_journal():
     ],
 )
 def test_a_wrong_journal_does_not(journal, said):
-    trials = []
+    trials: list = []
     with pytest.raises(AssertionError, match=said):
         check_journal(lambda: journal(trials))

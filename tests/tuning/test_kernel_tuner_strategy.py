@@ -26,7 +26,7 @@ def cache_file(tmp_path):
             for cache in PARAMETERS["cache"]:
                 if block * tile <= 384:
                     time = time_of(block, tile, cache)
-                    entry = {"block": block, "tile": tile, "cache": cache, "one": 5}
+                    entry: dict = {"block": block, "tile": tile, "cache": cache, "one": 5}
                     entry["time"] = time if time else "RuntimeFailedConfig"
                     if time is None:
                         entry["__error__"] = "RuntimeFailedConfig"

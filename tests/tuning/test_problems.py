@@ -81,7 +81,7 @@ def test_every_recording_replays_the_whole_space_of_its_problem():
 
 def test_a_recording_is_read_as_written_and_its_failures_fail(tmp_path):
     space = opencl_matmul().space
-    outcomes = {space.key(space.encode(c)): 1.5 for c in configurations(space)}
+    outcomes: dict = {space.key(space.encode(c)): 1.5 for c in configurations(space)}
     failing = next(configurations(space))
     outcomes[space.key(space.encode(failing))] = "run_failed"
     write_recording(tmp_path / "mine.json.gz", space, outcomes, {"machine": "mine"})
@@ -108,7 +108,7 @@ def test_a_halide_template_is_built_verified_and_timed_elsewhere(make):
 
 def test_schedules_that_halide_refuses_are_failed_builds():
     problem = halide_harris(128, 64)
-    refused = {**problem.space.default(), "gradients": "row", "products": "root"}
+    refused = {**(problem.space.default() or {}), "gradients": "row", "products": "root"}
     found = problem(refused)
     assert found.status == "build_failed"
     assert "compute_at" in found.message
@@ -123,7 +123,7 @@ def test_the_opencl_kernel_runs_and_its_driver_refuses():
     tuned = problem(problem.space.default())
     assert (tuned.status, tuned.message) == ("ok", "")
     assert tuned.verified
-    uneven = {**problem.space.default(), "wx": 64, "tx": 4}  # groups of 64 in a range of 16
+    uneven = {**(problem.space.default() or {}), "wx": 64, "tx": 4}  # groups of 64 in a range of 16
     refused = problem(uneven)
     assert refused.status == "run_failed"
     assert "INVALID_WORK_GROUP_SIZE" in refused.message

@@ -177,6 +177,7 @@ def test_long_permutations_are_counted_without_listing():
     codes = space.sample(np.random.default_rng(0), 50)
     for code in codes:
         value = space.decode(code)["p"]
+        assert isinstance(value, tuple)
         assert sorted(value) == list(range(10))
         assert value[0] < value[1]
         assert value[8] < value[9]

@@ -1,6 +1,8 @@
+import itertools
 import math
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -91,7 +93,7 @@ class LosingExecutor(ThreadPoolExecutor):
     def submit(self, fn, /, *args, **kwargs):
         self.count += 1
         if self.count % 3 == 0:
-            future = Future()
+            future: Future = Future()
             future.set_exception(OSError("node 7 went away"))
             return future
         return super().submit(fn, *args, **kwargs)
@@ -106,13 +108,13 @@ def test_a_lost_worker_is_a_crash_of_its_configuration():
 
 
 def test_ctrl_c_ends_with_the_best_so_far():
+    calls = itertools.count(1)
+
     def objective(c):
-        objective.count += 1
-        if objective.count == 8:
+        if next(calls) == 8:
             raise KeyboardInterrupt
         return cost(c)
 
-    objective.count = 0
     found = tune(objective, SPACE, budget=30)
     assert found.stopped == "interrupted"
     assert len(found.trials) == 7
@@ -120,9 +122,11 @@ def test_ctrl_c_ends_with_the_best_so_far():
 
 
 def test_limits_of_time_convergence_and_the_space():
-    assert tune(lambda c: time.sleep(0.05) or 1.0, SPACE, budget=99, time_limit=0.2).stopped == (
-        "time"
-    )
+    def slow(c):
+        time.sleep(0.05)
+        return 1.0
+
+    assert tune(slow, SPACE, budget=99, time_limit=0.2).stopped == "time"
     small = Space([Integer("x", 0, 4)])
     assert tune(lambda c: 1.0, small, budget=99).stopped == "exhausted"
     wide = Space([Integer("x", 0, 300)])
@@ -132,16 +136,17 @@ def test_limits_of_time_convergence_and_the_space():
 
 
 def test_leaders_are_measured_again_before_one_is_declared_best():
+    seen: Counter = Counter()
+
     def lucky_once(c):
         key = (c["x"], c["y"], c["p"])
-        lucky_once.seen[key] = lucky_once.seen.get(key, 0) + 1
-        return cost(c) - (100.0 if lucky_once.seen[key] == 1 and c["x"] == 0 else 0.0)
+        seen[key] += 1
+        return cost(c) - (100.0 if seen[key] == 1 and c["x"] == 0 else 0.0)
 
-    lucky_once.seen = {}
     queue = [{"x": 0, "y": 0, "p": (0, 1)}]
     once = tune(lucky_once, SPACE, budget=12, queue=queue)
     assert once.best.configuration["x"] == 0
-    lucky_once.seen = {}
+    seen.clear()
     again = tune(lucky_once, SPACE, budget=12, queue=queue, confirm=3)
     assert again.best.configuration["x"] != 0
     assert {t.suggestion.origin for t in again.trials[12:]} == {"confirm"}
