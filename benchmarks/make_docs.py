@@ -66,6 +66,12 @@ GOALS = {
         "regret_calibrated": "<= 1.08",
         "regret_default": ">= regret_calibrated",
     },
+    "gpu_time_model": {
+        "spearman_median": ">= 0.93",
+        "spearman_min": ">= 0.6",
+        "log_correlation": ">= 0.95",
+        "top1_regret": "<= 1.04",
+    },
     "halide_strangers": {
         "crashes": "<= 0",
         "refused_by_halide": "<= 0",

@@ -30,7 +30,6 @@ from tilewright.halide.analysis.bounds import (
     Bounder,
     Box,
     Interval,
-    Linear,
     Linearizer,
     accesses_of,
     span_box,
@@ -40,7 +39,9 @@ from tilewright.halide.analysis.bounds import (
     union_boxes,
 )
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
 from tilewright.halide.analysis.specialization import worth_knowing
+from tilewright.halide.analysis.strides import Slopes, dependences, strides_of
 from tilewright.halide.analysis.sums import is_sum
 from tilewright.halide.ir.algorithm import (
     Call,
@@ -143,53 +144,9 @@ def nothing_to_do(stage: Stage) -> bool:
     return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
 
 
-class _Slopes(Linearizer):
-    """Linear forms away from borders: a clamp is its likely side, x/2 has slope one half."""
-
-    def _compute(self, e: Expr) -> Linear:
-        if isinstance(e, Op) and e.name in ("min", "max", "select"):
-            sides = e.args[-2:]
-            for side in sides:
-                if isinstance(side, Call) and side.name.startswith("likely"):
-                    return self(side)
-            forms = [self(side) for side in sides]
-            varying = [
-                f
-                for f in forms
-                if any(not isinstance(a, Variable) or a.kind != "param" for a, _ in f.terms)
-            ]
-            if len(varying) == 1 and e.name != "select":
-                return varying[0]
-        if isinstance(e, Op) and e.name == "div" and e.type.code != "float":
-            a, b = self(e.args[0]), self(e.args[1])
-            if not b.terms and b.const > 0:
-                return Linear(tuple((t, c / b.const) for t, c in a.terms), a.const / b.const)
-        return super()._compute(e)
-
-
-def _dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
-    """Return the loop variables that each node depends on, and whether it depends on a load."""
-    result: dict[int, tuple[frozenset[str], bool]] = {}
-    for node in walk(*roots):
-        if isinstance(node, Variable):
-            names = frozenset() if node.kind == "param" else frozenset((node.name,))
-            result[id(node)] = (names, False)
-        elif isinstance(node, Const):
-            result[id(node)] = (frozenset(), False)
-        else:
-            loops: frozenset[str] = frozenset()
-            loaded = isinstance(node, Call) and node.kind in ("func", "image")
-            for arg in node.args:
-                more, also = result[id(arg)]
-                loops |= more
-                loaded = loaded or also
-            result[id(node)] = (loops, loaded)
-    return result
-
-
-def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slopes) -> StageSummary:
+def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
     roots = [*stage.values, *stage.predicates]
-    depends = _dependences([*roots, *stage.args])
+    depends = dependences([*roots, *stage.args])
     ops: Counter[tuple[str, Type, frozenset[str], bool]] = Counter()
     loads: dict[object, Load] = {}
     seen: set[int] = set()
@@ -228,27 +185,11 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: _Slop
 
 def _note_load(
     call: Call,
-    slopes: _Slopes,
+    slopes: Slopes,
     depends: Mapping[int, tuple[frozenset[str], bool]],
     loads: dict[object, Load],
 ) -> None:
-    forms = [slopes(arg) for arg in call.args]
-    loops = frozenset().union(*(depends[id(a)][0] for a in call.args)) if call.args else frozenset()
-    strides: dict[str, tuple[float, ...] | None] = {}
-    for loop in loops:
-        steps: list[float] | None = []
-        for arg, form in zip(call.args, forms, strict=True):
-            step = 0.0
-            for atom, c in form.terms:
-                if isinstance(atom, Variable):
-                    step += c if atom.name == loop else 0.0
-                elif loop in depends[id(arg)][0] and loop in _free(atom):
-                    steps = None
-                    break
-            if steps is None:
-                break
-            steps.append(step)
-        strides[loop] = None if steps is None else tuple(steps)
+    strides = strides_of(call.args, slopes, depends)
     indirect = any(depends[id(a)][1] for a in call.args)
     clamped: frozenset[str] = frozenset().union(
         *(
@@ -259,10 +200,6 @@ def _note_load(
     )
     key = (call.name, call.value_index, *(id(a) for a in call.args))
     loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect, clamped))
-
-
-def _free(expr: Expr) -> frozenset[str]:
-    return _dependences([expr])[id(expr)][0]
 
 
 class Analysis:
@@ -288,9 +225,10 @@ class Analysis:
         )
         # What only holds for the estimated values of parameters, the compiler does not know,
         # unless the code is specialised for them.
-        self._slopes = _Slopes({symbol: known.value for symbol, known in self.known.items()})
+        self._slopes = Slopes({symbol: known.value for symbol, known in self.known.items()})
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
+        self._instructions: dict[tuple[str, frozenset[str]], tuple[StageInstructions, ...]] = {}
 
     def toggled(self, name: str) -> Analysis:
         """Return the same pipeline with the inlining of `name` toggled.
@@ -344,6 +282,19 @@ class Analysis:
                 _summarise_stage(func, s, self.linear, self._slopes) for s in self.view.stages(name)
             )
             self._summaries[key] = known
+        return known
+
+    def instructions(self, name: str) -> tuple[StageInstructions, ...]:
+        """Return the GPU instructions of a Func's stages."""
+        key = (name, self.view.absorbed(name))
+        known = self._instructions.get(key)
+        if known is None:
+            func = self.view.algorithm.by_name[name]
+            known = tuple(
+                stage_instructions(func, stage, self.linear, self._slopes)
+                for stage in self.view.stages(name)
+            )
+            self._instructions[key] = known
         return known
 
     @cached_property

@@ -83,13 +83,16 @@ def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> G
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
     """Return the loop nest; None if its sizes cannot be known."""
     try:
-        return _sized(task, schedule)
+        return schedule_nest(task, schedule)
     except UNKNOWN:
         return None
 
 
-def _sized(task: Task, schedule: Schedule) -> ScheduledNest:
-    """Return the nest; code that is specialised is costed with the values it is compiled for."""
+def schedule_nest(task: Task, schedule: Schedule) -> ScheduledNest:
+    """Return the nest; code that is specialised is costed with the values it is compiled for.
+
+    Raises one of `UNKNOWN` if its sizes cannot be known.
+    """
     schedule = running_at(schedule, task.algorithm)
     found = nest_analysis(task.algorithm, schedule)
     if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):

@@ -4,8 +4,10 @@
 search and of launches, which do not depend on the GPU. The unit "operations" is that of the cost
 (Sioutas 2020, Section 3): one arithmetic operation of one thread.
 
-A source is a section of the paper, a measurement ("measured: …") or a choice with its reason
-("chosen: …"). None of the choices has been measured on a GPU yet.
+A source is a section of the paper, a measurement ("measured: …"), a fit to recorded kernels
+("fitted: …") or a choice with its reason ("chosen: …"). The fits are to a simulated GPU with the
+SMs of a V100 (``benchmarks/data/gpu_sim``), in units per SM and cycle, so that they carry over to
+others; none of the choices has been measured on a GPU yet.
 """
 
 from __future__ import annotations
@@ -100,7 +102,81 @@ class GpuConstants:
         0.25, RATIO, "chosen: weight of loads in the variation that inlines less"
     )
 
-    # --- predicted time (roofline) ------------------------------------------------------------
+    # --- time of a kernel: counts (fitted to PTX and to ptxas, not to a GPU) ------------------
+    thread_instructions: float = constant(
+        6.0, "instructions per thread", "fitted: PTX of Halide 21, 1537 kernels; its indices"
+    )
+    dimension_instructions: float = constant(
+        5.0, "instructions per dimension", "fitted: PTX of Halide 21; arguments of buffers"
+    )
+    fused_instructions: float = constant(
+        11.0, "instructions per fused loop", "fitted: PTX of Halide 21; a quotient and a remainder"
+    )
+    stage_instructions: float = constant(
+        3.0, "instructions per stage", "fitted: PTX of Halide 21; the guard of its threads"
+    )
+    member_instructions: float = constant(
+        12.0, "instructions per stage of a member", "fitted: PTX of Halide 21; sizes of its storage"
+    )
+    loop_instructions: float = constant(
+        2.0, "instructions per iteration", "PTX of Halide 21: a comparison and a branch"
+    )
+    register_base: float = constant(
+        4.3, "registers", "fitted: ptxas 11.8 for compute capability 7.0, 1537 kernels"
+    )
+    register_body: float = constant(
+        1.135, "registers per root of an instruction", "fitted: ptxas 11.8; values under way"
+    )
+    register_load: float = constant(0.6, "registers per load", "fitted: ptxas 11.8")
+    register_dimension: float = constant(1.1, "registers per dimension", "fitted: ptxas 11.8")
+    register_stage: float = constant(1.6, "registers per stage", "fitted: ptxas 11.8")
+    register_word: float = constant(0.48, "registers per stored word", "fitted: ptxas 11.8")
+    least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
+
+    # --- time of a kernel: rates and waits ----------------------------------------------------
+    issue_rate: float = constant(
+        3.17, "warp instructions per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+    )
+    special_cost: float = constant(
+        8.73, "instructions per special one", "fitted: benchmarks/gpu_time_model.py"
+    )
+    line_cycles: float = constant(
+        0.615, "cycles per line and access of a warp", "fitted: benchmarks/gpu_time_model.py"
+    )
+    bank_cycles: float = constant(
+        0.105, "cycles per pass through the banks", "fitted: benchmarks/gpu_time_model.py"
+    )
+    l2_bytes_per_cycle: float = constant(
+        58.2, "bytes per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+    )
+    instruction_wait: float = constant(
+        7.48, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
+    )
+    miss_wait: float = constant(
+        96.5, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
+    )
+    hit_wait: float = constant(
+        7.28, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
+    )
+    shared_wait: float = constant(
+        9.08, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
+    )
+    kernel_cycles: float = constant(
+        448.0, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
+    )
+    overlap: float = constant(
+        7.25, "exponent", "fitted: benchmarks/gpu_time_model.py; infinite: the longest term decides"
+    )
+    barrier_wait: float = constant(30.0, "cycles per barrier", "chosen: as a load of shared memory")
+    memory_share: float = constant(
+        0.8, RATIO, "chosen: of the memory's bandwidth, what copies reach; too few records need it"
+    )
+    cache_beyond_shared: float = constant(
+        32768.0, BYTES, "CUDA guide: first cache beyond the largest shared memory (28 to 32 KiB)"
+    )
+    least_cache: float = constant(16384.0, BYTES, "chosen: what shared memory leaves of the cache")
+
+    # --- quick estimate of a kernel during the search (roofline) ------------------------------
     launch_seconds: float = constant(
         3e-6, "seconds per kernel", "chosen: from the end of one kernel to the start of the next"
     )

@@ -1,0 +1,83 @@
+"""How far apart the addresses of neighbouring iterations are, and what an expression depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.halide.analysis.bounds import Linear, Linearizer
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable, walk
+
+# The loops that a node depends on, and whether it depends on a load, by the node's identity.
+Dependences = Mapping[int, tuple[frozenset[str], bool]]
+
+
+class Slopes(Linearizer):
+    """Linear forms away from borders: a clamp is its likely side, x/2 has slope one half."""
+
+    def _compute(self, e: Expr) -> Linear:
+        if isinstance(e, Op) and e.name in ("min", "max", "select"):
+            sides = e.args[-2:]
+            for side in sides:
+                if isinstance(side, Call) and side.name.startswith("likely"):
+                    return self(side)
+            forms = [self(side) for side in sides]
+            varying = [
+                f
+                for f in forms
+                if any(not isinstance(a, Variable) or a.kind != "param" for a, _ in f.terms)
+            ]
+            if len(varying) == 1 and e.name != "select":
+                return varying[0]
+        if isinstance(e, Op) and e.name == "div" and e.type.code != "float":
+            a, b = self(e.args[0]), self(e.args[1])
+            if not b.terms and b.const > 0:
+                return Linear(tuple((t, c / b.const) for t, c in a.terms), a.const / b.const)
+        return super()._compute(e)
+
+
+def dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
+    """Return the loop variables that each node depends on, and whether it depends on a load."""
+    result: dict[int, tuple[frozenset[str], bool]] = {}
+    for node in walk(*roots):
+        if isinstance(node, Variable):
+            names = frozenset() if node.kind == "param" else frozenset((node.name,))
+            result[id(node)] = (names, False)
+        elif isinstance(node, Const):
+            result[id(node)] = (frozenset(), False)
+        else:
+            loops: frozenset[str] = frozenset()
+            loaded = isinstance(node, Call) and node.kind in ("func", "image")
+            for arg in node.args:
+                more, also = result[id(arg)]
+                loops |= more
+                loaded = loaded or also
+            result[id(node)] = (loops, loaded)
+    return result
+
+
+def strides_of(
+    args: Sequence[Expr], slopes: Slopes, depends: Dependences
+) -> dict[str, tuple[float, ...] | None]:
+    """Return the steps of an address for each loop that it depends on (see `Load.strides`)."""
+    forms = [slopes(arg) for arg in args]
+    loops = frozenset().union(*(depends[id(a)][0] for a in args)) if args else frozenset()
+    strides: dict[str, tuple[float, ...] | None] = {}
+    for loop in loops:
+        steps: list[float] | None = []
+        for arg, form in zip(args, forms, strict=True):
+            step = 0.0
+            for atom, c in form.terms:
+                if isinstance(atom, Variable):
+                    step += c if atom.name == loop else 0.0
+                elif loop in depends[id(arg)][0] and loop in _free(atom):
+                    steps = None
+                    break
+            if steps is None:
+                break
+            steps.append(step)
+        strides[loop] = None if steps is None else tuple(steps)
+    return strides
+
+
+def _free(expr: Expr) -> frozenset[str]:
+    return dependences([expr])[id(expr)][0]

@@ -1,0 +1,207 @@
+"""The time of a kernel from the work of its stages, in cycles.
+
+The SM that has the most blocks decides. Its warps issue instructions and access the first cache
+and shared memory, one after the other; the second cache, the memory and the waiting of each warp
+for itself overlap with that.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `blocks` | of the SM that has the most | count |
+| `waves` | these over the blocks that are resident together, at least 1 | 1 |
+| `terms` | the parts of the time, by name | cycles |
+| p | `GpuConstants.overlap`: how sharply the longest of overlapping terms decides | 1 |
+
+Counts are numbers, or arrays with an entry per kernel, so that a fit evaluates all kernels at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
+from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork
+from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES
+from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine, block_limits, max_registers
+
+# Terms that occupy a warp one after the other; all others overlap with their sum.
+IN_TURN = ("issue", "l1", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCounts:
+    """What the time of a kernel is made of.
+
+    Of all blocks of the SM: `instructions` and `special` instructions of warps, `lines` and bank
+    `passes` of their accesses, `l2_bytes` from and to the second cache. Of one thread in one block,
+    times `waves`: instructions (`path`), loads waited for that miss and hit the first cache
+    (`misses`, `hits`) and of shared memory (`shared_waits`), and `barriers`. Of the whole kernel:
+    `memory_bytes` and `atomics`.
+    """
+
+    instructions: Bound
+    special: Bound
+    lines: Bound
+    passes: Bound
+    l2_bytes: Bound
+    path: Bound
+    misses: Bound
+    hits: Bound
+    shared_waits: Bound
+    barriers: Bound
+    memory_bytes: Bound
+    atomics: Bound
+
+
+def kernel_counts(
+    kernel: KernelWork, memory_bytes: float, machine: GpuMachine, c: GpuConstants
+) -> KernelCounts:
+    """Return what the time of a launch is made of."""
+    threads = math.prod(kernel.block)
+    warps = math.ceil(threads / machine.warp_size)
+    blocks = float(math.ceil(kernel.blocks / machine.sms))
+    resident = min(resident_blocks(kernel, machine, c), blocks)
+    waves = max(blocks / resident, 1.0)
+    start = _start(kernel, c)
+    paths = [_instructions(stage, c) for stage in kernel.stages]
+    issued = sum(s.warps * path for s, path in zip(kernel.stages, paths, strict=True))
+    lines = passes = stored = 0.0
+    for stage in kernel.stages:
+        for access in stage.accesses:
+            times = stage.warps * access.count
+            if access.place == "memory":
+                lines += times * access.touched.lines
+                stored += times * access.touched.sectors if access.store else 0.0
+            else:
+                passes += times * access.touched.passes
+    misses, waits = _misses(kernel, resident, machine, c)
+    read = sum(footprint for footprint, _ in kernel.read.values())
+    return KernelCounts(
+        instructions=blocks * (issued + warps * start),
+        special=blocks * sum(s.warps * s.special for s in kernel.stages),
+        lines=blocks * lines,
+        passes=blocks * passes,
+        l2_bytes=blocks * (read + SECTOR_BYTES * stored),
+        path=waves * (sum(paths) + start),
+        # The first load of a kernel, or its arguments, miss.
+        misses=waves * (misses + 1.0),
+        hits=waves * max(waits - misses, 0.0),
+        shared_waits=waves * sum(s.waits.shared for s in kernel.stages),
+        barriers=waves * sum(s.runs for s in kernel.stages if s.member),
+        memory_bytes=memory_bytes,
+        atomics=kernel.atomics,
+    )
+
+
+def _start(kernel: KernelWork, c: GpuConstants) -> float:
+    """Return the instructions of a thread before its first stage."""
+    arguments = c.dimension_instructions * kernel.dimensions
+    return c.thread_instructions + arguments + c.fused_instructions * kernel.fused
+
+
+def thread_instructions(kernel: KernelWork, c: GpuConstants) -> float:
+    """Return the instructions that all threads of a launch execute."""
+    own = sum(stage.threads * _instructions(stage, c) for stage in kernel.stages)
+    return kernel.blocks * (own + math.prod(kernel.block) * _start(kernel, c))
+
+
+def _instructions(stage: StageWork, c: GpuConstants) -> float:
+    """Return the instructions of an active thread in one block."""
+    start = c.stage_instructions + (c.member_instructions if stage.member else 0.0)
+    accesses = sum(access.count for access in stage.accesses)
+    loops = c.loop_instructions * stage.iterations + start * stage.runs
+    return stage.plain + stage.special + accesses + loops
+
+
+def _misses(
+    kernel: KernelWork, resident: float, machine: GpuMachine, c: GpuConstants
+) -> tuple[float, float]:
+    """Return the loads that a thread waits for in a block: those that miss, and all.
+
+    If the first cache holds what the resident blocks read, sectors miss once; if it holds less
+    than half of that, they miss whenever they are returned to.
+    """
+    read = kernel.read.values()
+    together = resident * sum(footprint for footprint, _ in read)
+    # Blocks next to each other read much of the same.
+    together = min(together, machine.sms * sum(whole for _, whole in read))
+    room = machine.shared_per_sm + c.cache_beyond_shared - resident * kernel.shared
+    kept = max(room, c.least_cache) / max(together, 1.0)
+    share = min(max(2.0 * kept - 1.0, 0.0), 1.0)
+    first = sum(stage.waits.first for stage in kernel.stages)
+    fresh = sum(stage.waits.fresh for stage in kernel.stages)
+    waits = sum(stage.waits.memory for stage in kernel.stages)
+    return share * first + (1.0 - share) * fresh, waits
+
+
+def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
+    """Return the registers that a thread is expected to use."""
+    body = loads = 0.0
+    for stage in kernel.stages:
+        times = max(stage.runs, stage.iterations, 1.0)
+        accesses = sum(access.count for access in stage.accesses)
+        own = [a.count for a in stage.accesses if a.place == "memory" and not a.store]
+        body = max(body, (stage.plain + accesses) / times)
+        loads = max(loads, sum(own) / times)
+    return (
+        c.register_base
+        + c.register_body * math.sqrt(body)
+        + c.register_load * loads
+        + c.register_dimension * kernel.dimensions
+        + c.register_stage * len(kernel.stages)
+        + c.register_word * kernel.registers
+    )
+
+
+def resident_blocks(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> float:
+    """Return the blocks that an SM holds at once, at least 1."""
+    threads = math.prod(kernel.block)
+    cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
+    most = int(max_registers(machine, threads, cap))
+    used = min(max(math.ceil(registers_of(kernel, c)), c.least_registers), most)
+    return max(float(block_limits(machine, threads, used, int(kernel.shared)).blocks), 1.0)
+
+
+def kernel_terms(
+    counts: KernelCounts, machine: GpuMachine, c: GpuConstants
+) -> dict[str, Bound] | None:
+    """Return the parts of a kernel's time in cycles; None if the GPU's rates are not known."""
+    if machine.clock_hz is None or machine.memory_bandwidth is None:
+        return None
+    per_cycle = c.memory_share * machine.memory_bandwidth / machine.clock_hz
+    waiting = (
+        c.instruction_wait * counts.path
+        + c.miss_wait * counts.misses
+        + c.hit_wait * counts.hits
+        + c.shared_wait * counts.shared_waits
+        + c.barrier_wait * counts.barriers
+    )
+    return {
+        "issue": (counts.instructions + c.special_cost * counts.special) / c.issue_rate,
+        "l1": c.line_cycles * counts.lines,
+        "shared": c.bank_cycles * counts.passes,
+        "l2": counts.l2_bytes / c.l2_bytes_per_cycle,
+        "memory": counts.memory_bytes / per_cycle,
+        "latency": waiting,
+        "atomics": counts.atomics / c.atomics_per_cycle,
+    }
+
+
+def kernel_cycles(terms: Mapping[str, Bound], c: GpuConstants) -> Bound:
+    """Return the cycles of a kernel, from its start to its end, from its terms.
+
+    >>> one = {"issue": 30.0, "l1": 8.0, "shared": 2.0, "latency": 30.0}
+    >>> c = GpuConstants(overlap=2.0, kernel_cycles=100.0)
+    >>> float(kernel_cycles(one, c))
+    150.0
+    """
+    busy: Bound = sum((terms[name] for name in IN_TURN), 0.0)
+    overlapping = [busy, *(term for name, term in terms.items() if name not in IN_TURN)]
+    most: Bound = np.maximum(np.max(np.stack(np.broadcast_arrays(*overlapping)), axis=0), 1.0)
+    total = sum(((term / most) ** c.overlap for term in overlapping), 0.0)
+    return c.kernel_cycles + most * np.power(total, 1.0 / c.overlap)

@@ -1,0 +1,441 @@
+"""What one stage does in a block of a kernel: instructions, accesses, active threads.
+
+Everything is counted without constants that a fit may change, so that a fit can use it again.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `runs` | how often a block runs the loops of the stage | count |
+| `inner` | the loops inside a thread, outermost first | |
+| `live` | share of iterations that guards leave | 1 |
+| `waits` | loads of a thread that wait for one another | count |
+| `size` | strides of the dimensions of a Func or an input | bytes |
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Bound
+from tilewright.halide.analysis.instructions import Loops, MemoryAccess, StageInstructions
+from tilewright.halide.analysis.loop_ranges import Change, Ranges, SizedSplit
+from tilewright.halide.analysis.nest_parts import LoopSize
+from tilewright.halide.analysis.nest_structure import StageNest
+from tilewright.halide.ir.nest import GUARDED
+from tilewright.halide.ir.schedule import Fuse
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.warps import (
+    SECTOR_BYTES,
+    Array,
+    Threads,
+    Touched,
+    active_warps,
+    addresses_of,
+    gathered,
+    threads_of,
+    touched,
+)
+
+# The place of a value: in the thread, in the block's shared memory, in memory.
+Place = Literal["registers", "shared", "memory"]
+# Instructions of an address: its sum, its product with the element's size, and in memory the sum
+# with the pointer (counted in the PTX of Halide 21).
+ADDRESS_INSTRUCTIONS: Mapping[Place, float] = {"shared": 2.0, "memory": 3.0}
+
+
+@dataclass(frozen=True, slots=True)
+class InnerLoop:
+    """A loop inside a thread; `moves` has the steps of the definition's variables along it."""
+
+    moves: Mapping[str, float]
+    extent: float
+    unrolled: bool
+
+    @property
+    def variables(self) -> Loops:
+        """The variables of the definition that the loop is part of."""
+        return frozenset(self.moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The threads of a block that run a stage: their average, and that of the warps they are in.
+
+    `block` has the threads of the launch; `first` the active ones in x, y and z where no guard cuts
+    them short. `positions` gives the position of each thread along each loop of the definition
+    (canonical names).
+    """
+
+    block: Threads
+    first: Threads
+    threads: float
+    warps: float
+    positions: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Loads or stores of a stage that behave alike: `count` per thread and block."""
+
+    place: Place
+    store: bool
+    count: float
+    touched: Touched
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How often a thread waits for loads in a block, by where they come from.
+
+    Of the loads from `memory`, `first` reach a sector that the block has not loaded before, and
+    `fresh` another sector than the load before: that many miss a cache that keeps the block's data,
+    or none of it.
+    """
+
+    memory: float
+    shared: float
+    first: float
+    fresh: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """The work of a stage in one block: of an active thread, and over all runs.
+
+    `plain` and `special` are instructions without accesses; `iterations` are those of loops that
+    are not unrolled. A stage of a member ends with a barrier.
+    """
+
+    member: bool
+    threads: float
+    warps: float
+    runs: float
+    plain: float
+    special: float
+    iterations: float
+    accesses: tuple[Access, ...]
+    waits: Waits
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the values of Funcs and inputs are.
+
+    `size` gives the strides of a name's dimensions in bytes, `whole` the bytes of all its elements,
+    and `footprint` those that a block loads of it, 0 if the block computes it.
+    """
+
+    places: Mapping[str, Place]
+    size: Callable[[str], tuple[float, ...]]
+    whole: Callable[[str], float]
+    footprint: Callable[[str], float]
+
+    def place(self, name: str) -> Place:
+        """Return the place of a Func's or input's values."""
+        return self.places.get(name, "memory")
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def executions(deps: Loops, inner: Iterable[InnerLoop], copies: Loops | None = None) -> float:
+    """Return how often a thread computes what depends on the variables `deps`, in one run.
+
+    What a loop does not change is computed outside it. The copies of an unrolled loop share what
+    does not depend on `copies`, by default `deps`.
+
+    >>> loops = [InnerLoop({"y": 1.0}, 3.0, False), InnerLoop({"x": 1.0}, 4.0, True)]
+    >>> executions(frozenset("y"), loops), executions(frozenset("x"), loops)
+    (3.0, 4.0)
+    """
+    copies = deps if copies is None else copies
+    total = pending = 1.0
+    for loop in inner:
+        if loop.unrolled:
+            if loop.variables & copies:
+                total *= loop.extent
+        else:
+            pending *= loop.extent
+            if loop.variables & deps:
+                total *= pending
+                pending = 1.0
+    return total
+
+
+def inner_loops(
+    stage: StageNest, changes: tuple[Change, ...], sizes: Iterable[LoopSize]
+) -> tuple[InnerLoop, ...]:
+    """Return the loops of a stage that a thread runs, outermost first."""
+    found = []
+    for loop in sizes:
+        if loop.mapping in ("gpu_block", "gpu_thread"):
+            continue
+        one = {loop.name: np.ones(1)}
+        moved = _positions(changes, loop.context.ranges, one, tuple(stage.variables))
+        moves = {stage.variables[name]: float(step[0]) for name, step in moved.items()}
+        # A loop that is fused carries on into the next when it ends.
+        for source in _sources(stage, loop.name):
+            moves.setdefault(stage.variables[source], 0.0)
+        unrolled = loop.mapping in ("unrolled", "vectorized")
+        found.append(InnerLoop(moves, count(loop.extent), unrolled))
+    return tuple(found)
+
+
+def _sources(stage: StageNest, name: str) -> list[str]:
+    """Return the loops of the definition that a loop is made of."""
+    sources: dict[str, list[str]] = {loop: [loop] for loop in stage.variables}
+    for change in stage.splits:
+        if isinstance(change, Fuse):
+            sources[change.fused] = [*sources[change.inner], *sources[change.outer]]
+        else:
+            sources[change.inner] = sources[change.outer] = sources[change.old]
+    return sources[name]
+
+
+def count(extent: Bound) -> float:
+    """Return iterations of a loop, at least 1; a guess where nothing bounds it."""
+    value = float(np.max(extent))
+    return max(value, 1.0) if math.isfinite(value) else SEARCH.unknown_extent
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def activity(
+    stage: StageNest,
+    changes: tuple[Change, ...],
+    ranges: Ranges,
+    sizes: list[LoopSize],
+    block: Threads,
+    warp: int,
+) -> tuple[Activity, float]:
+    """Return the threads that run a stage with thread loops, and the share of live iterations."""
+    spread = [loop for loop in sizes if loop.mapping == "gpu_thread"][::-1][:3]
+    extents = [int(count(loop.extent)) for loop in spread]
+    # For each thread loop: shares of the iterations around it, and the active threads in these.
+    patterns: list[list[tuple[float, int]]] = [[(1.0, extent)] for extent in extents]
+    live = 1.0
+    for change in changes:
+        if isinstance(change, Fuse) or change.split.tail not in GUARDED or np.all(change.even):
+            continue
+        old, factor = count(ranges[change.split.old].extent), float(np.max(change.factor))
+        outer = count(ranges[change.split.outer].extent)
+        at = next((i for i, loop in enumerate(spread) if loop.name == change.split.inner), None)
+        if at is None:
+            live *= min(old / (outer * factor), 1.0)
+        else:
+            last = min(max(old - (outer - 1.0) * factor, 1.0), factor)
+            patterns[at] = [((outer - 1.0) / outer, int(factor)), (1.0 / outer, int(last))]
+    patterns += [[(1.0, 1)]] * (3 - len(patterns))
+    threads = warps = 0.0
+    for x, y, z in itertools.product(*patterns):
+        share = x[0] * y[0] * z[0]
+        if share:
+            threads += share * x[1] * y[1] * z[1]
+            warps += share * active_warps(block, (x[1], y[1], z[1]), warp)
+    at_loops = dict(zip((loop.name for loop in spread), threads_of(block, warp), strict=False))
+    positions = _positions(changes, ranges, at_loops, tuple(stage.variables))
+    first = [*extents, 1, 1, 1]
+    return Activity(block, (first[0], first[1], first[2]), threads, warps, positions), live
+
+
+def _positions(
+    changes: tuple[Change, ...],
+    ranges: Ranges,
+    loops: Mapping[str, Array],
+    wanted: tuple[str, ...],
+) -> dict[str, Array]:
+    """Return the positions along the definition's loops, given those of some loops of the nest."""
+    now = dict(loops)
+    zero = np.zeros(1)
+    for change in reversed(changes):
+        if isinstance(change, SizedSplit):
+            outer, inner = change.split.outer, change.split.inner
+            if outer in now or inner in now:
+                step = now.get(outer, zero) * float(np.max(change.factor))
+                now[change.split.old] = step + now.get(inner, zero)
+        elif change.fused in now:
+            size = count(ranges[change.inner].extent)
+            now[change.inner] = now[change.fused] % size
+            now[change.outer] = now[change.fused] // size
+    return {name: now[name] for name in wanted if name in now}
+
+
+# --- one stage ------------------------------------------------------------------------------------
+
+
+def stage_work(
+    found: StageInstructions,
+    stage: StageNest,
+    inner: tuple[InnerLoop, ...],
+    active: Activity,
+    live: float,
+    runs: float,
+    storage: Storage,
+    warp: int,
+) -> StageWork:
+    """Return the work of a stage in one block."""
+    plain = sum(item.plain * executions(item.loops, inner) for item in found.work)
+    special = sum(item.special * executions(item.loops, inner) for item in found.work)
+    plain += _addresses(found.accesses, inner, storage)
+    serial = [loop.extent for loop in inner if not loop.unrolled]
+    iterations = sum(math.prod(serial[: i + 1]) for i in range(len(serial)))
+    times = runs * live
+    known = _Patterns(stage, active, storage, warp)
+    accesses: dict[tuple[Place, bool, Touched], float] = {}
+    for access in found.accesses:
+        place = storage.place(access.callee)
+        if place != "registers":
+            group = place, access.store, known(access)
+            accesses[group] = accesses.get(group, 0.0) + times * executions(access.loops, inner)
+    return StageWork(
+        storage.place(stage.func.name) == "shared",
+        active.threads,
+        active.warps,
+        runs,
+        plain * times,
+        special * times,
+        iterations * times,
+        tuple(Access(p, store, n, access) for (p, store, access), n in accesses.items()),
+        _waits(found.accesses, inner, storage, known, times, active.warps),
+    )
+
+
+def _addresses(
+    accesses: Iterable[MemoryAccess], inner: tuple[InnerLoop, ...], storage: Storage
+) -> float:
+    """Return the instructions for addresses, of one run.
+
+    Storage in shared memory has known strides, so that constant offsets cost nothing.
+    """
+    bases: dict[object, float] = {}
+    rows: dict[object, float] = {}
+    for access in accesses:
+        place = storage.place(access.callee)
+        if place == "registers":
+            continue
+        shared = place == "shared"
+        times = executions(access.loops, inner, access.bent if shared else access.outer)
+        base = access.folded if shared else access.base
+        bases[base] = max(bases.get(base, 0.0), ADDRESS_INSTRUCTIONS[place] * times)
+        for d, terms, constant, loops in access.rows:
+            key = access.callee, d, terms, 0.0 if shared else constant
+            times = executions(loops, inner, loops & access.bent if shared else loops)
+            rows[key] = max(rows.get(key, 0.0), times)
+    return sum(bases.values()) + sum(rows.values())
+
+
+class _Patterns:
+    """What the accesses of a stage touch; those with the same pattern are looked at once."""
+
+    def __init__(self, stage: StageNest, active: Activity, storage: Storage, warp: int) -> None:
+        self._active = active
+        self._storage = storage
+        x, y, z = threads_of(active.block, warp)
+        self._used = (x < active.first[0]) & (y < active.first[1]) & (z < active.first[2])
+        self._env = {
+            variable: active.positions[loop]
+            for loop, variable in stage.variables.items()
+            if loop in active.positions
+        }
+        self._known: dict[object, Touched] = {}
+
+    def __call__(self, access: MemoryAccess) -> Touched:
+        """Return what an access of a warp touches."""
+        size = self._storage.size(access.callee)
+        bent = access.indirect or None in access.strides.values()
+        key: object = access.callee, access.args
+        steps: dict[str, float] = {}
+        if not bent:
+            for variable, moved in access.strides.items():
+                if variable in self._env and moved:
+                    steps[variable] = sum(map(operator.mul, moved, size))
+            key = access.bytes, frozenset(steps.items())
+        known = self._known.get(key)
+        if known is None:
+            known = self._bent(access, size) if bent else self._straight(access.bytes, steps)
+            self._known[key] = known
+        return known
+
+    def _straight(self, width: int, steps: Mapping[str, float]) -> Touched:
+        total = np.zeros(1)
+        for variable, step in steps.items():
+            total = total + self._env[variable] * step
+        return touched(np.where(self._used, np.floor(total), np.nan), width)
+
+    def _bent(self, access: MemoryAccess, size: tuple[float, ...]) -> Touched:
+        whole = self._storage.whole(access.callee)
+        total, places = addresses_of(access.args, self._env, size, whole)
+        where = np.where(self._used, np.floor(total), np.nan)
+        if places <= 1.0:
+            return touched(where, access.bytes)
+        return gathered(where, access.bytes, places)
+
+
+def _waits(
+    accesses: Iterable[MemoryAccess],
+    inner: tuple[InnerLoop, ...],
+    storage: Storage,
+    known: _Patterns,
+    times: float,
+    warps: float,
+) -> Waits:
+    """Return the waits of a thread: of loads that are issued together, the most counts.
+
+    A load whose address was loaded itself waits in addition.
+    """
+    loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
+    asked: dict[str, float] = {}  # bytes that a block asks for
+    for load in loads:
+        each = executions(load.loops, inner) * times * warps
+        bytes_each = known(load).sectors * SECTOR_BYTES
+        asked[load.callee] = asked.get(load.callee, 0.0) + each * bytes_each
+    waits, first, fresh = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+    for load in loads:
+        each = executions(load.loops, inner)
+        share, once = sectors_along(load, inner, storage.size(load.callee))
+        footprint = storage.footprint(load.callee)
+        if footprint and not load.indirect:
+            new = footprint * known(load).sharing / asked[load.callee]
+            once = min(once, each * new)
+        at = int(load.indirect)
+        waits[at] = max(waits[at], each)
+        first[at] = max(first[at], min(each, once), 1.0)
+        fresh[at] = max(fresh[at], each * share)
+    shared = [
+        executions(a.loops, inner)
+        for a in accesses
+        if not a.store and storage.place(a.callee) == "shared"
+    ]
+    sums = sum(waits), max(shared, default=0.0), sum(first), sum(fresh)
+    return Waits(*(times * total for total in sums))
+
+
+def sectors_along(
+    access: MemoryAccess, inner: tuple[InnerLoop, ...], size: tuple[float, ...]
+) -> tuple[float, float]:
+    """Return the share of a thread's loads that reach another sector, and all its sectors.
+
+    The share is that along the innermost loop that moves the address.
+    """
+    if access.indirect:
+        return 1.0, math.inf
+    shares: list[float] = []
+    once = 1.0
+    for loop in reversed(inner):
+        if not loop.variables & access.moved:
+            continue
+        step = 0.0
+        for variable, moved in loop.moves.items():
+            steps = access.strides.get(variable, ())
+            known = () if steps is None else steps
+            step += SECTOR_BYTES if steps is None else moved * sum(map(operator.mul, known, size))
+        shares.append(min(abs(step) / SECTOR_BYTES, 1.0))
+        once *= max(loop.extent * shares[-1], 1.0)
+    return (shares[0] if shares else 1.0), once

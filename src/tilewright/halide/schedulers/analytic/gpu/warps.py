@@ -1,0 +1,174 @@
+"""Which warps of a block are active, and what the accesses of a warp touch.
+
+Threads are numbered x first, then y, then z; 32 neighbours in this order are a warp. An array over
+threads has a row per warp, NaN where a thread does nothing.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `block` | threads of the block in x, y, z | count |
+| `active` | of these, the first in each dimension that a stage uses | count |
+| `addresses` | where each thread accesses, from any origin | bytes |
+| `width` | size of an element | bytes |
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Variable, walk
+
+Threads = tuple[int, int, int]
+Array = npt.NDArray[np.float64]
+
+SECTOR_BYTES = 32.0  # the unit of traffic between caches (CUDA C++ Best Practices Guide)
+LINE_BYTES = 128.0  # of the first cache (CUDA C++ Best Practices Guide)
+BANKS, BANK_BYTES = 32, 4.0  # of shared memory (CUDA C++ Programming Guide)
+SAMPLED_WARPS = 8  # of a block, to see what its accesses touch
+
+
+class Touched(NamedTuple):
+    """What one access of a warp touches, on average.
+
+    `lines` and `sectors` of the caches, `passes` through the banks of shared memory; `sharing`
+    warps touch the same sectors.
+    """
+
+    lines: float
+    sectors: float
+    passes: float
+    sharing: float
+
+
+@functools.lru_cache(maxsize=4096)
+def active_warps(block: Threads, active: Threads, warp: int) -> int:
+    """Return the warps of a block that have an active thread.
+
+    >>> active_warps((16, 4, 1), (16, 2, 1), 32), active_warps((16, 4, 1), (2, 4, 1), 32)
+    (1, 2)
+    """
+    x, y, z = (np.arange(min(a, b)) for a, b in zip(active, block, strict=True))
+    numbers = x + block[0] * (y[:, None] + block[1] * z[:, None, None])
+    return len(np.unique(numbers // warp))
+
+
+@functools.lru_cache(maxsize=1024)
+def threads_of(block: Threads, warp: int) -> tuple[Array, Array, Array]:
+    """Return x, y and z of the threads of a block; of some of its warps if it has many."""
+    count = math.prod(block)
+    number: Any = np.arange(math.ceil(count / warp) * warp).reshape(-1, warp)
+    number = number[:: math.ceil(len(number) / SAMPLED_WARPS)]
+    x, y, z = number % block[0], number // block[0] % block[1], number // (block[0] * block[1])
+    inside = number < count
+    return np.where(inside, x, np.nan), np.where(inside, y, np.nan), np.where(inside, z, np.nan)
+
+
+def touched(addresses: Array, width: int) -> Touched:
+    """Return what the accesses of warps touch.
+
+    Where the first address lies in its line is not known: a gap to the next address crosses into
+    another line with a probability that is the gap's share of the line.
+
+    >>> touched(4.0 * np.arange(32.0)[None], 4)
+    Touched(lines=1.9921875, sectors=4.96875, passes=1.0, sharing=1.0)
+    """
+    rows = addresses[(~np.isnan(addresses)).any(axis=1)]
+    if not len(rows):
+        return Touched(1.0, 1.0, 1.0, 1.0)
+    gaps = np.nan_to_num(np.diff(np.sort(rows, axis=1), axis=1))
+    lines = _crossed(gaps, LINE_BYTES, width) / len(rows)
+    sectors = _crossed(gaps, SECTOR_BYTES, width)
+    together = _crossed(np.diff(np.sort(rows[~np.isnan(rows)]))[None], SECTOR_BYTES, width)
+    passes = [_passes(row) for row in rows[:2]]
+    return Touched(lines, sectors / len(rows), sum(passes) / len(passes), sectors / together)
+
+
+def _crossed(gaps: Array, unit: float, width: int) -> float:
+    """Return the units touched by all rows, given the gaps between addresses."""
+    each = 1.0 + (width - 1.0) / unit
+    return float(len(gaps) * each + (np.minimum(gaps, unit) / unit).sum())
+
+
+def _passes(addresses: Array) -> float:
+    """Return the passes of one access to shared memory: different words in one bank."""
+    words = np.unique(np.floor(addresses[~np.isnan(addresses)] / BANK_BYTES)).astype(np.int64)
+    return float(np.max(np.bincount((words - words[0]) % BANKS)))
+
+
+def gathered(addresses: Array, width: int, places: float) -> Touched:
+    """Return the same as `touched` if data decides at which of `places` each address is."""
+    known = touched(addresses, width)
+    threads = max(float((~np.isnan(addresses)).sum(axis=1).max()), 1.0)
+    lines, sectors = (_distinct(n * places, threads) for n in (known.lines, known.sectors))
+    return Touched(lines, sectors, max(sectors / 8.0, 1.0), 1.0)
+
+
+def _distinct(units: float, draws: float) -> float:
+    """Return how many of some units are drawn at least once, on average."""
+    return units * (1.0 - math.pow(1.0 - 1.0 / units, draws))
+
+
+def addresses_of(
+    args: tuple[Expr, ...], env: Mapping[str, Array], steps: tuple[float, ...], whole: float
+) -> tuple[Array, float]:
+    """Return the addresses of an access where its variables have the values in `env`.
+
+    `steps` are the strides of the dimensions in bytes, `whole` the bytes of all. The second value
+    counts the places at which each address may be, if loaded data decides part of it.
+    """
+    known: dict[int, Array | None] = {}
+    for node in walk(*args):
+        known[id(node)] = _value(node, env, known)
+    total: Array = np.zeros(1)
+    places = 1.0
+    for arg, step, end in zip(args, steps, (*steps[1:], whole), strict=False):
+        found = known[id(arg)]
+        if found is None:
+            places *= max(end / step, 1.0)
+        else:
+            total = total + found * step
+    return total, places
+
+
+def _value(node: Expr, env: Mapping[str, Array], known: Mapping[int, Array | None]) -> Array | None:
+    """Return the value of an expression for all threads; None if it is not known."""
+    if isinstance(node, Const):
+        return None if isinstance(node.value, str) else np.array([float(node.value)])
+    if isinstance(node, Variable):
+        return env.get(node.name, np.zeros(1))
+    args = [known[id(arg)] for arg in node.args]
+    if isinstance(node, Call):
+        clear = node.kind == "intrinsic" and node.name.startswith(("likely", "promise", "unsafe"))
+        return args[0] if clear else None
+    rule = _RULES.get(node.name)
+    if rule is None or any(arg is None for arg in args):
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.asarray(rule(*args), dtype=np.float64))
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "cast": lambda a: a,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": lambda a, b: np.floor(a / b),
+    "mod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "select": lambda c, a, b: np.where(c != 0, a, b),
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+}

@@ -1,0 +1,191 @@
+"""The time of a kernel from its work, by hand: 2 SMs of compute capability 7.0 at 1 GHz."""
+
+import dataclasses
+import math
+
+import pytest
+
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
+    KernelCounts,
+    kernel_counts,
+    kernel_cycles,
+    kernel_terms,
+    registers_of,
+    resident_blocks,
+    thread_instructions,
+)
+from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
+from tilewright.halide.schedulers.analytic.gpu.stage_work import Access, StageWork, Waits
+from tilewright.halide.schedulers.analytic.gpu.warps import Touched
+from tilewright.machines import cuda_gpu
+
+MACHINE = cuda_gpu("by hand", (7, 0), sms=2, l2_bytes=1 << 20, memory_bandwidth=20e9, clock_hz=1e9)
+C = GpuConstants(
+    thread_instructions=6.0,
+    dimension_instructions=5.0,
+    fused_instructions=11.0,
+    stage_instructions=3.0,
+    member_instructions=12.0,
+    loop_instructions=2.0,
+    register_base=20.0,
+    register_body=0.0,
+    register_load=0.0,
+    register_dimension=0.0,
+    register_stage=0.0,
+    register_word=0.0,
+    cache_beyond_shared=32768.0,
+    least_cache=16384.0,
+)
+LOAD = Access("memory", False, 5.0, Touched(2.0, 4.0, 1.0, 1.0))
+STORE = Access("memory", True, 1.0, Touched(1.5, 3.0, 1.0, 1.0))
+SHARED = Access("shared", False, 4.0, Touched(1.0, 1.0, 3.0, 1.0))
+STAGE = StageWork(False, 64.0, 2.0, 1.0, 30.0, 1.0, 8.0, (LOAD, STORE), Waits(8.0, 0.0, 2.0, 8.0))
+MEMBER = StageWork(True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0))
+KERNEL = KernelWork(
+    "f", 0, 1.0, 7.0, (64, 1, 1), 1024.0, 0.0, (STAGE, MEMBER), {"g": (640.0, 4000.0)}, 2048.0,
+    5.0, 3, 1,
+)  # fmt: skip
+# Instructions of a thread: in the stage 30 + 1, six accesses, the loop and the start; in the member
+# 10, four accesses and two starts; before both 6, three dimensions and a fused loop.
+STAGE_PATH = 31 + 6 + 2 * 8 + 3
+MEMBER_PATH = 10 + 4 + 2 * 15
+START = 6 + 3 * 5 + 11
+
+
+def test_counts_of_a_launch():
+    found = kernel_counts(KERNEL, 99.0, MACHINE, C)
+    blocks = 4  # of 7, on the SM that has more
+    assert found.instructions == blocks * (2 * STAGE_PATH + MEMBER_PATH + 2 * START)
+    assert found.special == blocks * 2
+    assert found.lines == blocks * 2 * (5 * 2.0 + 1.5)
+    assert found.passes == blocks * 12
+    assert found.l2_bytes == blocks * (640 + 32 * 2 * 3)
+    assert found.path == STAGE_PATH + MEMBER_PATH + START  # all four blocks are resident
+    assert found.misses == 2 + 1
+    assert found.hits == 8 - 2
+    assert found.shared_waits == 4
+    assert found.barriers == 2
+    assert found.memory_bytes == 99.0
+    assert found.atomics == 5.0
+
+
+def test_waves_lengthen_what_a_thread_waits_for():
+    # 20 registers: 32 blocks of two warps are resident; 200 blocks on the busier SM.
+    many = dataclasses.replace(KERNEL, blocks=399.0)
+    found = kernel_counts(many, 0.0, MACHINE, C)
+    assert resident_blocks(many, MACHINE, C) == 32
+    assert found.path == 200 / 32 * (STAGE_PATH + MEMBER_PATH + START)
+    assert found.barriers == 200 / 32 * 2
+    assert found.instructions == 200 * (2 * STAGE_PATH + MEMBER_PATH + 2 * START)
+
+
+def test_a_cache_that_cannot_hold_the_blocks_misses_whenever_data_is_returned_to():
+    # 96 + 32 KiB, less 4 x 1 KiB of shared memory: 124 KiB.
+    kept = 124 * 1024
+    for touched, first in ((kept, 1.0), (kept / 0.75, 0.5), (2 * kept, 0.0), (9 * kept, 0.0)):
+        kernel = dataclasses.replace(KERNEL, read={"g": (touched / 4, 1e9)})
+        found = kernel_counts(kernel, 0.0, MACHINE, C)
+        assert found.misses - 1 == pytest.approx(first * 2 + (1 - first) * 8)
+        assert found.hits == pytest.approx(8 - (found.misses - 1))
+
+
+def test_neighbouring_blocks_read_much_of_the_same():
+    # Four blocks touch 4 x 100 KiB, but there are only 20 KiB.
+    kernel = dataclasses.replace(KERNEL, read={"g": (102400.0, 20480.0)})
+    assert kernel_counts(kernel, 0.0, MACHINE, C).misses == 3
+
+
+def test_registers():
+    c = dataclasses.replace(
+        C,
+        register_base=4.0,
+        register_body=2.0,
+        register_load=0.5,
+        register_dimension=1.0,
+        register_stage=1.5,
+        register_word=0.25,
+    )
+    kernel = dataclasses.replace(KERNEL, registers=8.0)
+    # The longest iteration: 10 + 4 instructions twice; the most loads: 5 in 8 iterations.
+    body = math.sqrt(max((30 + 6) / 8, (10 + 4) / 2))
+    assert registers_of(kernel, c) == pytest.approx(4 + 2 * body + 0.5 * 5 / 8 + 3 + 3 + 2)
+
+
+def test_registers_limit_what_is_resident():
+    # 32 words for 16 warps: four blocks; 64 at most under Halide: two.
+    wide = dataclasses.replace(KERNEL, block=(512, 1, 1))
+    for words, blocks in ((20.0, 4), (33.0, 3), (60.0, 2), (500.0, 2)):
+        c = dataclasses.replace(C, register_base=words)
+        assert resident_blocks(wide, MACHINE, c) == blocks
+
+
+def test_a_block_that_is_never_resident_counts_as_one():
+    too_large = dataclasses.replace(KERNEL, shared=1e6)
+    assert resident_blocks(too_large, MACHINE, C) == 1.0
+
+
+def test_instructions_of_all_threads():
+    found = thread_instructions(KERNEL, C)
+    assert found == 7 * (64 * STAGE_PATH + 32 * MEMBER_PATH + 64 * START)
+
+
+COUNTS = KernelCounts(
+    instructions=600.0,
+    special=10.0,
+    lines=50.0,
+    passes=40.0,
+    l2_bytes=640.0,
+    path=100.0,
+    misses=3.0,
+    hits=5.0,
+    shared_waits=7.0,
+    barriers=2.0,
+    memory_bytes=3200.0,
+    atomics=48.0,
+)
+RATES = GpuConstants(
+    issue_rate=2.0,
+    special_cost=8.0,
+    line_cycles=0.5,
+    bank_cycles=0.25,
+    l2_bytes_per_cycle=64.0,
+    memory_share=0.8,
+    instruction_wait=5.0,
+    miss_wait=200.0,
+    hit_wait=30.0,
+    shared_wait=20.0,
+    barrier_wait=10.0,
+    atomics_per_cycle=24.0,
+    kernel_cycles=100.0,
+    overlap=2.0,
+)
+
+
+def test_terms():
+    assert kernel_terms(COUNTS, MACHINE, RATES) == {
+        "issue": (600 + 80) / 2,
+        "l1": 25.0,
+        "shared": 10.0,
+        "l2": 10.0,
+        "memory": 3200 / 16,
+        "latency": 500 + 600 + 150 + 140 + 20,
+        "atomics": 2.0,
+    }
+
+
+@pytest.mark.parametrize("unknown", ["clock_hz", "memory_bandwidth"])
+def test_without_rates_there_are_no_terms(unknown):
+    assert kernel_terms(COUNTS, dataclasses.replace(MACHINE, **{unknown: None}), RATES) is None
+
+
+def test_warps_issue_and_access_in_turn_and_the_rest_overlaps():
+    terms = {"issue": 300.0, "l1": 80.0, "shared": 20.0, "l2": 0.0, "latency": 300.0}
+    assert kernel_cycles(terms, RATES) == pytest.approx(100 + 500)
+    sharp = dataclasses.replace(RATES, overlap=200.0)
+    assert kernel_cycles(terms, sharp) == pytest.approx(100 + 400, rel=1e-3)
+
+
+def test_a_kernel_without_work_takes_its_start_and_end():
+    nothing = {"issue": 0.0, "l1": 0.0, "shared": 0.0, "latency": 0.0}
+    assert kernel_cycles(nothing, RATES) == 100.0

@@ -1,0 +1,227 @@
+"""The work of kernels scheduled by hand, counted by hand."""
+
+import halide as hl
+import numpy as np
+import pytest
+
+from tilewright.halide.analysis.instructions import MemoryAccess
+from tilewright.halide.analysis.scheduled_nest import sized_nest
+from tilewright.halide.frontend.given import read_schedule
+from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, nest_work
+from tilewright.halide.schedulers.analytic.gpu.stage_work import (
+    InnerLoop,
+    executions,
+    sectors_along,
+)
+from tilewright.halide.schedulers.task import make_task
+from tilewright.machines import gpu
+
+X, Y, K = ({name: 1.0} for name in "xyk")
+
+
+def work(func, machine="v100"):
+    data = bytes(hl.serialize_pipeline(hl.Pipeline(func)))
+    task = make_task(data, machine=gpu(machine), discard_schedule=True)
+    nest = sized_nest(task.algorithm, read_schedule(data, task.target).schedule)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return nest_work(nest, 32)
+
+
+def added(width=64, height=32):
+    x, y, xi, yi = hl.vars("x y xi yi")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    out = hl.Func("out")
+    out[x, y] = image[x, y] + 1.0
+    out.set_estimates([(0, width), (0, height)])
+    return out, x, y, xi, yi
+
+
+# --- loops --------------------------------------------------------------------------------------
+
+
+def test_what_no_loop_changes_is_computed_once():
+    inner = [InnerLoop(Y, 3.0, False), InnerLoop(K, 5.0, False)]
+    assert executions(frozenset(), inner) == 1
+    assert executions(frozenset("x"), inner) == 1
+    assert executions(frozenset("y"), inner) == 3
+    assert executions(frozenset("k"), inner) == 15  # again for every y
+
+
+def test_copies_of_an_unrolled_loop_share():
+    inner = [InnerLoop(K, 5.0, False), InnerLoop(X, 4.0, True)]
+    assert executions(frozenset("kx"), inner) == 20
+    assert executions(frozenset("k"), inner) == 5
+    assert executions(frozenset("kx"), inner, frozenset("k")) == 5
+
+
+def access(strides, moved, indirect=False):
+    none = frozenset()
+    return MemoryAccess(
+        "f", (), 4, False, moved, moved, none, none, strides, indirect, None, None, ()
+    )
+
+
+def test_sectors_along_loops():
+    size = (4.0, 400.0)
+    inner = (InnerLoop(Y, 3.0, False), InnerLoop(K, 16.0, False))
+    moved = frozenset("yk")
+    # Along k the address moves by 4 bytes of 32: two sectors; along y by a row.
+    row = access({"k": (1.0, 0.0), "y": (0.0, 1.0)}, moved)
+    assert sectors_along(row, inner, size) == (1 / 8, 6.0)
+    # Along k it moves by a row.
+    column = access({"k": (0.0, 1.0), "y": (1.0, 0.0)}, moved)
+    assert sectors_along(column, inner, size) == (1.0, 16.0)
+    assert sectors_along(access({}, frozenset()), inner, size) == (1.0, 1.0)
+    assert sectors_along(access({"k": None}, frozenset("k")), inner, size) == (1.0, 16.0)
+    assert sectors_along(access({}, moved, True), inner, size) == (1.0, np.inf)
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def test_a_kernel_of_one_stage():
+    out, x, y, xi, yi = added()
+    out.gpu_tile(x, y, xi, yi, 32, 8)
+    (kernel,) = work(out)
+    assert (kernel.blocks, kernel.block, kernel.shared) == (8, (32, 8, 1), 0)
+    assert (kernel.dimensions, kernel.fused, kernel.runs, kernel.atomics) == (4, 0, 1, 0)
+    # Rows of 32 floats begin anywhere in a sector.
+    assert kernel.read == {"image": ((128 + 28) * 8, 64 * 32 * 4)}
+    assert kernel.written == 64 * 32 * 4
+    (stage,) = kernel.stages
+    assert (stage.threads, stage.warps, stage.runs, stage.member) == (256, 8, 1, False)
+    # One sum; a load and a store each with three for the address and one for the row.
+    assert stage.plain == 1 + 2 * 4
+    assert (stage.special, stage.iterations) == (0, 0)
+    load, store = sorted(stage.accesses, key=lambda a: a.store)
+    assert (load.count, store.count, load.place) == (1, 1, "memory")
+    assert load.touched.lines == pytest.approx(1 + 127 / 128)
+    assert (stage.waits.memory, stage.waits.first, stage.waits.shared) == (1, 1, 0)
+
+
+def test_points_per_thread_share_an_address_along_the_row():
+    out, x, y, xi, yi = added()
+    u = hl.Var("u")
+    out.gpu_tile(x, y, xi, yi, 32, 8).split(xi, xi, u, 4).unroll(u)
+    (kernel,) = work(out)
+    assert kernel.block == (8, 8, 1)
+    (stage,) = kernel.stages
+    assert stage.plain == 4 + 2 * 4
+    assert [a.count for a in stage.accesses] == [4, 4]
+    # Neighbouring threads are 16 bytes apart.
+    assert stage.accesses[0].touched.sectors == pytest.approx(4 + (4 * 7 * 16 + 3) / 32)
+    # Four points in half a sector: one of the four loads waits for memory.
+    assert (stage.waits.memory, stage.waits.first) == (4, 1)
+
+
+def test_guards_leave_threads_idle():
+    out, x, y, _, _ = added(80, 30)
+    xi, yi = hl.vars("xi yi")
+    out.gpu_tile(x, y, xi, yi, 32, 8, hl.TailStrategy.GuardWithIf)
+    (kernel,) = work(out)
+    (stage,) = kernel.stages
+    # Two blocks of three are whole in x, three of four in y; the last have 16 and 6.
+    assert stage.threads == pytest.approx((2 * 32 + 16) / 3 * (3 * 8 + 6) / 4)
+    assert stage.warps == pytest.approx((3 * 8 + 6) / 4)
+
+
+def blurred():
+    x, y, xi, yi = hl.vars("x y xi yi")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    across, down = hl.Func("across"), hl.Func("down")
+    across[x, y] = image[x, y] + image[x + 1, y]
+    down[x, y] = across[x, y] + across[x, y + 1]
+    down.set_estimates([(0, 64), (0, 64)])
+    down.gpu_tile(x, y, xi, yi, 32, 8)
+    return across, down, x, y, xi
+
+
+def test_a_member_in_shared_memory():
+    across, down, x, y, _ = blurred()
+    across.compute_at(down, x).gpu_threads(x, y)
+    (kernel,) = work(down)
+    assert kernel.block == (32, 9, 1)
+    assert kernel.shared == 32 * 9 * 4
+    by_member = {stage.member: stage for stage in kernel.stages}
+    assert by_member[True].threads == 32 * 9
+    assert by_member[False].threads == 32 * 8
+    # Both loads of `across` have one address, without a pointer: 2 and the row; the store has 4.
+    assert by_member[False].plain == 1 + 3 + 4
+    assert by_member[False].waits.shared == 1
+    assert by_member[True].waits.memory == 1
+    assert set(kernel.read) == {"image"}
+    places = {a.place for a in by_member[False].accesses if not a.store}
+    assert places == {"shared"}
+
+
+def test_a_member_in_registers():
+    across, down, _, _, xi = blurred()
+    across.compute_at(down, xi)
+    (kernel,) = work(down)
+    consumer, producer = kernel.stages
+    assert kernel.registers == 2
+    assert producer.threads == consumer.threads == 256
+    assert [a.store for a in consumer.accesses] == [True]
+    # Two rows of `across`: the sums, and one address for each row.
+    assert producer.plain == 2 * (1 + 3 + 1)
+    assert [a.count for a in producer.accesses] == [4]
+
+
+def test_a_reduction_waits_for_its_loads():
+    x, xi = hl.vars("x xi")
+    k = hl.RDom([(0, 64)], "k")
+    a = hl.ImageParam(hl.Float(32), 2, "a")
+    out = hl.Func("out")
+    out[x] = 0.0
+    out[x] += a[x, k]
+    out.set_estimates([(0, 1024)])
+    out.gpu_tile(x, xi, 64)
+    out.update().gpu_tile(x, xi, 64)
+    _, kernel = work(out)
+    (stage,) = kernel.stages
+    assert stage.iterations == 64
+    assert (stage.waits.memory, stage.waits.fresh) == (64, 64)
+    assert stage.waits.first == pytest.approx(64, rel=0.02)
+    # Along the row instead: eight floats in a sector.
+    out = hl.Func("out")
+    out[x] = 0.0
+    out[x] += a[k, x]
+    out.set_estimates([(0, 1024)])
+    out.gpu_tile(x, xi, 64)
+    out.update().gpu_tile(x, xi, 64)
+    _, kernel = work(out)
+    (stage,) = kernel.stages
+    assert (stage.waits.memory, stage.waits.fresh) == (64, 64)  # its own sum is loaded and stored
+    load = max((a for a in stage.accesses if not a.store), key=lambda a: a.touched.lines)
+    assert load.touched.lines == pytest.approx(32, abs=0.1)
+
+
+def test_a_single_thread_is_a_kernel_of_one_block():
+    x = hl.Var("x")
+    out = hl.Func("out")
+    out[x] = hl.f32(x)
+    out.set_estimates([(0, 16)])
+    out.gpu_single_thread()
+    (kernel,) = work(out)
+    assert (kernel.blocks, kernel.block) == (1, (1, 1, 1))
+    (stage,) = kernel.stages
+    assert (stage.threads, stage.warps, stage.iterations) == (1, 1, 16)
+
+
+def test_a_stage_of_the_host():
+    out, *_ = added()
+    (part,) = work(out)
+    assert part == HostWork(part.func, 0, 1.0, 64 * 32, 1.0, 1)
+
+
+def test_kernels_inside_a_loop_of_the_host_run_again():
+    x, y, xi = hl.vars("x y xi")
+    across, down = hl.Func("across"), hl.Func("down")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    across[x, y] = image[x, y] + 1.0
+    down[x, y] = across[x, y] * 2.0
+    down.set_estimates([(0, 64), (0, 16)])
+    across.compute_at(down, y).gpu_tile(x, xi, 32)
+    down.gpu_tile(x, xi, 32)
+    found = work(down)
+    assert [part.runs for part in found] == [16, 16]
