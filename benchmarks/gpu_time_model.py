@@ -22,7 +22,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ def paired(work: Sequence[Any], kernels: Sequence[Data]) -> tuple[list[float], l
 
         def distance(kernel: Data, part: Any = part, name: str = name) -> float:
             match = re.match(r"_kernel_(.*?)(?:__?\d+)?_s(\d+)_", kernel["kernel"])
-            same = bool(match) and match[1] == name and int(match[2]) == part.stage
+            same = match is not None and (match[1], int(match[2])) == (name, part.stage)
             blocks = math.log(part.blocks / math.prod(kernel["blocks"]))
             threads = math.log(math.prod(part.block) / math.prod(kernel["threads"]))
             return (0.0 if same else 1e3) + abs(blocks) + abs(threads)
@@ -174,7 +174,7 @@ def family(program: str) -> str:
     return next((name for name, members in FAMILIES.items() if program in members), program)
 
 
-def ranked(rows: Sequence[Data], predictions: dict[str, Sequence[float]]) -> list[Data]:
+def ranked(rows: Sequence[Data], predictions: Mapping[str, Sequence[float]]) -> list[Data]:
     """One row per program and size: how each prediction ranks its schedules."""
     keys = [json.dumps([row["program"], row["size"]]) for row in rows]
     result = []

@@ -37,7 +37,7 @@ def test_the_model_ranks_what_was_simulated():
     rows = benchmark.recorded(benchmark.DATA, ["blur", "matmul"])
     found = benchmark.observed(rows)
     predicted = predicted_cycles(found, benchmark.machine(), benchmark.constants())
-    table = benchmark.ranked(rows, {"shipped": predicted})
+    table = benchmark.ranked(rows, {"shipped": predicted.tolist()})
     blur, matmul, alone = table
     assert blur["spearman_shipped"] >= LEAST_SPEARMAN
     assert blur["regret_shipped"] <= MOST_REGRET

@@ -55,7 +55,7 @@ def test_copies_of_an_unrolled_loop_share():
 
 
 def access(strides, moved, indirect=False):
-    none = frozenset()
+    none: frozenset[str] = frozenset()
     return MemoryAccess(
         "f", (), 4, False, moved, moved, none, none, strides, indirect, None, None, ()
     )
