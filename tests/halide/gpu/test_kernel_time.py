@@ -16,8 +16,8 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     thread_instructions,
 )
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
-from tilewright.halide.schedulers.analytic.gpu.stage_work import Access, StageWork, Waits
-from tilewright.halide.schedulers.analytic.gpu.warps import Touched
+from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork, Waits, WarpAccess
+from tilewright.halide.schedulers.analytic.gpu.warps import TouchedLines
 from tilewright.machines import cuda_gpu
 
 MACHINE = cuda_gpu("by hand", (7, 0), sms=2, l2_bytes=1 << 20, memory_bandwidth=20e9, clock_hz=1e9)
@@ -37,9 +37,9 @@ C = GpuConstants(
     cache_beyond_shared=32768.0,
     least_cache=16384.0,
 )
-LOAD = Access("memory", False, 5.0, Touched(2.0, 4.0, 1.0, 1.0))
-STORE = Access("memory", True, 1.0, Touched(1.5, 3.0, 1.0, 1.0))
-SHARED = Access("shared", False, 4.0, Touched(1.0, 1.0, 3.0, 1.0))
+LOAD = WarpAccess("memory", False, 5.0, TouchedLines(2.0, 4.0, 1.0, 1.0))
+STORE = WarpAccess("memory", True, 1.0, TouchedLines(1.5, 3.0, 1.0, 1.0))
+SHARED = WarpAccess("shared", False, 4.0, TouchedLines(1.0, 1.0, 3.0, 1.0))
 STAGE = StageWork(False, 64.0, 2.0, 1.0, 30.0, 1.0, 8.0, (LOAD, STORE), Waits(8.0, 0.0, 2.0, 8.0))
 MEMBER = StageWork(True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0))
 KERNEL = KernelWork(

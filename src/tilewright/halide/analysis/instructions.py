@@ -67,7 +67,7 @@ _WORD_BITS = 32  # sums of products are fused from this size on
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class InstructionCount:
     """Instructions that depend on the same loops; `special` are of the special function unit."""
 
     loops: Loops
@@ -105,7 +105,7 @@ class MemoryAccess:
 class StageInstructions:
     """The instructions of one iteration: `work` without addresses, and the accesses."""
 
-    work: tuple[Work, ...]
+    work: tuple[InstructionCount, ...]
     accesses: tuple[MemoryAccess, ...]
 
 
@@ -171,7 +171,9 @@ def _terms(form: Linear) -> object:
     )
 
 
-def _work(nodes: list[Expr], indices: list[Expr], depends: Dependences) -> tuple[Work, ...]:
+def _work(
+    nodes: list[Expr], indices: list[Expr], depends: Dependences
+) -> tuple[InstructionCount, ...]:
     """Return the instructions of all nodes but loads and the affine parts of their indices."""
     free = _affine_tops(nodes, indices)
     found: dict[Loops, tuple[float, float]] = {}
@@ -183,7 +185,7 @@ def _work(nodes: list[Expr], indices: list[Expr], depends: Dependences) -> tuple
         loops = depends[id(node)][0]
         before, cost = found.get(loops, (0.0, 0.0)), cost_of(node)
         found[loops] = before[0] + cost[0], before[1] + cost[1]
-    return tuple(Work(loops, *counts) for loops, counts in found.items())
+    return tuple(InstructionCount(loops, *counts) for loops, counts in found.items())
 
 
 def _affine_tops(nodes: list[Expr], indices: list[Expr]) -> set[int]:

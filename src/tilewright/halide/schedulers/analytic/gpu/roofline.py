@@ -37,7 +37,7 @@ Place = Literal["registers", "shared", "memory", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
-class StageWork:
+class QuickWork:
     """One stage in one block: `points` iterations by `threads` threads.
 
     Each iteration does `arithmetic` operations, takes `moved` bytes from the first cache or shared
@@ -61,7 +61,7 @@ class LaunchWork:
     blocks: float
     threads: float
     shared: float
-    steps: tuple[StageWork, ...]
+    steps: tuple[QuickWork, ...]
     memory: float
     atomics: float = 0.0
 
@@ -138,7 +138,7 @@ def _planned(model: CostModel, plan: KernelPlan) -> LaunchWork:
         extents = {loop: float(extent[0]) for loop, extent in step.extents.items()}
         moved, waiting = loads_of(step.work.loads, extents, places, model.machine.warp_size, c)
         points, threads = float(step.points[0]), float(step.threads[0])
-        steps.append(StageWork(points, threads, step.work.arithmetic, moved, waiting))
+        steps.append(QuickWork(points, threads, step.work.arithmetic, moved, waiting))
     blocks = float(tally.blocks[0])
     threads = max(float(np.prod([float(t[0]) for t in tally.block_threads])), 1.0)
     shared = float(tally.shared[0])

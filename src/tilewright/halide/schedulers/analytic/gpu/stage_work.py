@@ -34,7 +34,7 @@ from tilewright.halide.schedulers.analytic.gpu.warps import (
     SECTOR_BYTES,
     Array,
     Threads,
-    Touched,
+    TouchedLines,
     active_warps,
     addresses_of,
     gathered,
@@ -80,13 +80,13 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class WarpAccess:
     """Loads or stores of a stage that behave alike: `count` per thread and block."""
 
     place: Place
     store: bool
     count: float
-    touched: Touched
+    touched: TouchedLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class StageWork:
     plain: float
     special: float
     iterations: float
-    accesses: tuple[Access, ...]
+    accesses: tuple[WarpAccess, ...]
     waits: Waits
 
 
@@ -288,7 +288,7 @@ def stage_work(
     iterations = sum(math.prod(serial[: i + 1]) for i in range(len(serial)))
     times = runs * live
     known = _Patterns(stage, active, storage, warp)
-    accesses: dict[tuple[Place, bool, Touched], float] = {}
+    accesses: dict[tuple[Place, bool, TouchedLines], float] = {}
     for access in found.accesses:
         place = storage.place(access.callee)
         if place != "registers":
@@ -302,7 +302,7 @@ def stage_work(
         plain * times,
         special * times,
         iterations * times,
-        tuple(Access(p, store, n, access) for (p, store, access), n in accesses.items()),
+        tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps),
     )
 
@@ -344,9 +344,9 @@ class _Patterns:
             for loop, variable in stage.variables.items()
             if loop in active.positions
         }
-        self._known: dict[object, Touched] = {}
+        self._known: dict[object, TouchedLines] = {}
 
-    def __call__(self, access: MemoryAccess) -> Touched:
+    def __call__(self, access: MemoryAccess) -> TouchedLines:
         """Return what an access of a warp touches."""
         size = self._storage.size(access.callee)
         bent = access.indirect or None in access.strides.values()
@@ -363,13 +363,13 @@ class _Patterns:
             self._known[key] = known
         return known
 
-    def _straight(self, width: int, steps: Mapping[str, float]) -> Touched:
+    def _straight(self, width: int, steps: Mapping[str, float]) -> TouchedLines:
         total = np.zeros(1)
         for variable, step in steps.items():
             total = total + self._env[variable] * step
         return touched(np.where(self._used, np.floor(total), np.nan), width)
 
-    def _bent(self, access: MemoryAccess, size: tuple[float, ...]) -> Touched:
+    def _bent(self, access: MemoryAccess, size: tuple[float, ...]) -> TouchedLines:
         whole = self._storage.whole(access.callee)
         total, places = addresses_of(access.args, self._env, size, whole)
         where = np.where(self._used, np.floor(total), np.nan)

@@ -32,7 +32,7 @@ BANKS, BANK_BYTES = 32, 4.0  # of shared memory (CUDA C++ Programming Guide)
 SAMPLED_WARPS = 8  # of a block, to see what its accesses touch
 
 
-class Touched(NamedTuple):
+class TouchedLines(NamedTuple):
     """What one access of a warp touches, on average.
 
     `lines` and `sectors` of the caches, `passes` through the banks of shared memory; `sharing`
@@ -68,24 +68,24 @@ def threads_of(block: Threads, warp: int) -> tuple[Array, Array, Array]:
     return np.where(inside, x, np.nan), np.where(inside, y, np.nan), np.where(inside, z, np.nan)
 
 
-def touched(addresses: Array, width: int) -> Touched:
+def touched(addresses: Array, width: int) -> TouchedLines:
     """Return what the accesses of warps touch.
 
     Where the first address lies in its line is not known: a gap to the next address crosses into
     another line with a probability that is the gap's share of the line.
 
     >>> touched(4.0 * np.arange(32.0)[None], 4)
-    Touched(lines=1.9921875, sectors=4.96875, passes=1.0, sharing=1.0)
+    TouchedLines(lines=1.9921875, sectors=4.96875, passes=1.0, sharing=1.0)
     """
     rows = addresses[(~np.isnan(addresses)).any(axis=1)]
     if not len(rows):
-        return Touched(1.0, 1.0, 1.0, 1.0)
+        return TouchedLines(1.0, 1.0, 1.0, 1.0)
     gaps = np.nan_to_num(np.diff(np.sort(rows, axis=1), axis=1))
     lines = _crossed(gaps, LINE_BYTES, width) / len(rows)
     sectors = _crossed(gaps, SECTOR_BYTES, width)
     together = _crossed(np.diff(np.sort(rows[~np.isnan(rows)]))[None], SECTOR_BYTES, width)
     passes = [_passes(row) for row in rows[:2]]
-    return Touched(lines, sectors / len(rows), sum(passes) / len(passes), sectors / together)
+    return TouchedLines(lines, sectors / len(rows), sum(passes) / len(passes), sectors / together)
 
 
 def _crossed(gaps: Array, unit: float, width: int) -> float:
@@ -100,12 +100,12 @@ def _passes(addresses: Array) -> float:
     return float(np.max(np.bincount((words - words[0]) % BANKS)))
 
 
-def gathered(addresses: Array, width: int, places: float) -> Touched:
+def gathered(addresses: Array, width: int, places: float) -> TouchedLines:
     """Return the same as `touched` if data decides at which of `places` each address is."""
     known = touched(addresses, width)
     threads = max(float((~np.isnan(addresses)).sum(axis=1).max()), 1.0)
     lines, sectors = (_distinct(n * places, threads) for n in (known.lines, known.sectors))
-    return Touched(lines, sectors, max(sectors / 8.0, 1.0), 1.0)
+    return TouchedLines(lines, sectors, max(sectors / 8.0, 1.0), 1.0)
 
 
 def _distinct(units: float, draws: float) -> float:
