@@ -20,6 +20,7 @@ from tilewright.measure import (
     Timing,
     Workers,
     WorkersError,
+    end_servers,
     measure_all,
     measure_one,
 )
@@ -288,6 +289,17 @@ def test_measure_one_works_on_any_executor(executor):
         ]
         statuses = [future.result().status for future in futures]
     assert statuses == ["ok", "crashed", "ok", "run_failed"]
+
+
+def test_threads_that_were_ended_begin_nothing():
+    """Ctrl-C may come before a thread has started its server."""
+    end_servers("ended-thread")
+    patient = RunLimits(build_seconds=600.0, run_seconds=600.0)
+    with ThreadPoolExecutor(1, "ended-thread") as pool:
+        found = pool.submit(measure_one, specimen("Sleep", 500), patient).result()
+    assert found.status == "crashed"
+    with ThreadPoolExecutor(1, "other-thread") as pool:
+        assert pool.submit(measure_one, specimen("Sleep"), LIMITS, QUICK).result().ok
 
 
 CLIENT = """

@@ -96,6 +96,8 @@ def measure_one(
     workers = _thread_workers(tuple(preload))
     mailbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
     number = workers.submit(candidate, limits or RunLimits(), timing or Timing(), mailbox)
+    if threading.current_thread().name.startswith(tuple(_ended)):
+        workers.close()  # ended before the server was there to be closed
     try:
         while True:
             event = mailbox.get()
@@ -126,10 +128,15 @@ class _ThreadServers:
 
 
 _all_servers: weakref.WeakSet[_ThreadServers] = weakref.WeakSet()
+_ended: set[str] = set()  # beginnings of the names of threads that measure no more
 
 
 def end_servers(prefix: str) -> None:
-    """End `measure_one` in threads whose names begin with `prefix`; the result is ``crashed``."""
+    """End `measure_one`, now and later, in threads whose names begin with `prefix`.
+
+    The result is ``crashed``.
+    """
+    _ended.add(prefix)
     for servers in list(_all_servers):
         if servers.thread.startswith(prefix):
             servers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -32,6 +33,7 @@ Objective: TypeAlias = Callable[..., Outcome]
 _TOLD = {"value", "status", "lower_bound", "message", "seconds", "details"}
 # A run that is less than this many seconds behind is never cut short.
 _CLOSE = 0.5
+_runs = itertools.count()
 
 
 class FailedError(Exception):
@@ -155,7 +157,7 @@ def tune(
     run = _Run(tuner, objective, journal, on_trial, cutoff)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     own: ThreadPoolExecutor | None = None
-    name = f"tilewright-tune-{id(run)}-"
+    name = f"tilewright-tune-{next(_runs)}-"
     stopped = "interrupted"
     if executor is None and jobs > 1:
         executor = own = ThreadPoolExecutor(jobs, name)
