@@ -116,6 +116,25 @@ def test_processes_that_write_at_the_same_time_lose_nothing(path):
             assert [r.configuration["number"] for r in records.query(name)] == list(range(20))
 
 
+def test_a_file_that_another_process_makes_while_it_is_opened(path, monkeypatch):
+    connect, others = sqlite3.connect, []
+
+    class Slow(sqlite3.Connection):
+        def execute(self, statement, *args):
+            if "sqlite_master" in statement and not others:  # the id has been read by then
+                others.append(threading.Thread(target=lambda: Records(path).close()))
+                others[0].start()
+                others[0].join(0.5)  # at once without a transaction; else it waits for us
+            return super().execute(statement, *args)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Slow, **k))
+    with Records(path) as records:
+        records.add(record())
+    others[0].join()
+    with Records(path) as records:
+        assert len(records) == 1
+
+
 def test_a_claim_is_for_one_problem_and_ends_with_its_file(path):
     with Records(path) as first, Records(path) as second:
         first.claim("p")

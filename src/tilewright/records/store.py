@@ -128,6 +128,27 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return the application id, the version and the number of tables, of one moment.
+
+    Read one by one, they would contradict each other while another process makes the tables.
+    """
+    db.execute("BEGIN")
+    try:
+        application, version, tables = (
+            int(db.execute(query).fetchone()[0])
+            for query in (
+                "PRAGMA application_id",
+                "PRAGMA user_version",
+                "SELECT count(*) FROM sqlite_master",
+            )
+        )
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    return application, version, tables
+
+
 class Records:
     """A records file, as a context manager.
 
@@ -186,11 +207,8 @@ class Records:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        application, version = (
-            db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("application_id", "user_version")
-        )
-        empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        application, version, tables = _header(db)
+        empty = tables == 0
         if not empty and application != _APPLICATION_ID:
             raise RecordsError(f"{self.path} is a database of another program; give another file")
         if version > SCHEMA_VERSION:
