@@ -1,19 +1,17 @@
 """Features before compilation, against kernels run thread by thread."""
 
-from collections import defaultdict
-
 import numpy as np
 import pytest
 from test_grid_kernels import GLB, GRID, explored, runs_on_a_grid, simulated, tiled
 from test_rewriting import data
+from warps import lines_by_brute_force
 
 import tilewright.patterns as tp
-from tilewright.arith import evaluate, poly
+from tilewright.arith import poly
 from tilewright.patterns import rewriting as rw
-from tilewright.patterns.codegen import code as c
 from tilewright.patterns.codegen.grid import ThreadGrid
 from tilewright.patterns.compiling import grid_code
-from tilewright.patterns.features import LINE, WARP, counts, features, kernel_features
+from tilewright.patterns.features import counts, features, kernel_features
 
 N, M = tp.sizes("N M")
 DOUBLE = tp.fun(lambda v: v + v, "twice")
@@ -72,43 +70,8 @@ def test_lines_equal_brute_force_over_warps():
         rw.derive(p, rw.tiling2(8, 4), rw.lower_nest(*GRID)).program,
     ):
         (kernel,) = grid_code(program, "kernel", None)[1]
-        expected = brute_force(kernel, known)
+        expected = lines_by_brute_force(kernel, known)
         assert np.isclose(kernel_features(kernel, known).lines_per_access, expected)
-
-
-def brute_force(kernel, known):
-    """The average over all accesses of the middle group, by walking every thread's loops."""
-    groups, threads = kernel.grid(known), kernel.launch.threads
-    group = tuple(g // 2 for g in groups)
-    lanes = [lane[::-1] for lane in np.ndindex(*threads[::-1])]
-    instances: dict = defaultdict(lambda: defaultdict(set))
-    executed: dict = defaultdict(int)
-
-    def walk(block, env, lane, number, rounds):
-        for s in block:
-            if isinstance(s, c.ForLoop):
-                d, extent = s.level.dim, evaluate(s.variable.extent, known)
-                first, step = {
-                    "wrg": (group[d], groups[d]),
-                    "lcl": (lane[d], threads[d]),
-                    "glb": (group[d] * threads[d] + lane[d], groups[d] * threads[d]),
-                }.get(s.level.kind, (0, 1))
-                for k, i in enumerate(range(first, extent, step)):
-                    walk(s.body, {**env, s.variable.name: i}, lane, number, (*rounds, k))
-                continue
-            touched = [(id(v), v.buffer, v.index) for v in c.loads([s])]
-            if isinstance(s, c.Store):
-                touched.append((id(s), s.buffer, s.index))
-            for key, buffer, index in touched:
-                if buffer.memory == "global":
-                    line = evaluate(index, env) * 4 // LINE
-                    instances[key][number // WARP, rounds].add(line)
-                    executed[key] += 1
-
-    for number, lane in enumerate(lanes):
-        walk(kernel.body, dict(known), lane, number, ())
-    average = {key: np.mean([len(v) for v in found.values()]) for key, found in instances.items()}
-    return sum(average[k] * executed[k] for k in average) / sum(executed.values())
 
 
 def test_control_flow_follows_the_launch():

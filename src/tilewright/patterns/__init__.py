@@ -3,10 +3,12 @@
 The files, in the order in which data flows: `build` (functions to write programs), `nodes` (the
 patterns), `check` (types and sizes), `interpreter` (their meaning), `printing` and `json_form`
 (storage), `rewriting` (other programs with the same meaning), `codegen` (loops and indices, and
-their source), `compiling` (from Python to a running kernel).
+their source), `compiling` (from Python to a running kernel), `verification` (a kernel against the
+interpreter), `features` and `ranking` (which of many kernels is fast).
 """
 
 from tilewright.arith import sizes
+from tilewright.patterns import features, programs, ranking, rewriting
 from tilewright.patterns.build import (
     add,
     array,
@@ -58,7 +60,7 @@ from tilewright.patterns.build import (
 )
 from tilewright.patterns.check import type_of
 from tilewright.patterns.codegen.grid import ThreadGrid
-from tilewright.patterns.compiling import compile, source
+from tilewright.patterns.compiling import compile, launch_sizes, source
 from tilewright.patterns.errors import (
     CompileError,
     LoweringError,
@@ -84,7 +86,9 @@ from tilewright.patterns.scalar import (
     sqrt,
     where,
 )
+from tilewright.patterns.sizing import size_names, with_sizes
 from tilewright.patterns.types import boolean, f32, f64, i32, i64
+from tilewright.patterns.verification import random_inputs, relative_error
 
 __all__ = [
     "CompileError",
@@ -112,6 +116,7 @@ __all__ = [
     "exp",
     "f32",
     "f64",
+    "features",
     "fork",
     "from_json",
     "fun",
@@ -124,6 +129,7 @@ __all__ = [
     "interpret",
     "iterate",
     "join",
+    "launch_sizes",
     "log",
     "map",
     "map2",
@@ -141,12 +147,18 @@ __all__ = [
     "pad",
     "pad2",
     "par",
+    "programs",
+    "random_inputs",
+    "ranking",
     "reduce",
     "reduce_seq",
     "reduce_unroll",
+    "relative_error",
     "repeat",
+    "rewriting",
     "scatter",
     "sin",
+    "size_names",
     "sizes",
     "slide",
     "slide2",
@@ -163,6 +175,7 @@ __all__ = [
     "untile2",
     "unzip",
     "where",
+    "with_sizes",
     "wrap",
     "zip",
     "zip2",

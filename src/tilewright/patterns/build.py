@@ -3,9 +3,9 @@
 Example:
     >>> from tilewright.patterns import *
     >>> N, M = sizes("N M")
-    >>> mean = fun(lambda w: (w[0, 1] + w[1, 0] + w[1, 2] + w[2, 1]) / 4, "mean")
+    >>> mean = fun(lambda w: (w[0, 1] + w[2, 1]) / 2, "mean")
     >>> array("A", f32[N, M]) >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(mean)
-    A >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(mean)
+    A >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(fork(at(0, 1), at(2, 1)) >> mean)
 """
 
 from __future__ import annotations

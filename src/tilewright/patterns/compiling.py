@@ -115,6 +115,23 @@ def grid_code(
     return code, grid_kernels(code, launch)
 
 
+def launch_sizes(
+    program: n.Pattern,
+    sizes: Mapping[str, int],
+    name: str = "kernel",
+    launch: ThreadGrid | None = None,
+) -> dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]]:
+    """Return groups, and threads in a group, of the kernels in a source for a grid of threads.
+
+    They are in the order in which the kernels run. Arguments are those of `compile`, and the value
+    of every size; raises as `compile`.
+    """
+    return {
+        kernel.name: (kernel.grid(sizes), kernel.launch.threads)
+        for kernel in grid_code(program, name, launch)[1]
+    }
+
+
 def _name(name: str) -> str:
     if not name.isidentifier() or not name.isascii():
         raise PatternError(f"name {name!r}; give one of letters and digits")

@@ -11,10 +11,12 @@ hardware, not as if dimension 0 continued.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +34,8 @@ from tilewright.patterns.codegen.grid import (
 )
 from tilewright.patterns.compiling import grid_code
 from tilewright.patterns.nodes import GRID_KINDS
+
+IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 WARP = 32  # threads in a warp of an NVIDIA GPU (section 3.1)
 LINE = 128  # bytes of a cache line (section 4.2.3)
@@ -129,8 +133,10 @@ def counts(kernel: GridKernel, known: Mapping[str, int]) -> Counts:
         known: the program's sizes: only the number of groups depends on them.
     """
     tally = {f.name: poly(0) for f in fields(Counts)}
-    for access in _accesses(kernel.body, ()):
-        tally[access.kind] += _executions(kernel, access.around, known)
+    for around, together in _by_loops(_accesses(kernel.body, ())).items():
+        times = _executions(kernel, around, known)
+        for kind, count in Counter(access.kind for access in together).items():
+            tally[kind] += count * times
     _control(kernel, kernel.body, (), tally, known)
     return Counts(**tally)
 
@@ -206,38 +212,59 @@ def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:
     index were inside (section 4.4).
     """
     weighted, weight = 0.0, 0.0
-    for access in _accesses(kernel.body, ()):
-        if not access.kind.startswith("global"):
-            continue
-        times = _number(_executions(kernel, access.around, known), known)
-        weighted += times * _lines(kernel, access, known)
-        weight += times
+    found = [a for a in _accesses(kernel.body, ()) if a.kind.startswith("global")]
+    for around, together in _by_loops(found).items():
+        times = _number(_executions(kernel, around, known), known)
+        weighted += times * sum(_lines(kernel, around, together, known))
+        weight += times * len(together)
     return weighted / weight if weight else 0.0
 
 
-def _lines(kernel: GridKernel, access: _Access, known: Mapping[str, int]) -> float:
-    """Cache lines of one access, averaged over warps and iterations."""
-    index = substitute(access.index, lambda a: a.x if isinstance(a, Boundary) else None)
+def _by_loops(accesses: list[_Access]) -> dict[tuple[ForLoop, ...], list[_Access]]:
+    """Return accesses by the loops around them."""
+    found: dict[tuple[ForLoop, ...], list[_Access]] = {}
+    for access in accesses:
+        found.setdefault(access.around, []).append(access)
+    return found
+
+
+def _lines(
+    kernel: GridKernel,
+    around: tuple[ForLoop, ...],
+    together: list[_Access],
+    known: Mapping[str, int],
+) -> list[float]:
+    """Cache lines of each access in some loops, averaged over warps and iterations."""
     groups, threads = kernel.grid(known), kernel.launch.threads
-    lane = np.arange(int(np.prod(threads)))
+    # Whole warps: the lanes behind the last thread are inactive.
+    count = int(np.prod(threads))
+    lane = np.arange(-(-count // WARP) * WARP)
     position = [lane % threads[0], lane // threads[0] % threads[1]]
     position.append(lane // (threads[0] * threads[1]))
-    rounds = [_rounds(kernel, loop, groups, known) for loop in access.around]
+    rounds = [_rounds(kernel, loop, groups, known) for loop in around]
+    chosen = np.array(list(product(*rounds)), dtype=np.int64)
+    values: dict[str, Any] = dict(known)
+    active = np.broadcast_to(lane < count, (len(chosen), lane.size))
+    for loop, k in zip(around, chosen.T, strict=True):
+        i = _iteration(loop, k[:, None], groups, threads, position)
+        active = active & (i < int(evaluate(loop.variable.extent, known)))
+        values[loop.variable.name] = i
+    warps = active.reshape(-1, WARP)
+    used, idle = warps.any(axis=1), ~warps.all(axis=1)
     found = []
-    for chosen in product(*rounds):
-        values: dict[str, Any] = dict(known)
-        active = np.ones(lane.size, bool)
-        for loop, k in zip(access.around, chosen, strict=True):
-            extent = int(evaluate(loop.variable.extent, known))
-            i = _iteration(loop, k, groups, threads, position)
-            active &= i < extent
-            values[loop.variable.name] = i
-        address = np.broadcast_to(np.asarray(evaluate(index, values)), lane.shape) * access.size
-        for start in range(0, lane.size, WARP):
-            inside = active[start : start + WARP]
-            if inside.any():
-                found.append(np.unique(address[start : start + WARP][inside] // LINE).size)
-    return float(np.mean(found)) if found else 0.0
+    for access in together:
+        address = np.asarray(evaluate(_borderless(access.index), values)) * access.size
+        lines = np.where(active, address // LINE, np.iinfo(np.int64).max).reshape(-1, WARP)
+        lines.sort(axis=1)
+        distinct = 1 + (np.diff(lines, axis=1) != 0).sum(axis=1) - idle
+        found.append(float(distinct[used].mean()) if used.any() else 0.0)
+    return found
+
+
+@lru_cache(10_000)
+def _borderless(index: Poly) -> Poly:
+    """Return an index as it is away from the borders."""
+    return substitute(index, lambda a: a.x if isinstance(a, Boundary) else None)
 
 
 def _rounds(
@@ -254,16 +281,27 @@ def _rounds(
 
 def _iteration(
     loop: ForLoop,
-    k: int,
+    k: IntArray,
     groups: tuple[int, int, int],
     threads: tuple[int, int, int],
-    position: list[np.ndarray[tuple[int], np.dtype[np.int64]]],
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the value of a loop variable for each thread of the middle group in a round."""
+    position: list[IntArray],
+) -> IntArray:
+    """Return the value of a loop variable for each thread of the middle group in some rounds.
+
+    Args:
+        loop: the loop.
+        k: rounds, of shape (rounds, 1).
+        groups: the numbers of groups.
+        threads: the numbers of threads in a group.
+        position: of each thread in its group, by dimension, each of shape (threads,).
+
+    Returns:
+        Numbers whose shape broadcasts to (rounds, threads).
+    """
     d, kind = loop.level.dim, loop.level.kind
     middle = groups[d] // 2
     if kind == "wrg":
-        return np.full_like(position[0], middle)
+        return np.full_like(k, middle)
     if kind == "glb":
         return middle * threads[d] + position[d]
-    return position[d] + k * threads[d] if kind == "lcl" else np.full_like(position[0], k)
+    return position[d] + k * threads[d] if kind == "lcl" else k

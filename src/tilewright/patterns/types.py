@@ -51,7 +51,7 @@ class ScalarType(DataType):
     def __getitem__(self, lengths: Poly | int | tuple[Poly | int, ...]) -> ArrayType:
         return array_of(self, *(lengths if isinstance(lengths, tuple) else (lengths,)))
 
-    def __call__(self, x: Operand) -> Any:
+    def __call__(self, x: Operand | float | np.generic) -> Any:
         """Return a literal of this type from a number, or a user function's value converted."""
         return converted(x, self)
 

@@ -9,7 +9,7 @@ over threads. Any other launch is correct, too: loops stride by the number of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.arith import Poly, evaluate, poly
 from tilewright.patterns.codegen.barriers import with_barriers
@@ -210,6 +210,16 @@ def _fitted(given: ThreadGrid, levels: set[MapLevel]) -> ThreadGrid:
         return ThreadGrid(None, (x, y, z))
     i, j, k = (g if d in groups else poly(1) for d, g in enumerate(given.groups))
     return ThreadGrid((i, j, k), (x, y, z))
+
+
+def relaunched(kernel: GridKernel, launch: ThreadGrid) -> GridKernel:
+    """Return a kernel with another launch; one whose loops no threads share stays as it is.
+
+    Barriers stay, too. They suit launches that state their groups if those of the kernel do, or if
+    it has no local memory.
+    """
+    levels = {loop.level for loop in loops(kernel.body) if loop.level.kind in GRID_KINDS}
+    return replace(kernel, launch=_fitted(launch, levels)) if levels else kernel
 
 
 def _group(body: Block) -> list[int]:

@@ -1,0 +1,45 @@
+"""Ranking of derived programs before any is run, after Lift 2020, sections 5 to 8.
+
+In the order in which data flows: `points` (measured programs), `models` (what a model needs to
+have), `nearest` (the paper's model), `estimate` (one that needs no measurements), `evaluation` (how
+well a model ranks unseen programs), `candidates` (the kernels of a program, and their order).
+"""
+
+from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table
+from tilewright.patterns.ranking.estimate import StaticEstimate
+from tilewright.patterns.ranking.evaluation import (
+    RankingQuality,
+    leave_one_program_out,
+    quality,
+    redundancy,
+    summary,
+)
+from tilewright.patterns.ranking.models import FromRunTimes, PerformanceModel, RunTimeModel
+from tilewright.patterns.ranking.nearest import NearestNeighbours
+from tilewright.patterns.ranking.points import (
+    FEATURES,
+    MeasuredProgram,
+    read_measured,
+    write_measured,
+)
+
+__all__ = [
+    "FEATURES",
+    "FromRunTimes",
+    "KernelCandidate",
+    "MeasuredProgram",
+    "NearestNeighbours",
+    "PerformanceModel",
+    "RankingQuality",
+    "RunTimeModel",
+    "StaticEstimate",
+    "candidates",
+    "leave_one_program_out",
+    "quality",
+    "rank",
+    "read_measured",
+    "redundancy",
+    "summary",
+    "table",
+    "write_measured",
+]

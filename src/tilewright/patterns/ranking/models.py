@@ -1,0 +1,59 @@
+"""What ranks candidates: any object with ``fit`` and ``predict``.
+
+Performance is throughput over the best throughput of the same program and sizes, so that programs
+with different numbers of operations can be compared (Lift 2020, section 5.1). Larger is better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+LEAST_TIME = 1e-3  # of the best time: predictions below it are taken as it
+
+
+class PerformanceModel(Protocol):
+    """Predicts performance from features; `NearestNeighbours` is one, `FromRunTimes` another."""
+
+    def fit(self, features: Any, performance: Any) -> Any:
+        """Learn from features of shape (points, features), and performance of shape (points,)."""
+
+    def predict(self, features: Any) -> Array:
+        """Return performance of shape (n,) for features of shape (n, features)."""
+
+
+class RunTimeModel(Protocol):
+    """Predicts run times from features, as the estimators of `tilewright.prediction` do."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from features X of shape (points, features), and times y of shape (points,)."""
+
+    def predict(self, X: Any) -> Array:
+        """Return times of shape (n,) for features X of shape (n, features)."""
+
+
+@dataclass(eq=False)
+class FromRunTimes:
+    """A model of run times as one of performance.
+
+    It learns times in units of the program's best time, the inverse of performance.
+
+    Args:
+        estimator: a model of run times, such as ``tilewright.prediction.Boosted(folds=0)``.
+    """
+
+    estimator: RunTimeModel
+
+    def fit(self, features: Any, performance: Any) -> Self:
+        """Fit the estimator; arguments and errors are those of `PerformanceModel` and its own."""
+        self.estimator.fit(np.asarray(features, dtype=float), 1 / np.asarray(performance))
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """Return predicted performance, shape (n,), for features of shape (n, features)."""
+        times = self.estimator.predict(np.asarray(features, dtype=float))
+        return np.asarray(1 / np.maximum(times, LEAST_TIME))

@@ -1,0 +1,118 @@
+"""The performance model of Lift 2020, section 5: principal components and nearest neighbours.
+
+| symbol | meaning | shape |
+|---|---|---|
+| `features` | features of kernels (`tilewright.patterns.features`) | (points, features) |
+| `performance` | throughput over the best throughput of the same program, 0 to 1 | (points,) |
+| `axes_` | principal components of the standardised features | (features, components) |
+| `places_` | training points in the coordinates of the components | (points, components) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from tilewright.patterns.errors import PatternError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+NEIGHBOURS = 5  # section 5.3
+VARIANCE = 0.95  # share of the variance that the components explain (section 5.2)
+MOST_DISTANCES = 2**22  # that are in memory at a time, 32 MiB
+ROUNDING = 1e-12  # of shares of the variance, which are sums
+
+
+@dataclass(eq=False)
+class NearestNeighbours:
+    """The mean performance of the nearest training points, by the distance of their components.
+
+    Args:
+        neighbours: number of training points whose run times are averaged.
+        variance: the share of the features' variance that the components explain.
+        logarithms: take log(1 + feature) first; the paper does not.
+    """
+
+    neighbours: int = NEIGHBOURS
+    variance: float = VARIANCE
+    logarithms: bool = False
+
+    def fit(self, features: Any, performance: Any) -> Self:
+        """Keep training points.
+
+        Args:
+            features: of shape (points, features), at least one point.
+            performance: of shape (points,).
+
+        Raises:
+            PatternError: the settings or shapes do not fit, or a number is not finite.
+        """
+        if self.neighbours < 1 or not 0 < self.variance <= 1:
+            raise PatternError(
+                f"neighbours is {self.neighbours} and variance {self.variance}; give a whole "
+                "number from 1, and a share above 0 up to 1"
+            )
+        table = self._table(features)
+        self.performance_ = np.asarray(performance, dtype=float)
+        if not len(table) or self.performance_.shape != (len(table),):
+            raise PatternError(
+                f"{len(table)} rows of features and performance of shape "
+                f"{self.performance_.shape}; give one number for each of at least one row"
+            )
+        if not np.isfinite(self.performance_).all():
+            raise PatternError("a performance is not a finite number: leave failed points out")
+        self.mean_ = table.mean(axis=0)
+        deviation = table.std(axis=0)
+        # A constant column takes no part: its component would be zero, divided by zero.
+        self.scale_ = np.where(deviation > 0, deviation, 1.0)
+        _, singular, rows = np.linalg.svd((table - self.mean_) / self.scale_, full_matrices=False)
+        self.explained_ = _shares(singular)
+        count = int(np.searchsorted(np.cumsum(self.explained_), self.variance - ROUNDING)) + 1
+        self.axes_ = rows[: min(count, len(self.explained_))].T
+        self.places_ = self._places(table)
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """Return predicted performance, shape (n,), for features of shape (n, features).
+
+        Raises:
+            PatternError: another number of features than it was fitted to, or one is not finite.
+        """
+        places = self._places(self._table(features))
+        if not self.axes_.shape[1]:
+            return np.full(len(places), self.performance_.mean())
+        count = min(self.neighbours, len(self.places_))
+        step = max(1, MOST_DISTANCES // len(self.places_))
+        found = np.empty(len(places))
+        norms = (self.places_**2).sum(axis=1)
+        for start in range(0, len(places), step):
+            block = places[start : start + step]
+            # The square of the query's own norm would change no order.
+            distances = norms - 2 * block @ self.places_.T
+            nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
+            found[start : start + step] = self.performance_[nearest].mean(axis=1)
+        return found
+
+    def _table(self, features: Any) -> Array:
+        table = np.asarray(features, dtype=float)
+        if table.ndim != 2:
+            raise PatternError(f"features of shape {table.shape}; give one row for each point")
+        if not np.isfinite(table).all():
+            raise PatternError("a feature is not a finite number")
+        return np.log1p(table) if self.logarithms else table
+
+    def _places(self, table: Array) -> Array:
+        if table.shape[1] != len(self.mean_):
+            raise PatternError(
+                f"{table.shape[1]} features; the model was fitted to {len(self.mean_)}"
+            )
+        return np.asarray((table - self.mean_) / self.scale_ @ self.axes_)
+
+
+def _shares(singular: Array) -> Array:
+    """Return the share of the variance that each component explains; none if nothing varies."""
+    variances = singular**2
+    total = variances.sum()
+    return np.asarray(variances / total) if total > 0 else np.zeros(0)

@@ -1,0 +1,101 @@
+"""Measured kernels of a program, from which models learn; as JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.files import write_text
+from tilewright.patterns.errors import PatternError
+from tilewright.patterns.features import Features
+from tilewright.shapes import read_json
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+FORMAT, VERSION = "tilewright-patterns-measured", 1
+FEATURES = tuple(f.name for f in fields(Features))
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredProgram:
+    """Kernels of one program at one set of sizes, with their run times.
+
+    Args:
+        program: its name; models that rank it learn from programs of other names only.
+        sizes: by name.
+        features: of shape (points, features), with the columns `FEATURES`.
+        seconds: the run time of each, of shape (points,).
+
+    Raises:
+        PatternError: shapes that do not fit, numbers that are not finite, times that are not
+            above 0, or no points.
+    """
+
+    program: str
+    sizes: Mapping[str, int]
+    features: Array
+    seconds: Array
+
+    def __post_init__(self) -> None:
+        table = np.asarray(self.features, dtype=float)
+        seconds = np.asarray(self.seconds, dtype=float)
+        object.__setattr__(self, "features", table)
+        object.__setattr__(self, "seconds", seconds)
+        if seconds.ndim != 1 or not len(seconds) or table.shape != (len(seconds), len(FEATURES)):
+            raise PatternError(
+                f"{self.program}: features of shape {table.shape} and times of shape "
+                f"{seconds.shape}; give {len(FEATURES)} features for each of at least one time"
+            )
+        if not np.isfinite(table).all() or not (np.isfinite(seconds) & (seconds > 0)).all():
+            raise PatternError(
+                f"{self.program}: a feature is not finite, or a time not above 0: leave failed "
+                "points out"
+            )
+
+    @property
+    def performance(self) -> Array:
+        """Throughput over the best throughput, above 0 up to 1, of shape (points,)."""
+        return np.asarray(self.seconds.min() / self.seconds)
+
+
+def write_measured(path: str | Path, programs: Sequence[MeasuredProgram]) -> None:
+    """Write measured programs as JSON; raises `TilewrightError` if the file cannot be written."""
+    written = [
+        {
+            "program": p.program,
+            "sizes": dict(p.sizes),
+            "features": p.features.tolist(),
+            "seconds": p.seconds.tolist(),
+        }
+        for p in programs
+    ]
+    data = {"format": FORMAT, "version": VERSION, "features": FEATURES, "programs": written}
+    write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def read_measured(path: str | Path) -> list[MeasuredProgram]:
+    """Return the programs in a file that `write_measured` wrote.
+
+    Raises:
+        PatternError: the file cannot be read, or has another form, version or features.
+    """
+    data = read_json(Path(path), PatternError)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise PatternError(f"{path} has no measured programs: it is not written by write_measured")
+    if data.get("version") != VERSION or tuple(data.get("features", ())) != FEATURES:
+        raise PatternError(
+            f"{path} is of version {data.get('version')} with other features: measure again"
+        )
+    try:
+        return [
+            MeasuredProgram(p["program"], p["sizes"], np.array(p["features"]), p["seconds"])
+            for p in data["programs"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PatternError(f"{path}: a program cannot be read ({what})") from None

@@ -1,0 +1,81 @@
+"""Programs with numbers in the place of their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from tilewright.arith import Poly, Size, poly, substitute
+from tilewright.patterns import nodes as n
+from tilewright.patterns.errors import SizeError
+from tilewright.patterns.types import ArrayType, TupleType
+
+
+def size_names(program: n.Pattern) -> tuple[str, ...]:
+    """Return the names of a program's sizes, sorted.
+
+    >>> from tilewright import patterns as tp
+    >>> N, M = tp.sizes("N M")
+    >>> size_names(tp.array("A", tp.f32[N, 2 * M]) >> tp.map(tp.slide(3, 1)))
+    ('M', 'N')
+    """
+    found = {
+        atom.name
+        for p in n.walk(program)
+        for f in fields(p)
+        for length in _lengths(getattr(p, f.name))
+        for atom in length.all_atoms()
+        if isinstance(atom, Size)
+    }
+    # A gather's index is written with a size of its own.
+    return tuple(sorted(name for name in found if not name.startswith("_")))
+
+
+def _lengths(value: Any) -> Iterator[Poly]:
+    """Yield the polynomials in a field of a pattern, those of patterns inside left out."""
+    if isinstance(value, Poly):
+        yield value
+    elif isinstance(value, ArrayType):
+        yield value.length
+        yield from _lengths(value.item)
+    elif isinstance(value, TupleType):
+        yield from _lengths(value.items)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _lengths(item)
+
+
+def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
+    """Return a program with numbers in the place of some of its sizes.
+
+    Raises:
+        SizeError: a size is less than 1, or the program has no size of this name.
+    """
+    there = size_names(program)
+    for name, value in known.items():
+        if name not in there:
+            raise SizeError(f"the program has no size {name}; it has {', '.join(there) or 'none'}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SizeError(f"size {name} is {value!r}; give a whole number from 1")
+    return _fixed(program, known, {}) if known else program
+
+
+def _fixed(value: Any, known: Mapping[str, int], made: dict[n.Pattern, n.Pattern]) -> Any:
+    if isinstance(value, Poly):
+        return substitute(
+            value,
+            lambda a: poly(known[a.name]) if isinstance(a, Size) and a.name in known else None,
+        )
+    if isinstance(value, ArrayType):
+        return ArrayType(_fixed(value.item, known, made), _fixed(value.length, known, made))
+    if isinstance(value, TupleType):
+        return TupleType(_fixed(value.items, known, made))
+    if isinstance(value, tuple):
+        return tuple(_fixed(item, known, made) for item in value)
+    if not isinstance(value, n.Pattern):
+        return value
+    if value not in made:
+        parts = {f.name: _fixed(getattr(value, f.name), known, made) for f in fields(value)}
+        made[value] = type(value)(**parts)
+    return made[value]
