@@ -9,7 +9,9 @@ simulator: `LAUNCH_CYCLES` are added for each kernel.
 
 Within each program, schedules are ranked (Spearman) and the one that the model likes best is
 compared with the fastest (regret); over all programs, logarithms of predicted and simulated cycles
-are correlated. Counts of instructions are compared kernel by kernel.
+are correlated. Counts of instructions are compared kernel by kernel. The cycles of schedules
+written by hand, and of those of Anderson2021 and Li2018, are divided by those of the model's choice
+(`hand_over_LABEL` and so on: above 1 the choice is faster).
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import functools
 import gzip
 import json
 import math
-import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ FAMILIES = {
     "scans and histograms": ("histogram", "iir_blur"),
     "transforms": ("fft",),
 }
+
+PEERS = ("hand", "anderson2021", "li2018")
 
 Data = dict[str, Any]
 
@@ -78,9 +81,14 @@ def priors() -> Any:
 
 def recorded(path: Path, names: Sequence[str]) -> list[Data]:
     """The records of schedules that have their JSON form and gave the right answer."""
+    return [row for row in everything(path, names) if row["schedule"]]
+
+
+def everything(path: Path, names: Sequence[str]) -> list[Data]:
+    """The records that gave the right answer, those of other schedulers and of people too."""
     with gzip.open(path, "rt") as file:
         rows = [json.loads(line) for line in file]
-    return [r for r in rows if r["schedule"] and r["right"] and r["program"] in names]
+    return [r for r in rows if r["right"] and r["program"] in names]
 
 
 def observed(rows: Iterable[Data]) -> list[Any]:
@@ -105,44 +113,20 @@ def observed(rows: Iterable[Data]) -> list[Any]:
 
 def observation(row: Data, nest: Any) -> Any:
     """One record with the counts of its kernels."""
-    from tilewright.halide.schedulers.analytic.gpu.fitting import Observation
+    from tilewright.halide.schedulers.analytic.gpu import recorded as kernels_recorded
     from tilewright.halide.schedulers.analytic.gpu.nest_costs import kernels_of
 
-    work, counts = kernels_of(nest, machine(), constants())
-    cycles, instructions = paired(work, row["kernels"])
     total = row["cycles"] + LAUNCH_CYCLES * len(row["kernels"])
+    work, _ = kernels_of(nest, machine(), constants())
+    found = kernels_recorded.matched(work, row["kernels"])
     row["instructions_of"] = [
-        (issued_by_threads(kernel), n) for kernel, n in zip(work, instructions, strict=True) if n
+        (issued_by_threads(kernel), float(each["insn"]))
+        for kernel, each in zip(work, found, strict=True)
+        if each is not None and each["insn"]
     ]
-    return Observation(
-        row["program"],
-        total / machine().clock_hz,
-        tuple(counts),
-        tuple(kernel.runs for kernel in work),
-        tuple(cycles),
+    return kernels_recorded.observation(
+        row["program"], nest, machine(), constants(), total / machine().clock_hz, row["kernels"]
     )
-
-
-def paired(work: Sequence[Any], kernels: Sequence[Data]) -> tuple[list[float], list[float]]:
-    """The recorded cycles and instructions of each kernel, by name, stage, and launch."""
-    left = list(kernels)
-    cycles, instructions = [], []
-    for part in work:
-        name = part.func.split("$")[0]
-
-        def distance(kernel: Data, part: Any = part, name: str = name) -> float:
-            match = re.match(r"_kernel_(.*?)(?:__?\d+)?_s(\d+)_", kernel["kernel"])
-            same = match is not None and (match[1], int(match[2])) == (name, part.stage)
-            blocks = math.log(part.blocks / math.prod(kernel["blocks"]))
-            threads = math.log(math.prod(part.block) / math.prod(kernel["threads"]))
-            return (0.0 if same else 1e3) + abs(blocks) + abs(threads)
-
-        best = min(left, key=distance)
-        left.remove(best)
-        alike = distance(best) < 1e3
-        cycles.append(float(best["cycles"]) if alike else math.nan)
-        instructions.append(float(best["insn"]) if alike else 0.0)
-    return cycles, instructions
 
 
 def issued_by_threads(work: Any) -> float:
@@ -174,9 +158,16 @@ def family(program: str) -> str:
     return next((name for name, members in FAMILIES.items() if program in members), program)
 
 
-def ranked(rows: Sequence[Data], predictions: Mapping[str, Sequence[float]]) -> list[Data]:
+def key_of(row: Data) -> str:
+    """The program and its size."""
+    return json.dumps([row["program"], row["size"]])
+
+
+def ranked(
+    rows: Sequence[Data], predictions: Mapping[str, Sequence[float]], others: Sequence[Data] = ()
+) -> list[Data]:
     """One row per program and size: how each prediction ranks its schedules."""
-    keys = [json.dumps([row["program"], row["size"]]) for row in rows]
+    keys = [key_of(row) for row in rows]
     result = []
     for key in dict.fromkeys(keys):
         inside = [i for i, k in enumerate(keys) if k == key]
@@ -188,7 +179,11 @@ def ranked(rows: Sequence[Data], predictions: Mapping[str, Sequence[float]]) -> 
             for label, predicted in predictions.items():
                 own = [float(predicted[i]) for i in inside]
                 row[f"spearman_{label}"] = spearman(own, cycles)
-                row[f"regret_{label}"] = cycles[own.index(min(own))] / min(cycles)
+                choice = cycles[own.index(min(own))]
+                row[f"regret_{label}"] = choice / min(cycles)
+                for other in others:
+                    if key_of(other) == key:
+                        row[f"{other['kind'].lower()}_over_{label}"] = total_cycles(other) / choice
         result.append(row)
     return result
 
@@ -219,6 +214,12 @@ def figures(table: Sequence[Data], label: str) -> Data:
         "spearman_median": statistics.median(spearmans) if spearmans else None,
         "spearman_min": min(spearmans, default=None),
         "top1_regret": common.geometric_mean(row[f"regret_{label}"] for row in known),
+        **{
+            f"{peer}_over_choice": common.geometric_mean(
+                row[f"{peer}_over_{label}"] for row in known if f"{peer}_over_{label}" in row
+            )
+            for peer in PEERS
+        },
     }
 
 
@@ -258,22 +259,24 @@ def main() -> None:
     parser = common.arguments(__doc__.splitlines()[0], programs)
     parser.add_argument("--data", type=Path, default=DATA, help="the recorded simulations")
     args: argparse.Namespace = parser.parse_args()
-    rows = recorded(args.data, common.chosen(args, programs))
+    names = common.chosen(args, programs)
+    rows = recorded(args.data, names)
+    others = [row for row in everything(args.data, names) if row["kind"].lower() in PEERS]
     found = observed(rows)
-    everything = fitted(found, machine(), constants())
-    predictions = {
+    best = fitted(found, machine(), constants())
+    predictions: dict[str, Any] = {
         "program_out": held_out(found, lambda program: program),
         "family_out": held_out(found, family),
-        "fitted_to_all": predicted_cycles(found, machine(), everything),
+        "fitted_to_all": predicted_cycles(found, machine(), best),
         "shipped": predicted_cycles(found, machine(), constants()),
         "unfitted": predicted_cycles(found, machine(), priors()),
         "paper": [row["predicted_cost"] for row in rows],
     }
-    table = ranked(rows, predictions)
+    table = ranked(rows, predictions, others)
     for row in table:
         print(line(row), flush=True)
     figures = summary(rows, table, predictions)
-    values = {name: float(f"{getattr(everything, name):.4g}") for name in PRIORS}
+    values = {name: float(f"{getattr(best, name):.4g}") for name in PRIORS}
     common.write(
         args, "gpu_time_model", table, figures, fitted_to_all=values, launch_cycles=LAUNCH_CYCLES
     )

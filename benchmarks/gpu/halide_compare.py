@@ -136,10 +136,12 @@ def _entry(finals: Finals, key: str, measurement: Measurement) -> dict[str, Any]
 
 def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[str, Any]:
     """What was launched, and what the model said: `mismatches` counts those that differ."""
-    predicted = Counter(
+    predicted: Counter[tuple[tuple[int, ...], int]] = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )
-    really = Counter((launch.threads, launch.shared_bytes) for launch in found)
+    really: Counter[tuple[tuple[int, ...], int]] = Counter(
+        (launch.threads, launch.shared_bytes) for launch in found
+    )
     seconds = seconds_by_group(planned.groups, found)
     return {
         "failure": why,

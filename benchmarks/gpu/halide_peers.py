@@ -84,7 +84,7 @@ def search_all(setting: Setting) -> dict[str, Any]:
             cpu_seconds=setting.peer_seconds,
             deadline=setting.deadline,
         ):
-            data = dataclasses.asdict(dataclasses.replace(schedule, peer=None))
+            data = {**dataclasses.asdict(schedule), "peer": None}
             data["source"] = ""
             if schedule.serialized is not None:
                 data["serialized"] = base64.b64encode(schedule.serialized).decode()

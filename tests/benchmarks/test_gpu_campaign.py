@@ -16,13 +16,6 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 CAMPAIGN = BENCHMARKS / "gpu" / "campaign.py"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def benchmarks_on_the_path():
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
-
-
 def campaign(out, *options):
     argv = [sys.executable, str(CAMPAIGN), "--out", str(out), "--only", "blur", *options]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

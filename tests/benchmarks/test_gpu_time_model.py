@@ -1,12 +1,10 @@
 """The time model of GPU kernels ranks simulated schedules at least this well."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import gpu_time_model as benchmark
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.fitting import predicted_cycles
@@ -80,27 +78,16 @@ def test_ranks_and_regret():
     assert found["log_correlation"] > 0.9 > 0.0 > found["log_correlation_paper"]
 
 
-def test_kernels_are_paired_by_name_stage_and_launch():
-    class Part:
-        def __init__(self, func, stage, blocks, block):
-            self.func, self.stage, self.blocks, self.block = func, stage, blocks, block
-
-    def kernel(name, blocks, cycles):
-        return {
-            "kernel": f"_kernel_{name}_s1_y_block_id_y",
-            "blocks": [blocks, 1, 1],
-            "threads": [32, 1, 1],
-            "cycles": cycles,
-            "insn": 10 * cycles,
-        }
-
-    parts = [
-        Part("f$3", 1, 4.0, (32, 1, 1)),
-        Part("f$5", 1, 9.0, (32, 1, 1)),
-        Part("g", 0, 1.0, (1, 1, 1)),
+def test_the_choice_is_compared_with_others_of_the_same_program_and_size():
+    launch = benchmark.LAUNCH_CYCLES
+    rows = [{**recorded("f", [1]), "cycles": n} for n in (100, 200, 400)]
+    others = [
+        {**recorded("f", [1]), "kind": "hand", "cycles": 300},
+        {**recorded("f", [1]), "kind": "Li2018", "cycles": 50, "size": {"width": 2}},
     ]
-    kernels = [kernel("f__1", 9, 5), kernel("f__2", 4, 7), kernel("h", 1, 9)]
-    cycles, instructions = benchmark.paired(parts, kernels)
-    assert cycles[:2] == [7.0, 5.0]
-    assert cycles[2] != cycles[2]  # no kernel has its name
-    assert instructions == [70.0, 50.0, 0.0]
+    (row,) = benchmark.ranked(rows, {"paper": [3, 1, 2]}, others)
+    assert row["hand_over_paper"] == pytest.approx((300 + launch) / (200 + launch))
+    assert "li2018_over_paper" not in row
+    found = benchmark.figures([row], "paper")
+    assert found["hand_over_choice"] == row["hand_over_paper"]
+    assert found["li2018_over_choice"] is None

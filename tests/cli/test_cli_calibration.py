@@ -1,6 +1,7 @@
 """``machine --calibrate``, and that schedule uses what it wrote and says so."""
 
 import json
+from typing import Any
 
 import halide as hl
 import pytest
@@ -104,7 +105,7 @@ def test_a_broken_or_foreign_file_is_an_error_that_can_be_ignored(capsys, pipeli
 def test_the_schedule_depends_on_what_was_measured(pipeline):
     from tilewright.halide import schedule
 
-    options = {"estimates": {"output": [(0, 640), (0, 480)]}}
+    options: dict[str, Any] = {"estimates": {"output": [(0, 640), (0, 480)]}}
     before = schedule(pipeline, **options)
     machine = detect_cpu()
     slow = measured(machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
@@ -10,7 +11,7 @@ from tilewright.cli.output import present
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.machines import Calibration, CpuMachine, GpuMachine
+    from tilewright.machines import Calibration, CpuMachine, GpuCalibration, GpuMachine
 
 # Note on quantities whose measurements differ every time.
 DOUBTFUL = "did not settle, not used"
@@ -28,7 +29,7 @@ def add_parser(commands: Any) -> None:
     options.add_options(
         parser.add_mutually_exclusive_group(),
         {
-            "--gpu NAME": "describe this GPU instead, such as h100",
+            "--gpu NAME": "describe this GPU instead, such as h100, or one in a JSON file",
             "--list": "list the GPUs known by name",
             "--bandwidth": "measure the CPU's memory bandwidth (half a second)",
             "--calibrate": "measure the rates of this CPU that the cost model uses (up to 20 "
@@ -38,6 +39,9 @@ def add_parser(commands: Any) -> None:
     options.add_options(
         parser,
         {
+            "--calibrate-gpu RECORDS": "fit the time model of GPUs to measured schedules, a file "
+            "of JSON lines with program, schedule and seconds (or cycles): those of the GPU that "
+            "--gpu names, or of this computer's",
             **options.JSON,
             "-o --output FILE.json": "write the description as JSON, for --machine; - prints it",
             **options.QUIET,
@@ -63,12 +67,22 @@ def run(args: argparse.Namespace) -> int:
         raise TilewrightError(
             "-o writes the description of a machine: leave it out with --list and --calibrate"
         )
+    if args.calibrate_gpu:
+        if args.output:
+            raise TilewrightError(
+                "-o writes the description of a machine: leave it out with --calibrate-gpu"
+            )
+        if args.list or args.bandwidth or args.calibrate:
+            raise TilewrightError(
+                "--calibrate-gpu fits the model of one GPU: with it give only --gpu"
+            )
+        return calibrate_gpu(args.calibrate_gpu, args.gpu, args.json, args.quiet)
     if args.list:
         names = gpu_names()
         print(json.dumps(names) if args.json else "\n".join(f"{n:14} {gpu(n).name}" for n in names))
         return 0
     if args.gpu:
-        machine = gpu(args.gpu)
+        machine = named_gpu(args.gpu)
         present(args, machine_to_dict(machine), gpu_text(machine))
         return 0
     cpu = detect_cpu()
@@ -101,6 +115,67 @@ def calibrate(cpu: CpuMachine, as_json: bool, quiet: bool) -> int:
     if not as_json and not quiet:
         print(f"\nwritten to {path}; schedule and compare use it from now on")
     return 0
+
+
+def named_gpu(name: str) -> GpuMachine:
+    """Return a GPU by its name, or from a JSON file."""
+    from tilewright.machines import GpuMachine
+
+    machine = arguments.named_machine(name)
+    if not isinstance(machine, GpuMachine):
+        raise TilewrightError(f"{name} describes a CPU, and --gpu wants a GPU")
+    return machine
+
+
+def calibrate_gpu(records: str, name: str | None, as_json: bool, quiet: bool) -> int:
+    """Fit the time model of a GPU, print the result and keep it."""
+    from tilewright.halide.calibration import calibrate_gpu as fitted
+    from tilewright.machines import (
+        detect_cuda,
+        gpu_calibration_to_json,
+        gpu_key,
+        write_gpu_calibration,
+    )
+    from tilewright.records import calibration_path
+
+    if name is None and not detect_cuda():
+        raise TilewrightError(
+            "no CUDA GPU was found here: say which one the records are of, as in --gpu v100 or "
+            "--gpu FILE.json"
+        )
+    machine = detect_cuda()[0] if name is None else named_gpu(name)
+    found = fitted(records, machine, recorded_pipeline)
+    path = calibration_path(gpu_key(machine))
+    # Printed first, so that an error while writing the file loses no result.
+    print(gpu_calibration_to_json(found).strip() if as_json else gpu_calibration_text(found))
+    write_gpu_calibration(path, found)
+    if not as_json and not quiet:
+        print(f"\nwritten to {path}; schedule and compare use it from now on")
+    return 0
+
+
+def recorded_pipeline(program: str, size: Mapping[str, Any]) -> Any:
+    """Return the pipeline that a record names: an example, or a file."""
+    from tilewright.cli.examples import names, path_of
+    from tilewright.cli.pipeline import load_pipeline
+
+    text = str(path_of(program)) if program in names() else program
+    return load_pipeline(text, size).pipeline
+
+
+def gpu_calibration_text(calibration: GpuCalibration) -> str:
+    """Format the fitted constants as lines of text."""
+    from tilewright.halide.calibration import fitted_numbers
+
+    facts = [
+        (name.replace("_", " "), f"{value:.4g} {unit}")
+        for name, value, unit in fitted_numbers(calibration)
+    ]
+    off = f"{calibration.error:.2f}, with the defaults {calibration.default_error:.2f}"
+    facts.append(("times off by a factor of", f"{off} (median)"))
+    count, programs = calibration.schedules, len(calibration.programs)
+    title = f"{calibration.gpu['name']}, fitted to {count} schedules of {programs} programs"
+    return _facts(f"CUDA GPU  {title}", facts)
 
 
 def calibration_text(calibration: Calibration) -> str:

@@ -8,6 +8,7 @@ The room in the order in which data flows:
   that works.
 - ``bandwidth``: the bandwidth of memory, measured.
 - ``calibration``: a processor's measured rates and overheads, and the file that stores them.
+- ``gpu_calibration``: the time model's constants fitted to measurements of a GPU, and their file.
 - ``occupancy``: the number of a kernel's blocks that an SM holds.
 - ``serialization``: machines to and from JSON.
 """

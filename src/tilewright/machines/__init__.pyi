@@ -22,6 +22,15 @@ from .detect_gpu import (
     detect_gpus as detect_gpus,
     detect_opencl as detect_opencl,
 )
+from .gpu_calibration import (
+    GpuCalibration as GpuCalibration,
+    gpu_calibration_from_json as gpu_calibration_from_json,
+    gpu_calibration_to_json as gpu_calibration_to_json,
+    gpu_facts as gpu_facts,
+    gpu_key as gpu_key,
+    read_gpu_calibration as read_gpu_calibration,
+    write_gpu_calibration as write_gpu_calibration,
+)
 from .gpu_machine import (
     GpuMachine as GpuMachine,
     HALIDE_JIT_MAX_REGISTERS as HALIDE_JIT_MAX_REGISTERS,

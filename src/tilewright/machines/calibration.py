@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
-from tilewright.files import write_text
+from tilewright.machines import calibration_file
 from tilewright.machines.cpu import CpuMachine
 
-SCHEMA = 1
 _AGAIN = "measure again (`tilewright machine --calibrate`), or ignore it (--no-calibration)"
 
 
@@ -76,36 +71,24 @@ def processor_key(machine: CpuMachine) -> str:
     >>> processor_key(CpuMachine("Some CPU @ 3 GHz", "x86-64", 2, (), 128, ()))[:-8]
     'some-cpu-3-ghz-2-'
     """
-    words = re.sub(r"[^a-z0-9]+", "-", machine.name.lower()).strip("-")[:40]
-    text = json.dumps(processor_of(machine), sort_keys=True)
-    return f"{words}-{machine.cores}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return calibration_file.short_name(machine.name, processor_of(machine), f"-{machine.cores}")
 
 
 def calibration_to_json(calibration: Calibration) -> str:
     """Return a calibration as indented JSON."""
-    return json.dumps({"schema": SCHEMA, **dataclasses.asdict(calibration)}, indent=1) + "\n"
+    return calibration_file.to_json(calibration)
 
 
 def calibration_from_json(text: str, source: str = "a calibration") -> Calibration:
     """Return the calibration of `calibration_to_json`; `TilewrightError` on anything else."""
-    try:
-        data = json.loads(text)
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ValueError(f"schema {SCHEMA} is wanted")
-        quantities = {str(k): _quantity(q) for k, q in data["quantities"].items()}
-        return Calibration(
-            dict(data["processor"]), str(data["date"]), float(data["seconds"]), quantities
-        )
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
-        reason = f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
-        raise TilewrightError(f"{source} cannot be read ({reason}): {_AGAIN}") from error
+    return calibration_file.parse(text, _calibration, source, _AGAIN)
+
+
+def _calibration(data: dict[str, Any]) -> Calibration:
+    quantities = {str(k): _quantity(q) for k, q in data["quantities"].items()}
+    return Calibration(
+        dict(data["processor"]), str(data["date"]), float(data["seconds"]), quantities
+    )
 
 
 def _quantity(data: Mapping[str, Any]) -> Quantity:
@@ -122,16 +105,13 @@ def _quantity(data: Mapping[str, Any]) -> Quantity:
 
 
 def read_calibration(path: Path, machine: CpuMachine) -> Calibration | None:
-    """Return the calibration in a file, None if there is no such file.
+    """Return the calibration in a file, None if the file does not exist.
 
     Raises `TilewrightError` if it cannot be read or is of another processor.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    text = calibration_file.text_of(path, _AGAIN)
+    if text is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise TilewrightError(f"{path} cannot be read ({error}): {_AGAIN}") from error
     found = calibration_from_json(text, str(path))
     if dict(found.processor) != processor_of(machine):
         other = found.processor.get("name", "another processor")
@@ -144,11 +124,4 @@ def read_calibration(path: Path, machine: CpuMachine) -> Calibration | None:
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write a calibration completely or not at all; raises `TilewrightError` if it cannot."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, calibration_to_json(calibration))
-    except (OSError, TilewrightError) as error:
-        raise TilewrightError(
-            f"the calibration cannot be written to {path} ({error}): set XDG_CACHE_HOME to a "
-            "folder that can be written to"
-        ) from error
+    calibration_file.write(path, calibration_to_json(calibration))

@@ -11,6 +11,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     kernel_counts,
     kernel_cycles,
     kernel_terms,
+    occupancy,
     registers_of,
     resident_blocks,
     thread_instructions,
@@ -123,6 +124,28 @@ def test_registers_limit_what_is_resident():
 def test_a_block_that_is_never_resident_counts_as_one():
     too_large = dataclasses.replace(KERNEL, shared=1e6)
     assert resident_blocks(too_large, MACHINE, C) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"blocks": 3.0}, "blocks"),  # two blocks for an SM that would hold more
+        ({"block": (32, 1, 1), "shared": 0.0}, "blocks per SM"),  # 32 of one warp
+        ({"shared": 24.0 * 1024}, "shared memory"),  # four blocks in 96 KiB
+        ({"registers": 60.0, "block": (512, 1, 1), "shared": 0.0}, "registers"),
+        ({"block": (768, 1, 1), "shared": 0.0}, "threads"),  # two blocks of 24 warps, a gap of 16
+        ({"block": (1024, 1, 1), "shared": 0.0}, ""),
+    ],
+)
+def test_what_limits_the_occupancy(changes, limit):
+    c = dataclasses.replace(C, register_word=1.0, register_base=8.0)
+    kernel = dataclasses.replace(KERNEL, **{"blocks": 1e4, **changes})
+    share, found = occupancy(kernel, MACHINE, c)
+    assert found == limit
+    warps = math.prod(kernel.block) / 32
+    resident = min(resident_blocks(kernel, MACHINE, c), math.ceil(kernel.blocks / MACHINE.sms))
+    assert share == pytest.approx(resident * warps / 64)
+    assert (share == 1.0) == (limit == "")
 
 
 def test_instructions_of_all_threads():

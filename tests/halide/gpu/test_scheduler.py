@@ -1,8 +1,5 @@
 import functools
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import halide as hl
 import numpy as np
@@ -10,6 +7,7 @@ import pytest
 from gpu_pipelines import khwz, matmul
 from halide_constructs import CONSTRUCTS, pipeline
 
+import common
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.binding import bind, deserialize, output_array
 from tilewright.halide.execution.inputs import describe_inputs
@@ -21,7 +19,6 @@ from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 LIMITS = Limits(1024, 48 * 1024)
 # PoCL with the limits of an integrated GPU.
 SMALL_GPU = replace(gpu("pocl"), max_threads_per_block=512, features=("cl_doubles",))
@@ -29,10 +26,7 @@ SMALL_GPU = replace(gpu("pocl"), max_threads_per_block=512, features=("cl_double
 
 @functools.cache
 def example(name, **sizes):
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = common.example(name)
     return load(getattr(module, name)(**{**module.SMALL, **sizes}))
 
 

@@ -1,4 +1,8 @@
-"""Measuring a processor with kernels that Halide compiles, for the cost model."""
+"""The cost models fitted to a machine.
+
+A processor is measured with kernels that Halide compiles; the time model of a GPU is fitted to a
+file of measured schedules.
+"""
 
 import lazy_loader
 

@@ -26,10 +26,23 @@ def assemble(
     analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
 ) -> PlannedSchedule:
     """Return the schedule that is made of the groups' plans, and a report on every kernel."""
+    reports = [
+        _report(stage, options.any_size)
+        for plan in plans
+        for stage in plan.kernels
+        if stage.kind != "nothing"
+    ]
+    schedule = schedule_of(analysis, model, plans, options)
+    return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
+
+
+def schedule_of(
+    analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
+) -> Schedule:
+    """Return the schedule that is made of the groups' plans; Funcs in none of them are at root."""
     view = analysis.view
     algorithm = view.algorithm
     entries: list[FuncSchedule] = []
-    reports: list[GroupReport] = []
     for plan in plans:
         kernels = plan.kernels
         entry, nests = output_schedule(
@@ -47,12 +60,8 @@ def assemble(
                             stage, name, nest, extents[name], algorithm, unroll=options.unroll
                         )
                     )
-            if stage.kind != "nothing":
-                reports.append(_report(stage, options.any_size))
-    target = model.machine.halide_target
     complete = completed(entries, view, extern_in_words=True)
-    schedule = Schedule(algorithm.digest, target, complete)
-    return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
+    return Schedule(algorithm.digest, model.machine.halide_target, complete)
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:

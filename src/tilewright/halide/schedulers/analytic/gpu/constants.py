@@ -250,6 +250,24 @@ class GpuSearch(UnknownSizes):
     most_unrolled_together: int = constant(32, "iterations", "chosen: of a nest of loops")
     most_body: float = constant(1200.0, OPERATIONS, "chosen: of a thread when unrolling stops")
 
+    # --- choice by predicted time -------------------------------------------------------------
+    most_timed: int = constant(
+        330, "stages", "measured: about 2 ms of CPU time each, of the 3 s of a search"
+    )
+    cutting_effort: int = constant(
+        300, "stages", "chosen: what groups may spend, so that points and tiles get the rest"
+    )
+    most_cuts: int = constant(4, COUNT, "chosen: a group of 42 Funcs ends as pairs and triples")
+    tried_cuts: int = constant(3, COUNT, "chosen: of a group, those that promise most")
+    most_points: tuple[int, ...] = constant(
+        (4, 8), "points per thread in x and y", "chosen: neighbours in x are apart in memory"
+    )
+    point_steps: int = constant(3, COUNT, "chosen: from 1 x 4 points to any within the limits")
+    most_estimated_registers: float = constant(
+        40.0, "registers", "measured: with ptxas, kernels with estimates of 41 to 48 spill"
+    )
+    other_tiles: int = constant(2, COUNT, "chosen: as many as the search of one kernel is off")
+
     # --- what may be fused --------------------------------------------------------------------
     largest_period: int = constant(
         4, "elements", "chosen: coordinates modulo more stay in a period or not, tile by tile"

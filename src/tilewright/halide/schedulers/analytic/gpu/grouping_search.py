@@ -68,6 +68,7 @@ class GroupingSearch:
         self._why_not_read: dict[tuple[str, str], str] = {}
         self._relaxed: dict[tuple[str, int | None], int] = {}
         self._final: dict[tuple[Group, Options], GroupPlan] = {}
+        self._granularity: dict[tuple[tuple[str, ...], int, bool], dict[str, str]] = {}
 
     def plan(self, options: Options) -> PlannedSchedule:
         """Return the best schedule under the given options."""
@@ -80,7 +81,7 @@ class GroupingSearch:
 
     def plans(self, options: Options) -> list[GroupPlan]:
         """Return the kernels of the best schedule, group by group."""
-        groups = self._groups(options)
+        groups = self.groups(options)
         if not options.unlike:
             return [self.final_plan(group, options) for group in groups]
         return [self._unlike_plan(group, options) for group in groups]
@@ -95,7 +96,8 @@ class GroupingSearch:
 
     # --- grouping ------------------------------------------------------------------------
 
-    def _groups(self, options: Options) -> tuple[Group, ...]:
+    def groups(self, options: Options) -> tuple[Group, ...]:
+        """Return the groups that greedy merging by the cost ends with."""
         fuse = options.mode != "none"
         key = (fuse, options.max_threads)
         known = self._groupings.get(key)
@@ -300,7 +302,13 @@ class GroupingSearch:
             legal = fewer if fewer.any() else legal
         if final and options.unlike:
             func, stage = kernel.output, kernel.stage.index
-            seen = [tile for name, index, tile in options.unlike if (name, index) == (func, stage)]
+            # A reduction whose loops are parallel, with atomic additions, has more loops to tile.
+            rank = len(kernel.loops)
+            seen = [
+                tile
+                for name, index, tile in options.unlike
+                if (name, index) == (func, stage) and len(tile) == rank
+            ]
             other = legal & far_from(costs.tiles, seen)
             legal = other if other.any() else legal
         for _ in range(SEARCH.most_refusals):
@@ -389,14 +397,19 @@ class GroupingSearch:
             return plan
         best = reading[0]
         kernel = best.kernel
-        nested = self.nest(kernel, optimize_granularity(kernel))
+        several = any(each > 1 for each in options.points)
+        nested = self.nest(kernel, self._can_nest(kernel, several))
         if not nested:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
         registers: Tiles | None = None
         if options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
-        elif options.register_tiles and self._has_reduction(nested):
+        elif (
+            options.register_tiles
+            and self._has_reduction(nested)
+            and self._can_nest(kernel, True) == self._can_nest(kernel, False)
+        ):
             tiles, registers = self._register_tiles(kernel, _REGISTER_TILES)
         for i in grows_inside_threads(kernel, nested):
             chosen = tiles[:, i] == 1.0
@@ -407,6 +420,15 @@ class GroupingSearch:
             return plan
         kernels = tuple(tighter if p is best else p for p in plan.kernels)
         return GroupPlan(kernels, sum(p.cost for p in kernels))
+
+    def _can_nest(self, kernel: FusedKernel, several: bool) -> dict[str, str]:
+        """Return the members that may be nested where a thread computes one point, or several."""
+        key = ((*kernel.members, kernel.output), kernel.stage.index, several)
+        known = self._granularity.get(key)
+        if known is None:
+            known = optimize_granularity(kernel, several=several)
+            self._granularity[key] = known
+        return known
 
     def _has_reduction(self, nested: Mapping[str, str]) -> bool:
         return any(stage.rvars for name in nested for stage in self.view.stages(name))

@@ -27,7 +27,13 @@ from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
 from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork
 from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES
-from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine, block_limits, max_registers
+from tilewright.machines import (
+    HALIDE_JIT_MAX_REGISTERS,
+    BlockLimits,
+    GpuMachine,
+    block_limits,
+    max_registers,
+)
 
 # Terms that occupy a warp one after the other; all others overlap with their sum.
 IN_TURN = ("issue", "l1", "shared")
@@ -160,11 +166,41 @@ def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
 
 def resident_blocks(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> float:
     """Return the blocks that an SM holds at once, at least 1."""
+    return max(float(_limits(kernel, machine, c).blocks), 1.0)
+
+
+def occupancy(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> tuple[float, str]:
+    """Return the share of an SM's warps that are resident, and what limits it.
+
+    That is the number of blocks in the launch, registers, shared memory, or the most blocks that an
+    SM takes; empty if no more warps fit. Warps of a block that does not fit any more leave a gap:
+    then it is the threads of a block.
+    """
+    limits = _limits(kernel, machine, c)
+    most = max(float(limits.blocks), 1.0)
+    launched = float(math.ceil(kernel.blocks / machine.sms))
+    warps = math.ceil(math.prod(kernel.block) / machine.warp_size)
+    share = min(most, launched) * warps / machine.max_warps_per_sm
+    if share >= 1.0:
+        return 1.0, ""
+    if launched < most:
+        return share, "blocks"
+    by = {
+        "registers": limits.registers,
+        "shared memory": limits.shared,
+        "blocks per SM": limits.slots,
+        "threads": limits.warps,
+    }
+    return share, min(by, key=lambda name: float(by[name]))
+
+
+def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLimits:
+    """Return the blocks that an SM holds by each resource, with the registers expected."""
     threads = math.prod(kernel.block)
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     most = int(max_registers(machine, threads, cap))
     used = min(max(math.ceil(registers_of(kernel, c)), c.least_registers), most)
-    return max(float(block_limits(machine, threads, used, int(kernel.shared)).blocks), 1.0)
+    return block_limits(machine, threads, used, int(kernel.shared))
 
 
 def kernel_terms(

@@ -7,7 +7,7 @@ the time from both (`kernel_time`).
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.ir.plan import PartTime
@@ -17,7 +17,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     kernel_counts,
     kernel_cycles,
     kernel_terms,
-    resident_blocks,
+    occupancy,
 )
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
@@ -37,7 +37,14 @@ def part_times(
     machine = resident.machine
     if machine.clock_hz is None or machine.memory_bandwidth is None:
         return None
-    parts = nest_work(nest, machine.warp_size)
+    return times_of(nest_work(nest, machine.warp_size), machine, c)
+
+
+def times_of(
+    parts: Sequence[KernelWork | HostWork], machine: GpuMachine, c: GpuConstants
+) -> tuple[PartTime, ...]:
+    """Return the predicted time of every part, in order; the GPU's rates must be known."""
+    assert machine.clock_hz is not None
     moved = memory_traffic(parts, machine.l2_bytes)
     return tuple(
         _host(part, c)
@@ -70,10 +77,8 @@ def _kernel(
     named = {name: work.runs * float(term) / clock for name, term in terms.items() if term}
     launch = work.runs * (c.launch_seconds + c.kernel_cycles / clock)
     seconds = work.runs * (c.launch_seconds + cycles / clock)
-    warps = math.ceil(math.prod(work.block) / machine.warp_size)
-    occupancy = resident_blocks(work, machine, c) * warps / machine.max_warps_per_sm
     terms_of = {**named, "launch": launch}
-    return PartTime(work.func, work.stage, seconds, terms_of, min(occupancy, 1.0))
+    return PartTime(work.func, work.stage, seconds, terms_of, *occupancy(work, machine, c))
 
 
 def _host(work: HostWork, c: GpuConstants) -> PartTime:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.analysis.gpu_launches import Launch, launches
+from tilewright.halide.analysis.gpu_launches import Launch, launches, middle_launches
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
@@ -98,25 +98,29 @@ class _Kernel:
         return self.read.get(name, (0.0, 0.0))[0]
 
 
-def nest_work(nest: ScheduledNest, warp: int) -> tuple[KernelWork | HostWork, ...]:
+def nest_work(
+    nest: ScheduledNest, warp: int, *, quick: bool = False
+) -> tuple[KernelWork | HostWork, ...]:
     """Return the parts of a schedule in the order in which they run.
 
-    Extern stages, and Funcs with loops of the user's own, are left out.
+    Extern stages, and Funcs with loops of the user's own, are left out. If `quick`, blocks are
+    those in the middle (`middle_launches`).
     """
-    gathering = _Gathering(nest, warp)
+    gathering = _Gathering(nest, warp, quick)
     return tuple(gathering.body(nest.structure.root, (), 1.0))
 
 
 class _Gathering:
     """One pass over a nest."""
 
-    def __init__(self, nest: ScheduledNest, warp: int) -> None:
+    def __init__(self, nest: ScheduledNest, warp: int, quick: bool) -> None:
         self.nest = nest
         self.analysis = nest.analysis
         self.warp = warp
         self.loops = {(loop.path, loop.stage, loop.name): loop for loop in nest.loops}
         self.launches: dict[StageKey, Launch] = {
-            (launch.func, launch.stage): launch for launch in launches(nest)
+            (launch.func, launch.stage): launch
+            for launch in (middle_launches(nest) if quick else launches(nest))
         }
         self.stored: dict[str, tuple[float, ...]] = {}
         for item in nest.allocations:
@@ -125,7 +129,10 @@ class _Gathering:
 
     def body(self, body: Body, path: Path, runs: float) -> Iterator[KernelWork | HostWork]:
         """Yield the parts computed at a point on the host, `runs` times."""
+        only = None if path else self.nest.only
         for production in body.productions:
+            if only is not None and production.func not in only:
+                continue
             for stage in production.stages:
                 if stage.entry >= 0 and not nothing_to_do(stage.stage):
                     yield from self.stage(stage, path, runs)

@@ -46,11 +46,13 @@ def max_order_reuse(
     return None
 
 
-def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
+def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[str, str]:
     """Return the members to nest, each with the Func in whose threads it is computed.
 
     A member is nested in its last consumer if no thread loop of that consumer carries reuse. All
-    its consumers must be there, because it is computed at one place.
+    its consumers must be there, because it is computed at one place. If a thread computes `several`
+    points, its members must be read at affine coordinates: of a quotient, Halide does not know how
+    many values they need.
     """
     nested: dict[str, str] = {}
     view = kernel.analysis.view
@@ -65,6 +67,8 @@ def optimize_granularity(kernel: FusedKernel) -> dict[str, str]:
         if max_order_reuse(kernel, anchor, member, nested) is not None:
             continue
         if _runs_over_unknown(kernel, member):
+            continue
+        if several and not _read_at_affine_places(kernel, member):
             continue
         if _size_is_plain(kernel, anchor, member, nested) and _same_size_everywhere(
             kernel, anchor, member, nested
@@ -88,6 +92,16 @@ def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
             if any(node.name in unknown for node in used):
                 return True
     return False
+
+
+def _read_at_affine_places(kernel: FusedKernel, member: str) -> bool:
+    """Return whether all readers' coordinates of a member are affine."""
+    return all(
+        access.affine
+        for reader in kernel.analysis.view.consumers[member]
+        for summary in kernel.analysis.summaries(reader)
+        for access in summary.reads(member)
+    )
 
 
 def _size_is_plain(

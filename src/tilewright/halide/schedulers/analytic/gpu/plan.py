@@ -9,6 +9,8 @@ from typing import Literal
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 
 Mode = Literal["nested", "overlapped", "none"]
+# What the search minimises: the predicted time, or the cost of Sioutas 2020.
+Objective = Literal["time", "sioutas"]
 KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 
 

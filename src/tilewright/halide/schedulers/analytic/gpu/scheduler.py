@@ -2,26 +2,29 @@
 
 Inline, group greedily with power-of-two tiles, tile finally in steps of two, nest where it is
 cheaper, then generate the loops. Stages that the model cannot analyse get a separate kernel, or
-stay on the host.
+stay on the host. By default all that follows inlining is chosen by predicted time (`time_search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, can_predict
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
-from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Options
+from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Objective, Options
+from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
 from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import GpuMachine
 
@@ -36,8 +39,12 @@ def schedule_gpu(
     k: int = 1,
     any_size: bool = False,
     constants: GpuConstants | None = None,
+    objective: Objective = "time",
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct schedules for a GPU, the model's best first.
+
+    The `objective` is the predicted time, in seconds, or the cost of Sioutas 2020, which also
+    decides if the GPU's rates are not known.
 
     `boxes` is the required region of each output (the pipeline's estimates by default) and
     `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
@@ -53,37 +60,77 @@ def schedule_gpu(
     # Regions without bound make infinities, which may meet in a subtraction.
     with np.errstate(invalid="ignore", over="ignore"):
         first = Options(mode, any_size=any_size)
-        model = constants or GpuConstants()
-        return _schedules(algorithm, machine, boxes, scalars, first, k, model)
+        searches = _GroupingSearches(
+            algorithm, machine, boxes, scalars, constants or GpuConstants()
+        )
+        if objective == "time" and can_predict(machine):
+            try:
+                found = _fastest(searches, first, k)
+            except UNKNOWN:
+                found = []
+            if found:
+                return found
+        return _cheapest(searches, first, k)
 
 
-def _schedules(
-    algorithm: Algorithm,
-    machine: GpuMachine,
-    boxes: Mapping[str, Box],
-    scalars: Mapping[str, float],
-    first: Options,
-    k: int,
-    constants: GpuConstants,
-) -> list[PlannedSchedule]:
-    searches: dict[bool, GroupingSearch] = {}
-    found = Chosen(algorithm)
+@dataclass
+class _GroupingSearches:
+    """The searches of one pipeline, with more or less inlined."""
+
+    algorithm: Algorithm
+    machine: GpuMachine
+    boxes: Mapping[str, Box]
+    scalars: Mapping[str, float]
+    constants: GpuConstants
+    known: dict[bool, GroupingSearch] = field(default_factory=dict)
+
+    def __getitem__(self, inline: bool) -> GroupingSearch:
+        """Return the search for `Options.inline`."""
+        if inline not in self.known:
+            inlined = choose_inlined(
+                self.algorithm,
+                self.boxes,
+                self.scalars,
+                load_weight=1.0 if inline else self.constants.cautious_load,
+                cache_bytes=self.machine.l2_bytes,
+                constants=self.constants,
+            )
+            self.known[inline] = GroupingSearch(
+                self.algorithm, self.machine, self.boxes, self.scalars, inlined, self.constants
+            )
+        return self.known[inline]
+
+
+def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
+    """Return the fastest schedule, and up to `k` that differ in all, in order of their times."""
+    search = TimeSearch(GroupTimes(searches[True]), first)
+    best = search.best()
+    if best is None:
+        return []
+    first_plan = replace(search.planned(best), runner_up=search.runner_up(best))
+    if k == 1:
+        return [first_plan]
+    options = [each for each in _variations(first, k)[1:] if each.inline]
+    pool = [(made, search) for made in search.others(best, options, k)]
+    if searches[False].view.inlined != searches[True].view.inlined:
+        cautious = TimeSearch(GroupTimes(searches[False]), first)
+        less = cautious.best()
+        pool += [(less, cautious)] if less is not None else []
+    found = Chosen(searches.algorithm)
+    found.offer(first_plan)
+    for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
+        if len(found.accepted) < k:
+            found.offer(own.planned(made))
+    return found.best(k)
+
+
+def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
+    """Return up to `k` schedules that differ: that of Sioutas 2020, then others by their cost."""
+    found = Chosen(searches.algorithm)
     for options in _variations(first, k):
         if len(found.accepted) >= k:
             break
-        search = searches.get(options.inline)
-        if search is None:
-            inlined = choose_inlined(
-                algorithm,
-                boxes,
-                scalars,
-                load_weight=1.0 if options.inline else constants.cautious_load,
-                cache_bytes=machine.l2_bytes,
-                constants=constants,
-            )
-            search = GroupingSearch(algorithm, machine, boxes, scalars, inlined, constants)
-            searches[options.inline] = search
-        found.offer(search.plan(options))
+        found.offer(searches[options.inline].plan(options))
     best = found.accepted[0]
     if len(found.accepted) < k:
         others = other_tilings(searches[first.inline], first, best, k - len(found.accepted))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, can_predict
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
-from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Options
+from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Objective, Options
+from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
 
@@ -20,6 +23,7 @@ def suited_gpu(
     algorithm: Algorithm,
     machine: GpuMachine,
     mode: Mode,
+    objective: Objective = "time",
     constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
     """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
@@ -46,6 +50,13 @@ def suited_gpu(
             constants,
         )
         groups = tuple(members.values())
+        if objective == "time" and can_predict(machine):
+            timed = TimeSearch(GroupTimes(search), Options(mode))
+            try:
+                best = timed.tiled(groups)
+            except UNKNOWN:
+                best = None
+            return [] if best is None else [timed.planned(best)]
         modes: tuple[Mode, ...] = ("nested", "overlapped") if mode == "nested" else (mode,)
         found = [search.plan_groups(groups, Options(fused)) for fused in modes]
     return [each for each in found if np.isfinite(each.cost)]

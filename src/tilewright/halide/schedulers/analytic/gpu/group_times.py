@@ -1,0 +1,132 @@
+"""The predicted time of groups while schedules are searched for: each plan's work is counted once.
+
+The kernels of a group are the same whatever the other groups are, except for what the second cache
+keeps from one kernel to the next. So the work of every plan is counted in a nest of nothing but its
+own loops, and the time of a schedule follows from the work of all its groups.
+
+| symbol | meaning | unit |
+|---|---|---|
+| `parts` | the kernels of a group, and its stages on the host | |
+| `spent` | stages whose work has been counted, which is the effort of a search | count |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.analysis.nest_parts import Boxes
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+from tilewright.halide.ir.plan import PartTime
+from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
+from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import registers_of
+from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
+from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
+from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
+from tilewright.halide.schedulers.analytic.grouping import Group
+from tilewright.machines import GpuMachine
+
+Part = KernelWork | HostWork
+
+
+@dataclass(frozen=True, eq=False)
+class TimedGroup:
+    """A group under one plan, its work, and its seconds as if there were no other groups.
+
+    `registers` are those that a thread is expected to use, in the kernel that uses most.
+    """
+
+    group: Group
+    options: Options
+    plan: GroupPlan
+    parts: tuple[Part, ...]
+    seconds: float
+    registers: float
+
+
+def can_predict(machine: GpuMachine) -> bool:
+    """Return whether the rates of a GPU are known that a prediction needs."""
+    return machine.clock_hz is not None and machine.memory_bandwidth is not None
+
+
+class GroupTimes:
+    """Plans groups and predicts their times, each plan once; the GPU's rates must be known."""
+
+    def __init__(self, search: GroupingSearch) -> None:
+        self.search = search
+        self.spent = 0
+        self._plans: dict[tuple[Group, Options], GroupPlan] = {}
+        self._known: dict[Hashable, tuple[tuple[Part, ...], float, float]] = {}
+        self._whole: Boxes | None = None
+
+    def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
+        """Return the plan and time of each group; None if its options allow none.
+
+        No Func may be in two of the groups. Raises one of `UNKNOWN` if sizes cannot be known.
+        """
+        pairs = [(group, options, self._plan(group, options)) for group, options in wanted]
+        self._count([each for each in pairs if each[2].kernels])
+        found: list[TimedGroup | None] = []
+        for group, options, plan in pairs:
+            known = self._known[_key(plan)] if plan.kernels else None
+            found.append(known and TimedGroup(group, options, plan, *known))
+        return found
+
+    def times(self, groups: Iterable[TimedGroup]) -> tuple[PartTime, ...]:
+        """Return the time of every kernel of a schedule of these groups, in the order they run."""
+        return self._times([part for group in groups for part in group.parts])
+
+    def _times(self, parts: Sequence[Part]) -> tuple[PartTime, ...]:
+        model = self.search.model
+        return times_of(parts, model.machine, model.constants)
+
+    def _plan(self, group: Group, options: Options) -> GroupPlan:
+        key = (group, options)
+        known = self._plans.get(key)
+        if known is None:
+            known = self._plans[key] = self.search.final_plan(group, options)
+        return known
+
+    def _count(self, pairs: Sequence[tuple[Group, Options, GroupPlan]]) -> None:
+        """Count the work of plans that are not known yet."""
+        new = {_key(plan): (group, options, plan) for group, options, plan in pairs}
+        new = {key: each for key, each in new.items() if key not in self._known}
+        if not new:
+            return
+        analysis, model = self.search.analysis, self.search.model
+        plans = [plan for _, _, plan in new.values()]
+        # What options say beyond the plans is the same for all groups.
+        options = next(options for _, options, _ in new.values())
+        schedule = schedule_of(analysis, model, plans, options)
+        order = self.search.algorithm.order
+        only = frozenset(order[group.output] for group, _, _ in new.values())
+        nest = ScheduledNest(analysis, schedule, only=only, whole=self._whole)
+        self._whole = nest.whole
+        parts: dict[str, list[Part]] = {}
+        for part in nest_work(nest, model.machine.warp_size, quick=True):
+            parts.setdefault(part.func, []).append(part)
+        for key, (group, _, _) in new.items():
+            own = tuple(parts.get(group.output, ()))
+            seconds = sum(part.seconds for part in self._times(own))
+            kernels = [part for part in own if isinstance(part, KernelWork)]
+            registers = max((registers_of(part, model.constants) for part in kernels), default=0.0)
+            self._known[key] = own, seconds, registers
+            self.spent += sum(len(self.search.view.stages(name)) for name in group.members)
+
+
+def _key(plan: GroupPlan) -> Hashable:
+    """Return a key that is equal for plans with the same loops."""
+    return tuple(
+        (
+            kernel.kernel.output,
+            kernel.kernel.stage.index,
+            tuple(kernel.kernel.members),
+            kernel.kernel.atomic,
+            kernel.kind,
+            kernel.tile,
+            kernel.registers,
+            tuple(kernel.nested.items()),
+        )
+        for kernel in plan.kernels
+    )
