@@ -4,6 +4,7 @@ import collections
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tilewright.errors import TilewrightError
 from tilewright.halide import comparison as module
 from tilewright.halide.comparison import HAND, NAIVE, ONESHOT, OURS, compare, source_of
 from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule
+from tilewright.halide.search.top_k import measure_top
+from tilewright.measure import Measurement
 from tilewright.records import Records, canonical
 
 FILE = """
@@ -88,6 +91,29 @@ def test_all_are_timed_together_and_failures_are_shown(example, monkeypatch, tmp
     assert "Mullapudi2016" in (tmp_path / "page.html").read_text()
     with pytest.raises(KeyError):
         found.entry("nobody")
+
+
+def test_failures_of_all_of_ours_are_shown(example, monkeypatch):
+    """The naive schedule is the result then; the comparison does not call it ours."""
+
+    def all_wrong(session, planned, **options):
+        outcome = measure_top(session, planned, **options)
+        wrong = Measurement("wrong_answer", message="out differs at (0, 0)")
+        tried = tuple(replace(t, measurement=wrong, final=False) for t in outcome.tried)
+        return replace(outcome, tried=tried, final=None)
+
+    monkeypatch.setattr(module, "peer_schedules", lambda *_: {})
+    monkeypatch.setattr(module, "ROUNDS", 2)
+    monkeypatch.setattr(module, "measure_top", all_wrong)
+    found = compare(example.blur(), k=1)
+    for label in (OURS, ONESHOT):
+        assert found.entry(label).status == "wrong_answer"
+        assert "out differs" in found.entry(label).message
+    assert found.entry(NAIVE).status == "not_compared"
+    report = found.report()
+    assert report.verified
+    assert report.all_failed
+    assert "the result is the naive schedule" in found.explain()
 
 
 def test_a_hand_written_schedule_of_another_pipeline_is_reported_as_such(example, monkeypatch):

@@ -167,7 +167,7 @@ def test_tile_sizes_are_of_dimensions_of_the_output(build):
 
 def test_tile_sizes_on_a_gpu_are_of_parallel_loops():
     algorithm = matrix_product()
-    planned = schedule_gpu(algorithm, gpu("v100"))[0]
+    planned = schedule_gpu(algorithm, gpu("v100"), objective="sioutas")[0]
     group = schedule_report(algorithm, planned, pipeline="p").groups[-1]
     assert [loop for loop, _ in group.tile] == ["x", "y"]
 

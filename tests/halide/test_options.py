@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import Any
 
 import halide as hl
 import pytest
@@ -63,10 +64,12 @@ def test_contradictory_options_are_refused(options, said):
 
 
 def test_an_option_that_there_is_not_is_refused_with_the_nearest():
+    wrong: dict[str, Any] = {"time_limt": 3}
     with pytest.raises(TypeError, match=r"schedule\(\).*'time_limt'; did you mean 'time_limit'"):
-        tilewright.schedule(object(), **{"time_limt": 3})
+        tilewright.schedule(object(), **wrong)
+    others: dict[str, Any] = {"verify": True}
     with pytest.raises(TypeError, match=r"compare\(\).*'verify'"):
-        tilewright.compare(object(), **{"verify": True})
+        tilewright.compare(object(), **others)
 
 
 def test_every_field_can_be_given_by_its_name():

@@ -2,6 +2,7 @@
 
 import halide as hl
 import pytest
+from cpu_machines import FOUR_CORES
 
 from tilewright.halide.ir.nest import all_guarded
 from tilewright.halide.legality.check import Violation
@@ -13,14 +14,14 @@ REFUSED = [Violation("grid", "g", 0, "too many blocks")]
 
 @pytest.fixture
 def task():
-    """A blur in two steps, for this computer's processor."""
+    """A blur in two steps, for a processor with four cores."""
     x, y = hl.vars("x y")
     image = hl.ImageParam(hl.Float(32), 2, "image")
     f, g = hl.Func("f"), hl.Func("g")
     f[x, y] = image[x, y] + image[x + 1, y]
     g[x, y] = f[x, y] + f[x, y + 1]
-    g.set_estimates([(0, 512), (0, 512)])
-    return make_task(g)
+    g.set_estimates([(0, 2048), (0, 2048)])
+    return make_task(g, target="host", machine=FOUR_CORES)
 
 
 def test_a_schedule_that_is_left_out_is_in_the_notes_of_the_next(task, monkeypatch):

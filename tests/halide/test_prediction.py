@@ -187,7 +187,7 @@ def test_the_quick_estimate_of_the_search_is_near_the_time_on_a_gpu(pipeline, ma
     assembled = grouping_search.assemble
     monkeypatch.setattr(grouping_search, "assemble", assemble)
     task = make_task(pipeline(), machine=gpu(machine))
-    schedule_gpu(task.algorithm, task.machine, k=3)
+    schedule_gpu(task.algorithm, task.machine, k=3, objective="sioutas")
     assert len(seen) >= 2
     for planned, seconds in seen:
         assert seconds / 3 < predicted(task, planned.schedule).seconds < seconds * 3

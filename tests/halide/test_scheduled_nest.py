@@ -1,8 +1,6 @@
 """`ScheduledNest` against Halide's own lowering, against sizes worked by hand, and in rows."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +24,6 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 
-SUPPORT = Path(__file__).resolve().parents[2] / "benchmarks" / "support"
 SIZES = (83, 37, 3)
 
 
@@ -46,16 +43,13 @@ ALGORITHMS = {name: sized(imported(build())) for name, build in PIPELINES.items(
 
 @pytest.fixture(scope="module")
 def conformance():
-    sys.path.insert(0, str(SUPPORT))
-    try:
-        import nest_conformance
+    # Importing it makes Halide print what it does, where that has not been used before.
+    from support import nest_conformance
 
-        with nest_conformance.Lowering() as lowering:
-            yield lambda algorithm, schedule: nest_conformance.compare(
-                algorithm, schedule, lowering(algorithm, schedule)
-            )
-    finally:
-        sys.path.remove(str(SUPPORT))
+    with nest_conformance.Lowering() as lowering:
+        yield lambda algorithm, schedule: nest_conformance.compare(
+            algorithm, schedule, lowering(algorithm, schedule)
+        )
 
 
 @pytest.mark.parametrize("name", PIPELINES)

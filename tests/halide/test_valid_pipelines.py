@@ -1,6 +1,7 @@
 """Every valid pipeline gets a legal schedule: strict arithmetic, extern stages, kept loops."""
 
 import math
+from typing import Any
 
 import halide as hl
 import pytest
@@ -29,7 +30,7 @@ from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
 from tilewright.halide.schedulers.task import make_task
 
 TARGETS = [("host", None), ("cuda", "v100")]
-V100 = {"target": "cuda", "machine": "v100"}
+V100: dict[str, Any] = {"target": "cuda", "machine": "v100"}
 
 
 def vector(size, name="data", dtype=None):

@@ -1,3 +1,4 @@
+from . import calibration as calibration
 from . import ir as ir
 from .frontend.source import (
     ScheduledError as ScheduledError,

@@ -179,9 +179,12 @@ def _planned(
     """Return the schedules that a mode considers: `given` ones, then the model's best first."""
     if mode == "given":
         return given
+    fusion, objective = planning.fusion, planning.objective
     if mode == "oneshot":
-        return plan_checked(task, k=planning.k or 1, fusion=planning.fusion, check=planning.check)
-    return [*given, *plan_sizes(task, k=planning.k or TOP_K, fusion=planning.fusion)]
+        return plan_checked(
+            task, k=planning.k or 1, fusion=fusion, objective=objective, check=planning.check
+        )
+    return [*given, *plan_sizes(task, k=planning.k or TOP_K, fusion=fusion, objective=objective)]
 
 
 def _verified(

@@ -28,6 +28,7 @@ from tilewright.halide.execution.session import Session, Source, Variant
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.source import serialized
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.options import (
     TOP_K,
     Budget,
@@ -92,7 +93,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All schedules of a pipeline that were compared, and ours as a `Result`."""
+    """All schedules of a pipeline that were compared, and ours as a `Result`.
+
+    Where all of ours failed, the result is the naive schedule if that ran.
+    """
 
     result: Result
     entries: tuple[Entry, ...]
@@ -198,7 +202,7 @@ def compare(
     )
     task.must_run("comparing")
     watch.enter("searching")
-    planned = plan(task, k=groups.planning.k or TOP_K, fusion=groups.planning.fusion)
+    planned = _considered(task, groups.planning)
     by_hand = {} if hand is None else {HAND: hand_variant(hand, task)}
     with open_session(task, groups, watch, began, contents) as session:
         searched = peer_schedules(session, task, watch, peer_time, peer_memory)
@@ -219,6 +223,12 @@ def compare(
         result = with_profile(session, conclude_top(task, outcome, {}), watch)
     labels = [NAIVE, *by_hand, *searched, OURS, ONESHOT]
     return Comparison(result, _entries(outcome, labels, searched))
+
+
+def _considered(task: Task, planning: Planning) -> list[PlannedSchedule]:
+    """Return the schedules that are compared, the model's best first."""
+    count = planning.k or TOP_K
+    return plan(task, k=count, fusion=planning.fusion, objective=planning.objective)
 
 
 def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
@@ -307,13 +317,11 @@ def _entries(
     outcome: Outcome, labels: Sequence[str], searched: Mapping[str, PeerSchedule]
 ) -> tuple[Entry, ...]:
     """Return an entry per label: of its search if that failed, else of the final rounds."""
-    best = outcome.best
-    keys = {
-        OURS: key_of(best) if best is not None and best.final else "",
-        ONESHOT: key_of(outcome.tried[0]),
-    }
+    best, oneshot = outcome.best, key_of(outcome.tried[0])
+    ours = key_of(best) if best is not None and best.final else ""
+    keys = {OURS: oneshot if best is None else ours, ONESHOT: oneshot}
     return tuple(
-        _entry(outcome, label, keys.get(label, label), keys[OURS], searched.get(label))
+        _entry(outcome, label, keys.get(label, label), ours, searched.get(label))
         for label in labels
     )
 
@@ -360,8 +368,11 @@ def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entr
         alone = outcome.naive
     if alone is not None and not alone.ok:
         return Entry(label, alone.status, message=alone.message, measurement=alone)
-    message = f"not compared: {outcome.stopped or 'none of our schedules was measured'}"
-    return Entry(label, "timeout", message=message, search_seconds=used)
+    if outcome.stopped:
+        status, message = "timeout", f"not compared: {outcome.stopped}"
+    else:
+        status, message = "not_compared", "none of our schedules gave right answers"
+    return Entry(label, status, message=message, search_seconds=used)
 
 
 def _bar(entry: Entry) -> Bar:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.schedulers.registry import Fusion
+from tilewright.halide.schedulers.registry import Fusion, Objective
 from tilewright.records import Records
 
 Mode = Literal["oneshot", "top", "tune", "given"]
@@ -41,6 +41,8 @@ class Planning:
             it stops earlier if little is left to gain.
         fusion: on GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas
             2020, Section 4.3), ``overlapped`` or ``none``.
+        objective: on GPUs, what the search minimises: the predicted ``time``, or the cost of
+            ``sioutas`` (2020), as that paper has it.
         existing: what to do with Funcs that have been scheduled already. ``refuse`` them;
             ``keep`` them as they are; ``discard`` their schedules (estimates and bounds stay, and
             `Result.apply` needs the pipeline without them); or ``improve``: discard them, and
@@ -48,8 +50,8 @@ class Planning:
             named "given", so that the result is never slower than it.
         check: in mode ``oneshot``, let Halide lower the schedule, and take the next one if it
             refuses.
-        calibration: use the rates that ``tilewright machine --calibrate`` has measured, if any,
-            in the cost model of CPUs.
+        calibration: use what ``tilewright machine --calibrate`` has measured in the cost model of
+            CPUs, and what ``--calibrate-gpu`` has fitted in the time model of GPUs, if anything.
         exact_sizes: make a schedule for the estimated sizes only; it may fail at other sizes, see
             `Result.requirements`. By default a schedule is correct at every size that the
             pipeline allows, and as fast at the estimated ones.
@@ -61,6 +63,7 @@ class Planning:
     k: int | None = None
     evaluations: int = EVALUATIONS
     fusion: Fusion = "nested"
+    objective: Objective = "time"
     existing: Existing = "refuse"
     check: bool = True
     calibration: bool = True
@@ -123,6 +126,7 @@ class CommonOptions(TypedDict, total=False):
 
     k: int | None
     fusion: Fusion
+    objective: Objective
     existing: Existing
     calibration: bool
     inputs: Mapping[str, Any] | None

@@ -22,7 +22,7 @@ from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
 from tilewright.measure import Measurement, ratio_interval
-from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow
+from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow, units
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Result:
             attempts=self._attempts(),
             sizes=self._sizes(),
             comparison=self.comparison,
-            notes=(*self.notes, *self._cautions()),
+            notes=(*self.notes, *self._runner_up(), *self._cautions()),
             facts={**self._facts(), **self.facts},
         )
         report = replace(report, speedup_interval=self._speedup_interval())
@@ -237,6 +237,13 @@ class Result:
             )
             for t, text in zip(self.tried, differ, strict=True)
         )
+
+    def _runner_up(self) -> tuple[str, ...]:
+        """Return a sentence on the schedule that came second in the search, if it says."""
+        second = self.planned.runner_up
+        if second is None or self.mode != "oneshot":
+            return ()
+        return (f"Runner-up, predicted {units.seconds(second.seconds)}: {second.difference}.",)
 
     def _cautions(self) -> tuple[str, ...]:
         outputs = [str(r) for r in self.requirements if r.on != "input"]

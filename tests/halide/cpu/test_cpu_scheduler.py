@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -248,9 +249,8 @@ def test_a_reduction_read_also_across_a_short_dimension_stays_in_registers() -> 
 
 def test_a_reduction_is_computed_in_its_readers_innermost_block() -> None:
     sys.path.insert(0, str(EXAMPLES))
-    from conv_layer import SMALL, conv_layer
-
-    algorithm = load(conv_layer(**SMALL))
+    example = importlib.import_module("conv_layer")
+    algorithm = load(example.conv_layer(**example.SMALL))
     schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
     by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
     reader = algorithm.funcs[by_name["conv"].compute.func].name

@@ -102,6 +102,24 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
         return ()
     sizes = _everywhere(nest)
+    kernels = _noted(nest, sizes)
+    constant = _constant(nest, sizes) if any(k.shared for k in kernels.values()) else frozenset()
+    return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
+
+
+def middle_launches(nest: ScheduledNest) -> tuple[Launch, ...]:
+    """Return every kernel as the loops around each place stand, which is a fraction of the work.
+
+    Blocks at a border may need more threads and shared memory than those in the middle, and all
+    sizes are taken to be the same in all blocks.
+    """
+    kernels = _noted(nest, [nest])
+    return tuple(_launch(nest, kernel, frozenset(kernel.shared)) for kernel in kernels.values())
+
+
+def _noted(nest: ScheduledNest, sizes: list[ScheduledNest]) -> dict[tuple[Path, StageKey], _Kernel]:
+    """Return the kernels with their loops and allocations; `sizes` is the nest at some points."""
+    structure = nest.structure
     kernels = _kernels(structure)
     slid = _slid_loops(structure)
     for copies in zip(*(one.loops for one in sizes), strict=True):
@@ -113,8 +131,7 @@ def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
             for given in zip(sizes, copies, beyond, strict=True)
         ]
         _note_allocation(kernels, nest, copies[0], [elements(found) for found in extents])
-    constant = _constant(nest)
-    return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
+    return kernels
 
 
 def _everywhere(nest: ScheduledNest) -> list[ScheduledNest]:
@@ -242,12 +259,12 @@ def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
     }
 
 
-def _constant(nest: ScheduledNest) -> frozenset[tuple[int, Path]]:
+def _constant(nest: ScheduledNest, sizes: list[ScheduledNest]) -> frozenset[tuple[int, Path]]:
     """Return the allocations whose size is equal in all blocks and for all output sizes.
 
     Halide infers that, and packs such allocations separately.
     """
-    others = [*_everywhere(nest), *_everywhere(nest.of_size(_larger_outputs(nest)))]
+    others = [*sizes, *_everywhere(nest.of_size(_larger_outputs(nest)))]
     found = []
     for copies in zip(*(one.allocations for one in others), strict=True):
         first = [float(np.max(extent)) for extent in copies[0].extents]

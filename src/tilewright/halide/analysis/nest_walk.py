@@ -34,12 +34,13 @@ class Walk:
         self.nest = nest
         self.loops: list[LoopSize] = []
         self.allocations: list[Allocation] = []
-        self.start = Context(nest.define(nest.structure.root, {}, None), nest.structure.root)
+        self.start = Context(nest.whole, nest.structure.root)
 
     def body(self, here: Context, path: tuple[tuple[StageKey, str], ...]) -> None:
         """Visit the Funcs stored and produced in a body."""
         assert here.body is not None
-        if here.body.stored:
+        only = self.nest.only if here.stage is None else None
+        if here.body.stored and only is None:
             seen = Touched(self.nest, here)
             boxes = seen.found
             for i in here.body.stored:
@@ -47,7 +48,8 @@ class Walk:
                 if name in boxes:
                     self.allocations.append(self._allocation(i, path, name, seen, here))
         for production in here.body.productions:
-            self.produce(production, here.boxes, path)
+            if only is None or production.func in only:
+                self.produce(production, here.boxes, path)
 
     def _allocation(
         self,

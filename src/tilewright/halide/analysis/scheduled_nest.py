@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -78,7 +78,9 @@ class ScheduledNest:
     `analysis` is that of a view with the schedule's clones and inlined Funcs (`nest_analysis`
     makes one); its output boxes are the sizes. `factors` gives split factors other than the
     schedule's own, by the places of entry, stage and split in the schedule: numbers, or arrays of
-    shape (N,). `at` says at which iteration the loops around a place stand.
+    shape (N,). `at` says at which iteration the loops around a place stand. If `only` is given,
+    loops and allocations are those within these Funcs at root alone, by their places. `whole` are
+    the required boxes at root if they are known already: they depend on what is inlined only.
 
     Raises `ScheduleError` if a level names a loop that is not around every use.
     """
@@ -90,7 +92,11 @@ class ScheduledNest:
         factors: Factors | None = None,
         at: Bound | Corner = MIDDLE,
         structure: NestStructure | None = None,
+        only: Container[int] | None = None,
+        whole: Boxes | None = None,
     ) -> None:
+        self.only = only
+        self._whole = whole
         self.analysis = analysis
         self.schedule = schedule
         self.structure = structure or NestStructure(analysis.view, schedule)
@@ -125,12 +131,15 @@ class ScheduledNest:
         """The same nest with quotients as far apart as Halide may take them to be."""
         other = copy.copy(self)
         other.bounder = replace(self.bounder, apart=True)
+        other._whole = None
         return other
 
     def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
         """Return the same schedule for other sizes of the outputs."""
         analysis = Analysis(self.analysis.view, output_boxes, self.analysis.view.algorithm.symbols)
-        return ScheduledNest(analysis, self.schedule, self.factors, self.at, self.structure)
+        return ScheduledNest(
+            analysis, self.schedule, self.factors, self.at, self.structure, self.only
+        )
 
     @cached_property
     def _walked(self) -> Walk:
@@ -161,6 +170,13 @@ class ScheduledNest:
         return Touched(self, loop.context).found
 
     # --- required boxes -------------------------------------------------------------------
+
+    @property
+    def whole(self) -> Boxes:
+        """The required boxes at root."""
+        if self._whole is None:
+            self._whole = self.define(self.structure.root, {}, None)
+        return self._whole
 
     def define(self, body: Body, boxes: Boxes, producing: StageKey | None) -> Boxes:
         """Return the required boxes inside a body, from those around it."""

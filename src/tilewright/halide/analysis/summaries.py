@@ -40,9 +40,9 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
+from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, strides_of
-from tilewright.halide.analysis.sums import is_sum
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -108,7 +108,7 @@ class StageSummary:
     types: tuple[Type, ...]
     args: tuple[Expr, ...]
     scatter: bool
-    sums: bool = False
+    reorderable: bool = False
 
     @cached_property
     def arithmetic(self) -> float:
@@ -179,7 +179,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         func.types,
         stage.args,
         scatter,
-        is_sum(stage),
+        is_reorderable(stage),
     )
 
 

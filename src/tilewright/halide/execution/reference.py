@@ -77,16 +77,9 @@ def reference(
     failures = []
     for inline in (False, True):
         with scratch_folder(".draft-", root) as draft:
-            payload = {
-                "serialized": algorithm.serialized,
-                "inputs": inputs.to_json(),
-                "directory": str(draft),
-                "inline": inline,
-            }
-            candidate = Candidate(
-                "tilewright.halide.execution.runner:Reference", payload, "reference"
+            measurement = _measure(
+                _candidate(algorithm, inputs, draft, inline), patient, workers, on_event, deadline
             )
-            measurement = _measure(candidate, patient, workers, on_event, deadline)
             if measurement.ok:
                 with contextlib.suppress(OSError):  # another process was first: as good
                     draft.rename(home)
@@ -98,6 +91,17 @@ def reference(
         f"root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
         "or more memory"
     )
+
+
+def _candidate(algorithm: Algorithm, inputs: Inputs, directory: Path, inline: bool) -> Candidate:
+    """Return the work of computing reference answers into a directory."""
+    payload = {
+        "serialized": algorithm.serialized,
+        "inputs": inputs.to_json(),
+        "directory": str(directory),
+        "inline": inline,
+    }
+    return Candidate("tilewright.halide.execution.runner:Reference", payload, "reference")
 
 
 def _measure(

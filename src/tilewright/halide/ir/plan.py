@@ -19,7 +19,8 @@ class GroupReport:
     `parallel_tasks` and `vector_width` (lanes) say how the work is distributed. Other fields keep
     their defaults. `cost` is the search's estimate in its own unit, infinite if there is
     none; `seconds` is the predicted time, None if it was not asked for or cannot be said, and
-    `limit` names what most of it is. `notes` are sentences for a reader.
+    `limit` names what most of it is. `occupancy_limit` names what keeps the occupancy below 1, as
+    far as that is known. `notes` are sentences for a reader.
     """
 
     funcs: tuple[str, ...]
@@ -31,6 +32,7 @@ class GroupReport:
     threads: tuple[int, ...] = ()
     shared_bytes: int = 0
     occupancy: float = 0.0
+    occupancy_limit: str = ""
     parallel_tasks: int = 0
     vector_width: int = 0
     cost: float = 0.0
@@ -62,6 +64,8 @@ class PlannedSchedule:
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
     Halide's runtime (64). `name` is empty, except for a schedule that the pipeline came with.
 
+    `runner_up` is the best schedule that was considered besides, None if the search does not say.
+
     A schedule for several sizes lists them in `sizes`, the largest first; `groups` are those of
     the largest then, and `cost` is the geometric mean over the sizes.
     """
@@ -74,6 +78,15 @@ class PlannedSchedule:
     name: str = ""
     sizes: tuple[PlannedSize, ...] = ()
     seconds: float | None = None
+    runner_up: RunnerUp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """The schedule that came second: its predicted seconds, and how it differs, in words."""
+
+    seconds: float
+    difference: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class PartTime:
     its loops, `stage` being its last stage; on a GPU a kernel, `stage` being the one whose loops
     are launched. `terms` has the components of the time by name, in seconds; they overlap, so that
     their sum may exceed `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
-    resident, 0 if there is none.
+    resident, 0 without a kernel, and `occupancy_limit` is what limits that share.
     """
 
     output: str
@@ -92,6 +105,7 @@ class PartTime:
     seconds: float
     terms: Mapping[str, float] = field(default_factory=dict, hash=False)
     occupancy: float = 0.0
+    occupancy_limit: str = ""
 
     @property
     def limit(self) -> str:

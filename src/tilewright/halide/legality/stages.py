@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.halide.analysis.reorderable import operands_of
 from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Variable, walk
 from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops, split_loops
 from tilewright.halide.ir.schedule import (
@@ -63,8 +64,9 @@ def is_associative(stage: Stage) -> bool:
     value = stage.values[0]
     if not (isinstance(value, Op) and value.name in _ASSOCIATIVE):
         return False
-    own = [arg for arg in value.args if _is_old_value(stage, arg)]
-    rest = [arg for arg in value.args if not _is_old_value(stage, arg)]
+    operands = list(operands_of(value, value.name))
+    own = [arg for arg in operands if _is_old_value(stage, arg)]
+    rest = [arg for arg in operands if not _is_old_value(stage, arg)]
     return len(own) == 1 and not _reads_itself(stage, [*rest, *stage.args, *stage.predicates])
 
 

@@ -97,6 +97,7 @@ def group_row(group: GroupReport, timed: bool) -> GroupRow:
         vector=group.vector_width or None,
         shared_bytes=group.shared_bytes or None,
         occupancy=group.occupancy or None,
+        occupancy_limit=group.occupancy_limit,
         predicted=group.seconds if timed else _finite(group.cost),
         limit=group.limit,
         note="; ".join(group.notes),

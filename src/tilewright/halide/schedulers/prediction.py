@@ -75,9 +75,14 @@ def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> G
     if not parts:
         return group
     seconds = sum(part.seconds for part in parts)
-    occupancy = group.occupancy or max(part.occupancy for part in parts)
-    limit = max(parts, key=lambda part: part.seconds).limit
-    return replace(group, seconds=seconds, occupancy=occupancy, limit=limit)
+    longest = max(parts, key=lambda part: part.seconds)
+    return replace(
+        group,
+        seconds=seconds,
+        occupancy=longest.occupancy if kernels else group.occupancy,
+        occupancy_limit=longest.occupancy_limit,
+        limit=longest.limit,
+    )
 
 
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
@@ -122,9 +127,11 @@ def _evaluated(
 ) -> Prediction | None:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu import nest_costs as on_gpu
+        from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
         from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
 
-        kernels = on_gpu.part_times(nest, residency(task.machine), constants or GpuConstants())
+        c = constants or fitted_constants(task.gpu_calibration)
+        kernels = on_gpu.part_times(nest, residency(task.machine), c)
         return None if kernels is None else Prediction(kernels, nest.unmodelled)
     from tilewright.halide.schedulers.analytic.cpu import nest_costs as on_cpu
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated

@@ -21,6 +21,7 @@ from tilewright.machines import GpuMachine
 
 T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
+Objective = Literal["time", "sioutas"]
 # Variations that are checked for each schedule that is wanted, if the cost model has too few.
 VARIATIONS = 60
 # The beginning of the note for a pipeline that the model cannot analyse, which is a defect.
@@ -34,23 +35,32 @@ GUARDED = (
 
 
 def plan(
-    task: Task, *, k: int = 1, fusion: Fusion = "nested", constants: GpuConstants | None = None
+    task: Task,
+    *,
+    k: int = 1,
+    fusion: Fusion = "nested",
+    objective: Objective = "time",
+    constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the model's best first.
 
     As far as possible they differ in what matters, as defined in `diversity`. If the cost model has
     too few, `variations` makes more, which come last.
 
-    `fusion` says how Funcs may be computed inside others' tiles on a GPU, `constants` are measured
-    constants of the GPU's cost model. An illegal schedule is left out, and the notes of the next
-    one say so, or those of the last one if none follows; if none is left, the naive schedule is
-    planned. Raises `TilewrightError` for an unknown `fusion`.
+    `fusion` says how Funcs may be computed inside others' tiles on a GPU, `objective` what its
+    search minimises (on a CPU there is one cost), `constants` are measured constants of the GPU's
+    cost model. An illegal schedule is left out, and the notes of the next one say so, or those of
+    the last one if none follows; if none is left, the naive schedule is planned. Raises
+    `TilewrightError` for an unknown `fusion` or `objective`.
     """
-    if fusion not in get_args(Fusion):
-        raise TilewrightError(f"fusion={fusion!r}: it is one of {', '.join(get_args(Fusion))}")
+    for name, word, kind in (("fusion", fusion, Fusion), ("objective", objective, Objective)):
+        if word not in get_args(kind):
+            raise TilewrightError(f"{name}={word!r}: it is one of {', '.join(get_args(kind))}")
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
-    candidates, failure = _guarded(lambda: _planned(task, k, fusion, constants), TilewrightError)
+    candidates, failure = _guarded(
+        lambda: _planned(task, k, fusion, constants, objective), TilewrightError
+    )
     notes: tuple[str, ...] = ()
     if failure:
         notes = (f"{MODEL_FAILED}: {failure}. Every Func is at root.",)
@@ -163,14 +173,25 @@ def sized(schedule: Schedule, task: Task) -> Sized:
 
 
 def _planned(
-    task: Task, k: int, fusion: Fusion, constants: GpuConstants | None
+    task: Task,
+    k: int,
+    fusion: Fusion,
+    constants: GpuConstants | None,
+    objective: Objective = "time",
 ) -> list[PlannedSchedule]:
     if isinstance(task.machine, GpuMachine):
+        from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
         from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 
         scalars = task.algorithm.symbols
         return schedule_gpu(
-            task.algorithm, task.machine, scalars=scalars, mode=fusion, k=k, constants=constants
+            task.algorithm,
+            task.machine,
+            scalars=scalars,
+            mode=fusion,
+            k=k,
+            constants=constants or fitted_constants(task.gpu_calibration),
+            objective=objective,
         )
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
     from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
@@ -179,15 +200,19 @@ def _planned(
     return schedule_cpu(task.algorithm, machine, k=k, constants=measured)
 
 
-def suited(planned: PlannedSchedule, task: Task, fusion: Fusion) -> list[PlannedSchedule]:
+def suited(
+    planned: PlannedSchedule, task: Task, fusion: Fusion, objective: Objective
+) -> list[PlannedSchedule]:
     """Return schedules with the structure of a plan, tiled for the task's sizes.
 
     The caller has to select among them and check that they are legal.
     """
     if isinstance(task.machine, GpuMachine):
+        from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
         from tilewright.halide.schedulers.analytic.gpu.suited import suited_gpu
 
-        return suited_gpu(planned, task.algorithm, task.machine, fusion)
+        fitted = fitted_constants(task.gpu_calibration)
+        return suited_gpu(planned, task.algorithm, task.machine, fusion, objective, fitted)
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
     from tilewright.halide.schedulers.analytic.cpu.suited import suited_cpu
 
@@ -203,15 +228,18 @@ def device_limits(task: Task) -> Limits:
 
 
 def _measured(task: Task) -> tuple[str, ...]:
-    """Return a note if the cost model uses measurements of this CPU."""
-    facts = model_facts(task) if task.calibration is not None else {}
+    """Return a note if the model uses measurements of this CPU or GPU."""
+    measured = task.calibration is not None or task.gpu_calibration is not None
+    facts = model_facts(task) if measured else {}
     return tuple(f"The {name} has numbers {text}." for name, text in facts.items())
 
 
 def model_facts(task: Task) -> dict[str, str]:
-    """Return the report's note on the source of the cost model's figures for a CPU."""
+    """Return the report's note on the source of the model's figures."""
     if isinstance(task.machine, GpuMachine):
-        return {}
+        from tilewright.halide.schedulers.analytic.gpu import calibrated as on_gpu
+
+        return {"time model": on_gpu.description(task.gpu_calibration)}
     from tilewright.halide.schedulers.analytic.cpu.families import description
 
     return {"cost model": description(task.machine, task.calibration)}

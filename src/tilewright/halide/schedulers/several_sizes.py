@@ -12,7 +12,7 @@ The border between two sizes is their geometric mean: between 1000 and 250 it is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
@@ -23,26 +23,39 @@ from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
 from tilewright.halide.ir.variants import Conditions, aligned, chosen_at, holds, merged
 from tilewright.halide.schedulers.prediction import predicted
-from tilewright.halide.schedulers.registry import Fusion, plan, sized, suited, why_illegal
+from tilewright.halide.schedulers.registry import (
+    Fusion,
+    Objective,
+    plan,
+    sized,
+    suited,
+    why_illegal,
+)
 from tilewright.halide.schedulers.task import Task
 
 # A dimension of an output or an input, by its name.
 Axis = tuple[str, int]
 
 
-def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[PlannedSchedule]:
+def plan_sizes(
+    task: Task, *, k: int = 1, fusion: Fusion = "nested", objective: Objective = "time"
+) -> list[PlannedSchedule]:
     """Plan like `plan` for all sizes of the task at once.
 
     Raises `TilewrightError` if no condition at run time can distinguish the sizes.
     """
     if not task.smaller:
-        return plan(task, k=k, fusion=fusion)
+        return plan(task, k=k, fusion=fusion, objective=objective)
     borders(task.sizes)  # raises before anything is planned
     tasks = [
         replace(task, algorithm=algorithm, smaller=(), exact_sizes=True) for algorithm in task.sizes
     ]
-    plans = [plan(each, k=k, fusion=fusion) for each in tasks]
-    rows = [_suited(one, tasks, plans, fusion) for own in plans for one in own]
+    plans = [plan(each, k=k, fusion=fusion, objective=objective) for each in tasks]
+    rows = [
+        _suited(one, tasks, plans, lambda planned, here: suited(planned, here, fusion, objective))
+        for own in plans
+        for one in own
+    ]
     best = [min(_costs(row[i] for row in rows), default=math.inf) for i in range(len(tasks))]
     ranked = sorted(rows, key=lambda row: _rank(row, best))
     found: dict[Schedule, PlannedSchedule] = {}
@@ -51,7 +64,9 @@ def plan_sizes(task: Task, *, k: int = 1, fusion: Fusion = "nested") -> list[Pla
         if not why_illegal(made.schedule, task):
             found.setdefault(made.schedule, made)
     # If sizes have no common structure, the schedule for the largest is used for all.
-    return list(found.values())[:k] or plan(replace(task, smaller=()), k=k, fusion=fusion)
+    return list(found.values())[:k] or plan(
+        replace(task, smaller=()), k=k, fusion=fusion, objective=objective
+    )
 
 
 Row = Sequence[PlannedSchedule | None]
@@ -61,13 +76,13 @@ def _suited(
     planned: PlannedSchedule,
     tasks: Sequence[Task],
     plans: Sequence[Sequence[PlannedSchedule]],
-    fusion: Fusion,
+    tiled: Callable[[PlannedSchedule, Task], list[PlannedSchedule]],
 ) -> Row:
     """Return the cheapest plan of a structure for each size; None if none is legal."""
     row: list[PlannedSchedule | None] = []
     for task, own in zip(tasks, plans, strict=True):
         candidates = []
-        for each in (*own, *suited(planned, task, fusion)):
+        for each in (*own, *tiled(planned, task)):
             target = replace(each.schedule, target=task.target)
             schedule = aligned(target, planned.schedule)
             if schedule is not None and not why_illegal(schedule, task):
@@ -122,7 +137,7 @@ def combined(task: Task, row: Row) -> PlannedSchedule:
             PlannedSize(
                 extents_of(algorithm),
                 chosen_at(schedule, algorithm)[0],
-                None if each is None else _seconds(each, algorithm, task),
+                _seconds(schedule if each is None else each.schedule, algorithm, task),
             )
             for algorithm, each in zip(task.sizes, row, strict=True)
         ),
@@ -238,7 +253,7 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
     }
 
 
-def _seconds(planned: PlannedSchedule, algorithm: Algorithm, task: Task) -> float | None:
+def _seconds(schedule: Schedule, algorithm: Algorithm, task: Task) -> float | None:
     """Return the predicted time at the sizes of `algorithm`, None if none can be said."""
-    found = predicted(replace(task, algorithm=algorithm, smaller=()), planned.schedule)
+    found = predicted(replace(task, algorithm=algorithm, smaller=()), schedule)
     return None if found is None else found.seconds

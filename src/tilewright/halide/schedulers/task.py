@@ -19,15 +19,18 @@ from tilewright.halide.ir.targets import is_gpu
 from tilewright.machines import (
     Calibration,
     CpuMachine,
+    GpuCalibration,
     GpuMachine,
     detect_cpu,
     detect_cuda,
     detect_opencl,
     gpu,
+    gpu_key,
     gpu_names,
     opencl_failure,
     processor_key,
     read_calibration,
+    read_gpu_calibration,
 )
 from tilewright.records import calibration_path
 
@@ -43,7 +46,8 @@ class Task:
     of `algorithm` is the largest.
 
     With `exact_sizes`, schedules only have to be correct at the estimated sizes. `calibration` has
-    the measured rates of a CPU, None for its family's defaults.
+    the measured rates of a CPU, None for its family's defaults, and `gpu_calibration` the constants
+    fitted to a GPU, None for those fitted to simulations.
     """
 
     algorithm: Algorithm
@@ -53,6 +57,7 @@ class Task:
     exact_sizes: bool = False
     calibration: Calibration | None = None
     smaller: tuple[Algorithm, ...] = ()
+    gpu_calibration: GpuCalibration | None = None
 
     @property
     def sizes(self) -> tuple[Algorithm, ...]:
@@ -108,7 +113,7 @@ def make_task(
     `estimates` gives missing sizes and values; a sequence of such mappings requests a schedule with
     nests for each of several sizes.
 
-    With `calibration`, the stored measurements of a CPU are used, if there are any.
+    With `calibration`, the stored measurements of a CPU, or of a GPU, are used, if there are any.
 
     Raises `TilewrightError` if target and machine do not fit, or if the target is a GPU that is
     neither given nor present, and the errors of `load`.
@@ -123,11 +128,13 @@ def make_task(
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
     )
-    measured = None
+    measured, fitted = None, None
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
+    elif calibration and isinstance(machine, GpuMachine):
+        fitted = read_gpu_calibration(calibration_path(gpu_key(machine)), machine)
     name = name or name_of(pipeline) or readable(algorithm.outputs[0])
-    return Task(algorithm, target, machine, name, exact_sizes, measured, tuple(smaller))
+    return Task(algorithm, target, machine, name, exact_sizes, measured, tuple(smaller), fitted)
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:

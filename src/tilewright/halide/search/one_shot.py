@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.schedulers.registry import Fusion, naive
+from tilewright.halide.schedulers.registry import Fusion, Objective, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
 
@@ -16,20 +16,25 @@ ALTERNATIVES = 5
 
 
 def plan_checked(
-    task: Task, *, k: int = 1, fusion: Fusion = "nested", check: bool = True
+    task: Task,
+    *,
+    k: int = 1,
+    fusion: Fusion = "nested",
+    objective: Objective = "time",
+    check: bool = True,
 ) -> list[PlannedSchedule]:
     """Plan like `plan`; Halide has lowered the first, and those refused before it are dropped.
 
     If it refuses all of the model's, the naive schedule is the first. The notes of the first one
     say what was refused, and why. With `check` false, nothing is lowered.
     """
-    planned = plan_sizes(task, k=k, fusion=fusion)
+    planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
     if not check:
         return planned
     refusals: list[str] = []
     found = _first_lowered(task, planned, refusals)
     if not found:
-        more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion)
+        more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion, objective=objective)
         known = {each.schedule for each in planned}
         found = _first_lowered(task, [p for p in more if p.schedule not in known], refusals)[:k]
     count = "the model's best schedule" if len(refusals) == 1 else f"{len(refusals)} schedules"

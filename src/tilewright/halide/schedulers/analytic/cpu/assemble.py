@@ -109,7 +109,7 @@ def stage_nest(
         body += outer
         tile_level = outer[0].name if outer else None
     return _Nest(
-        StageSchedule(tuple(loops.splits), tuple(body)),
+        StageSchedule(tuple(loops.splits), tuple(body), atomic=loops.atomic),
         tile_level,
         row_level,
         block_level or tile_level,
@@ -120,7 +120,8 @@ class _Loops:
     """Builds the loops of one stage.
 
     `inner` has the loop over each dimension inside a tile, but for the block's; `tile_loops`
-    those over tiles; `block_loops` and `row_loops` those of the block, innermost first.
+    those over tiles; `block_loops` and `row_loops` those of the block, innermost first. `atomic`
+    says whether a reduction runs in vectors.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class _Loops:
         self.row_loops: list[ScheduledLoop] = []
         self.inner: dict[int, str] = {}
         self.tile_loops: dict[int, str] = {}
+        self.atomic = False
 
     def split(self, d: int, tiled: bool) -> None:
         """Cut the loop over dimension `d` into tiles, if any, and blocks, if it has any."""
@@ -230,7 +232,9 @@ class _Loops:
             outer, inner = part_of(run, "b", self.index), part_of(run, "u", self.index)
             self.splits.append(Split(run, outer, inner, self.block.steps, "guard_with_if"))
             reductions[0] = ScheduledLoop(outer)
-            block.insert(0, ScheduledLoop(inner, "unrolled"))
+            # Halide 21 has no vectors of a Tuple's reductions; LLVM makes some of an unrolled loop.
+            self.atomic = len(summary.types) == 1
+            block.insert(0, ScheduledLoop(inner, "vectorized" if self.atomic else "unrolled"))
         if not (scans(summary) or summary.scatter):
             return [*block, *reductions, *within_tile]
         # Running along the contiguous dimension inside a scan keeps its lines in cache.

@@ -68,6 +68,6 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
         summary.types,
         summary.scatter,
         summary.scans,
-        summary.sums,
+        summary.reorderable,
         innermost(summary.func),
     )

@@ -433,7 +433,7 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
     innermost = next((loop.name for loop in stage.stage.loops if loop.kind != "pure"), None)
     for name, mapping in stage.loops[_outside_registers(stage) :]:
         names = {stage.variables[loop] for loop in sources[name]}
-        if names == {innermost} and mapping == "unrolled":
+        if names == {innermost} and mapping in _IN_REGISTERS:
             block = replace(block, steps=block.steps * int(sizes.get((stage.key, name), 1.0)))
         along = [dimension_of(loop) for loop in sources[name]]
         if len(along) != 1 or along[0] is None:

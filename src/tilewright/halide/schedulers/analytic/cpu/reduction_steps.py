@@ -1,21 +1,21 @@
-"""Sums along contiguous values, whose innermost reduction loop is unrolled into vectors.
+"""Reductions along contiguous values, whose innermost loop runs in vectors.
 
 A sum is a chain of additions, each of which waits for the one before. Where its order does not
-count, LLVM turns the copies of an unrolled loop into vectors, and folds these to one value per
-step::
+count, Halide adds vectors of an atomic update, and folds them to one value per step; minima and
+maxima likewise::
 
     for r: f += g[r]                                  # an addition at a time
-    for ro: f += g[16 ro] + ... + g[16 ro + 15]       # two vectors of 8, folded
+    for ro: f += fold(g[16 ro : 16 ro + 8] + g[16 ro + 8 : 16 ro + 16])
 
 | symbol | meaning | unit |
 |---|---|---|
 | `run` | the innermost reduction loop | |
-| `steps` S | iterations of it that a block unrolls | count |
+| `steps` S | iterations of it in a block | count |
 | `lanes` L | elements of one vector; S / L vectors are added | elements |
-| `rows` R | points of a pure dimension in a block, each a sum of its own | count |
+| `rows` R | points of a pure dimension in a block, each with its own reduction | count |
 
-Cycles per S iterations: operations and loads of S / L vectors and R rows, and R folds, which wait
-for one another.
+Cycles per S iterations: operations and loads of S / L vectors and R rows, and R folds of log2(L)
+halvings each. Iterations left over after the last whole step run one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tilewright.halide.analysis.bounds import stage_env
+from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, Load, StageSummary
+from tilewright.halide.ir.algorithm import Call, Expr, Op, Variable, walk
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
@@ -37,16 +39,18 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
 
 
 def run_of(summary: StageSummary, innermost: Innermost) -> str | None:
-    """Return the reduction loop to unroll into vectors; None if that needs lanes one by one."""
+    """Return the reduction loop to run in vectors; None if that needs lanes one by one."""
     reductions = [loop.name for loop in summary.loops if loop.kind != "pure"]
-    if not summary.sums or not reductions or summary.scatter:
+    if not summary.reorderable or not reductions or summary.scatter:
         return None
     run = reductions[0]
     along = [load for load in summary.loads if run in load.strides]
     if not along or not all(_is_contiguous(load, run, innermost) for load in along):
         return None
-    # Values that are widened first are slower in steps: measured with products of bytes.
-    return run if all(load.type.bytes == summary.types[0].bytes for load in along) else None
+    # A Tuple's loop is unrolled, in which LLVM finds vectors only of values that are not widened.
+    width = summary.types[0].bytes
+    tuple_ = len(summary.types) > 1
+    return None if tuple_ and any(load.type.bytes != width for load in along) else run
 
 
 def _is_contiguous(load: Load, run: str, innermost: Innermost) -> bool:
@@ -58,10 +62,12 @@ def _is_contiguous(load: Load, run: str, innermost: Innermost) -> bool:
 
 
 def run_extent(analysis: Analysis, name: str, index: int) -> float:
-    """Return iterations of the innermost reduction loop of a sum; 0 for other stages."""
+    """Return iterations of the loop that `run_of` may choose; 0 for other stages."""
     stage = analysis.view.stages(name)[index]
     reductions = [loop.name for loop in stage.loops if loop.kind != "pure"]
-    if not reductions or not analysis.summaries(name)[index].sums:
+    if not reductions or not analysis.summaries(name)[index].reorderable:
+        return 0.0
+    if any(_is_guarded(analysis.view, name, reader) for reader in analysis.view.consumers[name]):
         return 0.0
     func = analysis.view.by_name[name]
     env = stage_env(func, stage, analysis.regions[name], analysis.bounder)
@@ -69,11 +75,49 @@ def run_extent(analysis: Analysis, name: str, index: int) -> float:
     return extent if math.isfinite(extent) else float(SEARCH.unknown_iterations)
 
 
-def step_counts(lanes: int, extent: float) -> Iterator[int]:
-    """Yield how many iterations may be unrolled of a loop of the given extent."""
-    for vectors in SEARCH.step_vectors:
+def _is_guarded(view: View, name: str, reader: str) -> bool:
+    """Return whether a Func reads another only where a condition on its loops holds.
+
+    Halide 21 narrows what is computed to that part; the vectors of a reduction then become a loop.
+    """
+    for stage in view.stages(reader):
+        for node in walk(*stage.values):
+            if not (isinstance(node, Op) and node.name in ("select", "if_then_else")):
+                continue
+            condition = list(walk(node.args[0]))
+            loops = any(isinstance(part, Variable) for part in condition)
+            data = any(isinstance(part, Call) for part in condition)
+            if loops and not data and any(_reads(branch, name) for branch in node.args[1:]):
+                return True
+    return False
+
+
+def _reads(e: Expr, name: str) -> bool:
+    return any(isinstance(node, Call) and node.name == name for node in walk(e))
+
+
+def step_counts(lanes: int, extent: float, values: int = 1) -> Iterator[int]:
+    """Yield how many iterations a step may have, of a loop of the given extent.
+
+    `values` is the number of a Func's values, more than one for a Tuple.
+    """
+    for vectors in SEARCH.step_vectors if values == 1 else SEARCH.tuple_vectors:
         if lanes * vectors * SEARCH.least_steps <= extent:
             yield lanes * vectors
+
+
+def with_rest(
+    cycles: float, values: int, rows: int, steps: int, extent: float, model: CpuModel
+) -> float:
+    """Return cycles per iteration with the rest of the loop, up to a step, done one by one.
+
+    `cycles` is what an iteration within steps takes, `extent` the loop's iterations and `values`
+    those of the Func.
+    """
+    if extent < 1:
+        return cycles
+    rest = extent % steps
+    return ((extent - rest) * cycles + rest * model.constants.rest_cycles * values * rows) / extent
 
 
 def step_cycles(
@@ -86,11 +130,12 @@ def step_cycles(
     model: CpuModel,
     innermost: Innermost,
     in_registers: bool,
+    neighbours: bool = False,
 ) -> float:
-    """Return cycles of a block of `rows` sums per iteration of the reduction loops.
+    """Return cycles of a block of `rows` reductions per iteration of the reduction loops.
 
-    `row` is the loop of the rows; sums are kept `in_registers` from step to step, or stored and
-    loaded.
+    `row` is the loop of the rows, whose values may be `neighbours` in memory: LLVM then makes a
+    vector of them. They are kept `in_registers` from step to step, or stored and loaded.
     """
     c = model.constants
     vectors = steps / lanes
@@ -98,7 +143,8 @@ def step_cycles(
     def copies(loops: frozenset[str]) -> int:
         return rows if row in loops else 1
 
-    cycles = c.fold_cycles * rows
+    fold = c.fold_cycles * math.log2(lanes) + c.neighbour_cycles * (neighbours and rows > 1)
+    cycles = fold * rows * len(summary.types)
     for op in summary.ops:
         if run in op.loops:
             cycles += op.count * op_cycles(op, lanes, model) * vectors * copies(op.loops)

@@ -41,6 +41,7 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     run_of,
     step_counts,
     step_cycles,
+    with_rest,
 )
 
 
@@ -49,8 +50,8 @@ class Block:
     """The points that one step of a kernel computes, by dimension of the Func.
 
     `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code), times
-    `rows` steps of dimension `row`. `steps` iterations of the innermost reduction loop are unrolled
-    (see `reduction_steps`).
+    `rows` steps of dimension `row`. `steps` iterations of the innermost reduction loop run in
+    vectors (see `reduction_steps`).
     """
 
     vector: int | None = None
@@ -148,6 +149,7 @@ def block_cycles(
             model,
             innermost,
             nested or block.rows == 1,
+            block.row == innermost(summary.func),
         )
     kernel = _Kernel(
         summary,
@@ -303,6 +305,8 @@ def best_block(
             waste *= math.ceil(n / block.rows) * block.rows / n
         border = border_share(block, extents, model)
         cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
+        if block.steps > 1:
+            cycles = with_rest(cycles, len(summary.types), block.rows, block.steps, run, model)
         return cycles / block.points * waste
 
     if rank == 0 or not accumulates(summary):
@@ -356,13 +360,15 @@ def _in_steps(
     innermost: Innermost,
     run: float,
 ) -> Iterator[Block]:
-    """Yield the blocks that run a sum's innermost reduction loop in vectors."""
+    """Yield the blocks that run the innermost loop of a reduction in vectors."""
     if run_of(summary, innermost) is None:
         return
-    for steps in step_counts(natural_lanes(summary, model), run):
+    for steps in step_counts(natural_lanes(summary, model), run, len(summary.types)):
         yield Block(steps=steps)
+        if len(summary.types) > 1:
+            continue  # LLVM finds no vectors in several rows of a Tuple
         for row in loops:
-            fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
+            fitting = (rows for rows in SEARCH.step_rows if rows <= extents[row])
             yield from (Block(row=row, rows=rows, steps=steps) for rows in fitting)
 
 

@@ -33,13 +33,19 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
 
 
 def gathers(costs: CpuCosts) -> bool:
-    """Return whether vectors are gathered across rows, so that other storage may be better."""
+    """Return whether other storage may be better.
+
+    It may be if vectors are gathered across rows, or if several reductions run in vectors of their
+    own where vectors of neighbours would need no folds.
+    """
     view = costs.analysis.view
     for func in view.funcs:
         if func.name not in costs.analysis.regions:
             continue  # only read by extern stages, at unknown places
         for summary in costs.analysis.summaries(func.name):
             block = costs.block(func.name, summary.index)
+            if block.steps > 1 and block.row is not None:
+                return True
             if block.vector is None:
                 continue
             loop = costs.pure_loops(func.name, summary.index).get(block.vector)

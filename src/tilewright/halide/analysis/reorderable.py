@@ -1,0 +1,62 @@
+"""Updates that combine values by one associative operator, so in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
+
+# Halide 21 reduces vectors by these operators to one value. It multiplies them one by one.
+OPERATORS = frozenset({"add", "min", "max"})
+
+
+def is_reorderable(stage: Stage) -> bool:
+    """Return whether a stage is ``f(x) = f(x) + ...``, or a minimum or maximum in place of the sum.
+
+    A Tuple's values must each be so, of their own. The rest must not read ``f``, and the update
+    must be unconditional. Updates of strict floats are not reorderable, because their order counts.
+    """
+    if stage.predicates or not stage.rvars:
+        return False
+    if any(_reads_itself(stage, arg) for arg in stage.args):
+        return False
+    return all(_combines(value, place, stage) for place, value in enumerate(stage.values))
+
+
+def _combines(value: Expr, place: int, stage: Stage) -> bool:
+    """Return whether the Tuple's value of the given place combines its own with other values."""
+    if not isinstance(value, Op) or value.name not in OPERATORS:
+        return False
+    operands = list(operands_of(value, value.name))
+    others = [operand for operand in operands if not _is_self(operand, place, stage)]
+    return len(operands) == len(others) + 1 and not any(_reads_itself(stage, e) for e in others)
+
+
+def operands_of(e: Expr, name: str) -> Iterator[Expr]:
+    """Yield what the operator of the given name combines: both operands of each use at the top.
+
+    A use that is itself shared is only taken apart once, and yielded whole after that.
+    """
+    seen: set[int] = set()
+    stack = [e]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Op) and node.name == name and id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(reversed(node.args))
+        else:
+            yield node
+
+
+def _is_self(e: Expr, place: int, stage: Stage) -> bool:
+    """Return whether an expression is the value that a stage stores to, before it does."""
+    if not isinstance(e, Call) or e.kind != "func" or e.name != stage.func:
+        return False
+    places = [arg.name for arg in stage.args if isinstance(arg, Variable)]
+    read = [arg.name for arg in e.args if isinstance(arg, Variable)]
+    whole = len(places) == len(stage.args) == len(e.args)
+    return whole and places == read and e.value_index == place
+
+
+def _reads_itself(stage: Stage, e: Expr) -> bool:
+    return any(isinstance(node, Call) and node.name == stage.func for node in walk(e))
