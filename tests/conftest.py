@@ -10,6 +10,7 @@ import random
 import signal
 import tempfile
 from collections import Counter
+from multiprocessing import util
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,10 @@ def pytest_configure(config):
     # `tmp_path` stays where it is. Names are short: sockets are made in these folders, and a
     # socket's path has at most 107 characters.
     shared = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    # `multiprocessing` removes its folder when the process ends. It must not lie in one that is
+    # removed before, be it this process's own or, in a worker of xdist, that of the main process.
+    tempfile.tempdir = shared
+    util.get_temp_dir()
     config.own_folder = tempfile.TemporaryDirectory(prefix="tw", dir=shared)
     folder = Path(config.own_folder.name)
     for variable, name in (("XDG_CACHE_HOME", "cache"), ("TMPDIR", "tmp")):

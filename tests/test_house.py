@@ -1,10 +1,5 @@
 """What is longer or more branched than it may be is found; ``make lint`` looks for it."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-
 import house
 
 

@@ -3,12 +3,9 @@
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import house
 

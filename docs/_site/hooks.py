@@ -151,6 +151,8 @@ def public_names(folder: str) -> list[str]:
 def definition(module: str, name: str) -> str:
     """Where a module's name is defined; an empty text if it only stands for another name."""
     path = PACKAGE.parent.joinpath(*module.split("."))
+    if (path / name).is_dir() or (path / name).with_suffix(".py").exists():
+        return ""
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:

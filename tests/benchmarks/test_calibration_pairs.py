@@ -1,12 +1,9 @@
 """The CPU model ranks recorded schedules at least this well; nothing is timed here."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import halide_calibration as benchmark
 from support import cpu_plans
 from tilewright.halide.frontend.source import load

@@ -1,12 +1,14 @@
 """The benchmark of faults sees what it is there to see."""
 
+import os
 import signal
+import subprocess
 import sys
 
 import pytest
 
 import cli_faults
-from support.faults import Killer, World, rows
+from support.faults import Killer, World, ending, rows
 from tilewright.measure import Measurement
 from tilewright.records import MeasurementRecord, Records
 
@@ -57,6 +59,16 @@ def test_a_signal_that_is_swallowed_is_seen(world):
     found = cli_faults.Findings()
     found.look("here", ended, (130, -2))
     assert found.counts["wrong_exit_codes"] == 1
+
+
+def test_a_process_that_has_its_exit_code_is_told_from_one_that_runs():
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        assert not ending(process.pid)
+        process.kill()
+        # It stays in the table of processes until somebody asks for its exit code.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert ending(process.pid)
+    assert ending(process.pid)
 
 
 def test_processes_that_stay_are_found_and_ended(tmp_path, monkeypatch):

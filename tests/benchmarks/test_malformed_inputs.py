@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import malformed_inputs
 from support.damage import damaged_bytes, damaged_json, damaged_text

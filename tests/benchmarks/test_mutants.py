@@ -1,10 +1,7 @@
 """Deliberate faults are where they should be, and one at a time."""
 
 import ast
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from support.mutants import mutants
 
 SOURCE = '''

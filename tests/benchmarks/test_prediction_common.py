@@ -1,9 +1,5 @@
 """The figures of the prediction benchmarks, which are kept by the code that made them."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import prediction_common
 
 

@@ -16,6 +16,7 @@ from tilewright.prediction.decisions.selector import Modelled, Selector
 
 # Facts on every page: how it was made.
 MADE = ("command", "date", "version", "seed", "computer", "load")
+TWO = ("slow_model.json", "quick_model.json")
 
 
 def write_runs(path, count=60, seed=0, rate=1e-9, words=False, unit="ms"):
@@ -373,10 +374,17 @@ def test_a_selector_file_with_settings(folder, tmp_path, capsys):
         (["quick_model.json", "--family", "halide_blur"], "give the --size"),
         (["quick_model.json", "--query", "m=4,n=4", "--verify", "1"], "--verify needs a kernel"),
         (["quick_model.json", "--query", "m=4,n=4", "--default", "x"], "is not a variant"),
+        ([*TWO, "--queries", "quick.csv", "--verify", "1"], "--verify measures the variants"),
+        ([*TWO, "--queries", "quick.csv", "--query", "m=4,n=4"], "--query or --queries, not both"),
+        ([*TWO, "--query", "m=4,n=4", "--family", "halide_blur"], "--family or --query, not both"),
+        ([*TWO, "--query", "m=4,n=4", "--size", "64"], "--size is the size of a --family"),
+        ([*TWO, "--query", "m=4,n=4", "--setting", "threads=1,2"], "no model has a feature of"),
+        (["both.json", "--query", "m=4,n=4", "--setting", "m=4"], "--setting is for models of"),
     ],
 )
 def test_unusable_arguments_of_select_are_named(folder, monkeypatch, capsys, words, said):
     monkeypatch.chdir(folder)
+    Selector({name: load(f"{name}_model.json") for name in ("slow", "quick")}).save("both.json")
     code, _, error = run(capsys, "select", *words)
     assert code == 2
     assert said in error

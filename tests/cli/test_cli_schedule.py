@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.estimates import MissingEstimatesError
 from tilewright.halide.frontend.source import ScheduledError
 from tilewright.machines import gpu
-from tilewright.report.model import Bar, GroupRow, Progress, ScheduleReport
+from tilewright.report.model import Attempt, Bar, GroupRow, Progress, ScheduleReport
 
 REPORT = ScheduleReport(
     pipeline="p",
@@ -90,6 +90,7 @@ def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
 def test_arguments_arrive(schedule, pipe):
     arguments = (
         "--target cuda --machine h100 --mode top --k 3 --fusion overlapped --keep -q --seed 7 "
+        "--objective sioutas "
         "--estimate out=10x20 --set sigma=0.5 --time-limit 2m --jobs 2 --candidate-memory 1G "
         "--candidate-time 10s --records r.db --remeasure"
     )
@@ -104,6 +105,7 @@ def test_arguments_arrive(schedule, pipe):
         "mode": "top",
         "k": 3,
         "fusion": "overlapped",
+        "objective": "sioutas",
         "verify": False,
         "check": True,
         "keep_schedule": True,
@@ -230,6 +232,25 @@ def test_compare(compare, pipe, capsys, tmp_path):
 def test_a_comparison_without_a_right_schedule_of_ours_is_a_failure(compare, pipe, capsys):
     compare.report = replace(COMPARED, verified=False)
     assert main(["compare", pipe, "-q"]) == 1
+    assert "Adams2019" in capsys.readouterr().out
+
+
+WRONG, RIGHT = Attempt("schedule 1", "wrong_answer"), Attempt("schedule 2", "ok")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "code"),
+    [
+        ((WRONG, RIGHT), 0),
+        ((WRONG, replace(WRONG, label="schedule 2")), 1),
+        ((WRONG, Attempt("schedule 2", "not tried")), 1),
+        ((), 0),
+    ],
+)
+def test_a_comparison_fails_if_all_of_ours_do(compare, pipe, capsys, attempts, code):
+    """Also where the naive schedule ran, which is the result then."""
+    compare.report = replace(COMPARED, attempts=attempts)
+    assert main(["compare", pipe, "-q"]) == code
     assert "Adams2019" in capsys.readouterr().out
 
 

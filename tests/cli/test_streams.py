@@ -136,6 +136,34 @@ def test_an_ignored_signal_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_signal_while_handlers_are_restored_changes_the_exit_code_alone(monkeypatch):
+    put = signal.signal
+
+    def late(number, handler):
+        if handler is before:
+            signal.raise_signal(signal.SIGTERM)
+        return put(number, handler)
+
+    before = signal.getsignal(signal.SIGINT)
+    with interruptions() as came:
+        monkeypatch.setattr(signal, "signal", late)
+    assert came.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_second_signal_while_the_error_is_printed_has_no_words():
+    script = (
+        "import os, signal, sys, tilewright.cli as cli\n"
+        "class Late(cli.TilewrightError):\n"
+        "    def __str__(self): os.kill(os.getpid(), signal.SIGTERM); return 'late'\n"
+        "def failed(args): raise Late\n"
+        "cli.machine.run = failed\n"
+        "sys.exit(cli.main(['machine']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"")
+
+
 FIRST_PIPE = (
     "import os, tilewright.cli as cli\n"
     "cli._command = lambda argv: os.pipe()[0] <= 2\n"

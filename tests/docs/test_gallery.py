@@ -2,12 +2,9 @@
 
 import ast
 import re
-import sys
 
 import pytest
 from documents import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import make_gallery
 

@@ -1,17 +1,14 @@
 """The image pipelines of the published suites: right as they are and as scheduled by hand."""
 
-import importlib.util
 import inspect
-from pathlib import Path
 
 import halide as hl
 import numpy as np
 import pytest
 
+import common
 from tilewright.halide.execution.cuda_kernels import device_code, entries
 from tilewright.halide.frontend.importer import import_pipeline
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # How far a result may be from the reference: every value within the first number, and all but
 # this fraction of them within the second. A float that is truncated to a bin or to a table's
@@ -30,20 +27,13 @@ TOLERANCES = {
 }
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 SLOW_ON_POCL = {"interpolate", "local_laplacian"}
 QUICK_ON_POCL = {"blur", "harris", "histogram"}
 
 
 @pytest.fixture(params=TOLERANCES)
 def example(request):
-    return load(request.param)
+    return common.example(request.param)
 
 
 def unscheduled(module, **size):

@@ -1,16 +1,12 @@
 """The larger pipelines of the published suites: right as they are and as scheduled by hand."""
 
-import importlib.util
-from pathlib import Path
-
 import halide as hl
 import numpy as np
 import pytest
 
+import common
 from tilewright.halide.execution.cuda_kernels import device_code, entries
 from tilewright.halide.frontend.importer import import_pipeline
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # How far a value may be from the reference. Integers wrap, so they have to be equal; sums of
 # floats are reassociated; the solver of bgu amplifies that.
@@ -43,16 +39,9 @@ LONG_AT_ROOT = {"bgu", "lens_blur"}
 COMPILED = sorted(set(BY_HAND) - LONG_TO_COMPILE)
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(params=TOLERANCES)
 def example(request):
-    return load(request.param)
+    return common.example(request.param)
 
 
 def unscheduled(module, **size):
@@ -154,7 +143,7 @@ def test_hand_is_none_where_there_is_no_source(example):
 
 
 def test_square_matmul_is_square():
-    algorithm = import_pipeline(hl.serialize_pipeline(load("matmul").square(512)))
+    algorithm = import_pipeline(hl.serialize_pipeline(common.example("matmul").square(512)))
     (output,) = (algorithm.by_name[name] for name in algorithm.outputs)
     assert [output.estimates[arg].extent for arg in output.args] == [512, 512]
 
@@ -162,11 +151,11 @@ def test_square_matmul_is_square():
 @pytest.mark.parametrize("size", [1, 48])
 def test_fft_of_a_size_that_is_not_a_power_of_two_is_refused(size):
     with pytest.raises(ValueError, match="power of two"):
-        load("fft").fft(size)
+        common.example("fft").fft(size)
 
 
 def test_inverse_fft():
-    module = load("fft")
+    module = common.example("fft")
     inputs = module.random_inputs(16)
     (expected,) = module.reference(inputs, sign=1)
     pipeline = module.fft(16, sign=1)

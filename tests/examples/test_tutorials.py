@@ -1,9 +1,7 @@
 """The small pipelines: each computes what NumPy says, with every stage at root."""
 
 import ctypes
-import importlib.util
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -11,22 +9,13 @@ import halide as hl
 import numpy as np
 import pytest
 
+import common
 from tilewright.halide.frontend.importer import import_pipeline
 
 PACKAGE = Path(__file__).resolve().parents[2] / "examples" / "tutorials"
 
 
-def load():
-    spec = importlib.util.spec_from_file_location(
-        "tutorials", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tutorials"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-tutorials = load()
+tutorials = common.load_module(PACKAGE / "__init__.py", "tutorials")
 
 
 def build(name):

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deadlines import DeadlineAfter
@@ -99,8 +100,12 @@ def test_bootstrap_interval_covers_the_median_about_as_often_as_it_says():
 def test_the_deadline_keeps_the_samples_there_are():
     candidates = [specimen("Sleep", 0.01), specimen("SpinInBuild")]
     seen = []
-    how = {"visit": VISIT, "limits": LIMITS, "on_event": lambda event: seen.append(event.name)}
-    deadline = DeadlineAfter(lambda: "ready" in seen)
+    how: dict[str, Any] = {
+        "visit": VISIT,
+        "limits": LIMITS,
+        "on_event": lambda event: seen.append(event.name),
+    }
+    deadline: Any = DeadlineAfter(lambda: "ready" in seen)
     finals = finalists(candidates, 3, deadline=deadline, **how)
     assert [m.status for m in finals.measurements] == ["timeout", "timeout"]
     deadline = DeadlineAfter(lambda: seen.count("sampled") >= 3)

@@ -1,4 +1,5 @@
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_an_interruption_can_end_a_collection_as_the_deadline_does():
         if progress.done == 3:
             raise KeyboardInterrupt
 
-    how = {"retime": False, "rounds": 1, "timing": QUICK, "verify": False}
+    how: dict[str, Any] = {"retime": False, "rounds": 1, "timing": QUICK, "verify": False}
     with pytest.raises(KeyboardInterrupt):
         collect(counting([]), "work", 6, on_progress=interrupt, **how)
     runs = collect(counting([]), "work", 6, on_progress=interrupt, keep_interrupted=True, **how)

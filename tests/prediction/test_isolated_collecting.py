@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def unruly(values, **how):
 def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_path):
     broken = unruly([*range(8), 14, 15])
     with Records(tmp_path / "r.sqlite") as records:
-        how = {"retime": False, "rounds": 1, "timing": QUICK, "limits": LIMITS}
+        how: dict[str, Any] = {"retime": False, "rounds": 1, "timing": QUICK, "limits": LIMITS}
         # These ten draws have every kind among them.
         runs = collect(broken, "breaks", 10, 68, records, **how)
         again = collect(broken, "breaks", 10, 68, records, **how)
@@ -56,7 +57,7 @@ def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_
 def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
     slow = unruly([1, 6])
     with Records(tmp_path / "r.sqlite") as records:
-        how = {"retime": False, "rounds": 1, "timing": QUICK}
+        how: dict[str, Any] = {"retime": False, "rounds": 1, "timing": QUICK}
         first = collect(slow, "breaks", 2, 1, records, limits=LIMITS, **how)
         before = len(records)
         assert any("timeout" in text for text in first.dropped)
@@ -157,7 +158,7 @@ def test_a_collection_that_is_killed_goes_on_and_loses_nothing(tmp_path):
     with Records(path) as records:
         kept = {str(r.configuration): r.measurement.times for r in records.query()}
         assert len(kept) >= 5
-        how = {"retime": False, "rounds": 1, "timing": QUICK}
+        how: dict[str, Any] = {"retime": False, "rounds": 1, "timing": QUICK}
         first = list(collect(own, "quick", 40, 0, records, **how).times)
         found = {str(r.configuration): r.measurement.times for r in records.query()}
         assert {key: found[key] for key in kept} == kept

@@ -3,13 +3,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tilewright.measure import Candidate, RunLimits, Timing
 from tilewright.records import CandidateTrial, Records, measure_recorded
 
 SPECIMENS = Path(__file__).with_name("specimens.py")
 QUICK = Timing(seconds=20.0, min_samples=2, max_samples=3)
-KEYS = {"problem": "p", "machine": {"name": "m"}, "versions": {"v": 1}}
+KEYS: dict[str, Any] = {"problem": "p", "machine": {"name": "m"}, "versions": {"v": 1}}
 
 
 def trials(log, count):

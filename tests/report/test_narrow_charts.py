@@ -2,6 +2,7 @@
 
 import re
 from itertools import combinations, pairwise
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -59,7 +60,7 @@ seconds = st.lists(st.floats(1e-7, 1e3), min_size=1, max_size=12)
 
 @given(seconds, st.booleans())
 def test_axes(values, log):
-    texts = {"x_text": units.seconds, "y_text": units.seconds, "width": NARROW}
+    texts: dict[str, Any] = {"x_text": units.seconds, "y_text": units.seconds, "width": NARROW}
     check(scatter_plot([Points("a", values, values)], label="x", log_x=log, log_y=log, **texts))
     check(line_chart([Line("a", values, values)], label="x", log_x=log, log_y=log, **texts))
 

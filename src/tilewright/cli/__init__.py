@@ -7,17 +7,27 @@ import sys
 from collections.abc import Sequence
 
 from tilewright import __version__
-from tilewright.cli import compare, completion, machine, new, predict, records, schedule, tune
+from tilewright.cli import (
+    compare,
+    completion,
+    machine,
+    new,
+    patterns,
+    predict,
+    records,
+    schedule,
+    tune,
+)
 from tilewright.cli.parsing import CommandParser
 from tilewright.cli.provenance import load
-from tilewright.cli.signals import interruptions
+from tilewright.cli.signals import Interruption, interruptions
 from tilewright.cli.streams import tolerant_streams
 from tilewright.errors import TilewrightError
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_COMMANDS = (new, schedule, compare, tune, predict, records, machine, completion)
+_COMMANDS = (new, schedule, compare, tune, predict, patterns, records, machine, completion)
 
 
 EXIT_CODES = """exit codes:
@@ -75,13 +85,15 @@ def _command(argv: Sequence[str] | None) -> int:
     if args.command is None:
         top.print_help()
         return 0
-    with interruptions() as came:
-        try:
+    # What follows the block ends at once by a signal, as the process did before it.
+    came = Interruption()
+    try:
+        with interruptions(came):
             code: int = args.run(args)
-        except TilewrightError as error:
-            print(f"tilewright: {error}", file=sys.stderr)
-            return came.exit_code or EXIT_ERROR
-        except KeyboardInterrupt:
-            print("tilewright: interrupted", file=sys.stderr)
-            return came.exit_code or EXIT_INTERRUPTED
+    except TilewrightError as error:
+        print(f"tilewright: {error}", file=sys.stderr)
+        return came.exit_code or EXIT_ERROR
+    except KeyboardInterrupt:
+        print("tilewright: interrupted", file=sys.stderr)
+        return came.exit_code or EXIT_INTERRUPTED
     return came.exit_code or code

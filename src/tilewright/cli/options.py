@@ -22,8 +22,8 @@ PIPELINE = {
     "machine)",
     "--machine NAME": "schedule for this machine: a GPU by name (tilewright machine --list), or a "
     "JSON file written by tilewright machine --json (default: this one)",
-    "--no-calibration": "use the cost model's default rates for the CPU's family instead of those "
-    "measured by tilewright machine --calibrate",
+    "--no-calibration": "use the cost model's default rates for the CPU's family, or the GPU's "
+    "default constants, instead of those of tilewright machine --calibrate and --calibrate-gpu",
     "--estimate NAME=SIZES ...": "sizes of an output or input for which the pipeline has no "
     "estimate, such as out=1536x2560x3 or out=-1:1536,0:2560 (min:extent); repeatable: the n-th "
     "estimate of a name belongs to the n-th size, and the schedule has separate loops for each "

@@ -71,7 +71,7 @@ def _from_python(path: Path, function: str, arguments: dict[str, Any]) -> NamedP
         if arguments:
             found = _generator_with(found, arguments)
         return NamedPipeline(function, found, path, function, hand)
-    _check_arguments(path, function, found, arguments)
+    check_arguments(path, function, found, arguments)
     pipeline = call_user(path, found, **arguments)
     if pipeline is None:
         raise TilewrightError(
@@ -134,7 +134,12 @@ def _functions(module: ModuleType) -> list[str]:
     ]
 
 
-def _check_arguments(path: Path, name: str, function: Any, arguments: dict[str, Any]) -> None:
+def check_arguments(path: Path, name: str, function: Any, arguments: dict[str, Any]) -> None:
+    """Refuse arguments that a user's function does not take, and missing ones.
+
+    Raises:
+        TilewrightError: the arguments do not fit its signature.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # not written in Python: the call itself will raise

@@ -33,6 +33,8 @@ def add_parser(commands: Any) -> None:
             "(default: 60)",
             "--fusion none|overlapped|nested = nested": "how Funcs are fused on a GPU: not at all, "
             "in overlapping tiles, or also inside the loops of a thread",
+            "--objective time|sioutas = time": "what the search for a GPU minimises: the predicted "
+            "time, or the cost of Sioutas et al. 2020, as published",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
             "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule",
         },
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
             name=pipeline.name,
             mode=args.mode or ("top" if args.improve else "oneshot"),
             fusion=args.fusion,
+            objective=args.objective,
             verify=args.verify,
             check=not args.no_check,
             keep_schedule=args.keep,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 # A shell reports a process that a signal has ended as this plus the signal's number.
 _SHELL_BASE = 128
@@ -35,27 +36,34 @@ def interrupted() -> bool:
 
 
 @contextlib.contextmanager
-def interruptions() -> Iterator[Interruption]:
+def interruptions(came: Interruption | None = None) -> Iterator[Interruption]:
     """Raise KeyboardInterrupt in the block for every signal that asks it to end.
 
     Signals that the process was started to ignore (``nohup``) stay ignored. Outside the main
     thread nothing changes, because Python allows no handlers there.
+
+    Args:
+        came: where the signal is noted, also one that comes before the block begins.
     """
     global _current
-    _current = Interruption()
-    came = _current
+    came = Interruption() if came is None else came
+    _current = came
+    before: dict[signal.Signals, Any] = {}
+    restoring = False
 
     def handle(number: int, frame: FrameType | None) -> None:
         came.number = number
-        raise KeyboardInterrupt
+        if not restoring:
+            raise KeyboardInterrupt
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for wanted in _SIGNALS:
-            if signal.getsignal(wanted) is not signal.SIG_IGN:
-                before[wanted] = signal.signal(wanted, handle)
     try:
+        if threading.current_thread() is threading.main_thread():
+            for wanted in _SIGNALS:
+                if signal.getsignal(wanted) is not signal.SIG_IGN:
+                    before[wanted] = signal.getsignal(wanted)
+                    signal.signal(wanted, handle)
         yield came
     finally:
+        restoring = True
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -112,6 +112,15 @@ def names(text: str) -> list[str]:
     return found
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """Parse whole numbers of at least 1, separated by commas.
+
+    >>> numbers("4,8, 16")
+    (4, 8, 16)
+    """
+    return tuple(positive(part.strip()) for part in text.split(","))
+
+
 def query(text: str) -> dict[str, Any]:
     """Parse values by name; words stay words.
 
@@ -174,6 +183,7 @@ KINDS: Mapping[str, Callable[[str], Any]] = {
     "SIZE": memory,
     "TIME": duration,
     "A,B": names,
+    "4,8,16": numbers,
     "NAME=VALUE": assignment,
     "NAME=SIZES": estimate,
     "M=512,N=64": query,

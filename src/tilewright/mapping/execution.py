@@ -10,12 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tilewright.mapping.graph import MappingError
 from tilewright.mapping.planning import MappingPlan, PlanStep
 
-Work = Mapping[str, Callable[..., Any]]
+_Function: TypeAlias = Callable[..., Any]
+# By task, by task and device, or both.
+Work: TypeAlias = (
+    Mapping[str, _Function]
+    | Mapping[tuple[str, str], _Function]
+    | Mapping[str | tuple[str, str], _Function]
+)
 
 
 @dataclass(frozen=True)
@@ -178,9 +184,10 @@ def _timed(function: Callable[..., Any], operands: list[Any]) -> tuple[float, fl
 
 
 def _function(work: Work, step: PlanStep) -> Callable[..., Any]:
+    functions: Mapping[Any, _Function] = work
     for key in ((step.task, step.device), step.task):
-        if key in work:
-            return work[key]  # type: ignore[index]
+        if key in functions:
+            return functions[key]
     raise MappingError(f"there is no function to run {step.task!r} with on {step.device!r}")
 
 

@@ -44,7 +44,8 @@ class GroupRow:
     `tile` has (loop, size) pairs, innermost first. `blocks` and `threads` are a GPU launch's;
     `parallel` (tasks) and `vector` (lanes) a CPU's. `shared_bytes` is the shared memory of a
     block, or the storage of the members inside a tile. `predicted` is in the unit that the
-    report names, `limit` what most of a predicted time is; `measured` is in seconds.
+    report names, `limit` what most of a predicted time is and `occupancy_limit` what keeps the
+    occupancy from being more; `measured` is in seconds.
     """
 
     name: str
@@ -57,6 +58,7 @@ class GroupRow:
     shared_bytes: int | None = None
     registers: int | None = None
     occupancy: float | None = None
+    occupancy_limit: str = ""
     predicted: float | None = None
     limit: str = ""
     measured: float | None = None
@@ -179,6 +181,12 @@ class ScheduleReport:
         if not self.seconds or self.naive_seconds is None:
             return None
         return self.naive_seconds / self.seconds
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether candidates were tried and none gave right answers."""
+        statuses = {attempt.status for attempt in self.attempts} - {"not tried"}
+        return self.verified is False or (bool(statuses) and "ok" not in statuses)
 
     @property
     def failure(self) -> str:

@@ -88,7 +88,7 @@ def group_table(report: ScheduleReport) -> Table:
             units.count(group.vector),
             units.size(group.shared_bytes),
             units.count(group.registers),
-            units.percent(group.occupancy),
+            occupancy(group),
             predicted(group),
             group.limit,
             units.seconds(group.measured),
@@ -101,6 +101,12 @@ def group_table(report: ScheduleReport) -> Table:
         ">occupancy | >predicted | limited by | >measured | ~note"
     )
     return table(heads, rows)
+
+
+def occupancy(group: GroupRow) -> str:
+    """Return the group's occupancy and what limits it, e.g. ``50% (registers)``."""
+    limit = f" ({group.occupancy_limit})" if group.occupancy_limit else ""
+    return units.percent(group.occupancy) + limit
 
 
 def fact_table(facts: Mapping[str, str]) -> Table:

@@ -77,25 +77,39 @@ def _found(args: argparse.Namespace) -> Selections | Choices | Ranking:
     from tilewright.prediction import Choices, rank, read_queries
 
     selector, kernel = _selector(args)
+    _refuse_unused(args)
     if args.family:
         return _family(args, selector)
-    if args.queries and args.query:
-        raise TilewrightError("give --query or --queries, not both")
     if args.query:
         return _selections(args, selector, kernel)
-    if not args.queries:
-        raise TilewrightError(
-            "give --query m=512,n=64, or --queries FILE.csv with one query per row"
-        )
-    if len(selector.models) == 1 and args.verify:
-        raise TilewrightError(
-            "--verify measures a kernel's variants (--kernel) or a family's schedules (--family); "
-            "for rows of a file write them with -o and measure the first"
-        )
     queries, times = read_queries(args.queries, selector)
     if len(selector.models) == 1:
         return _ranking(args, rank(_first_model(selector), queries))
     return Choices.of(selector, queries, times)
+
+
+def _refuse_unused(args: argparse.Namespace) -> None:
+    """Refuse options that the others leave without effect.
+
+    Raises:
+        TilewrightError: queries are given in several ways or not at all, or an option is for
+            another way.
+    """
+    ways = {"--family": args.family, "--query": args.query, "--queries": args.queries}
+    given = [option for option, value in ways.items() if value]
+    if len(given) > 1:
+        raise TilewrightError(f"give {given[0]} or {given[1]}, not both")
+    if not given:
+        raise TilewrightError(
+            "give --query m=512,n=64, or --queries FILE.csv with one query per row"
+        )
+    if args.size is not None and not args.family:
+        raise TilewrightError("--size is the size of a --family of schedules: give its name, too")
+    if args.queries and args.verify:
+        raise TilewrightError(
+            "--verify measures the variants for a --query, or a family's schedules (--family); "
+            "for the rows of a file write the choices with -o and measure those"
+        )
 
 
 def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
@@ -104,6 +118,11 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
 
     if bool(args.kernel) == bool(args.models):
         raise TilewrightError("give models of the variants, or --kernel NAME")
+    whole = args.kernel or (len(args.models) == 1 and is_selector(args.models[0]))
+    if whole and args.setting:
+        raise TilewrightError(
+            "--setting is for models of single variants: a selector has its variants' settings"
+        )
     if args.kernel:
         path = selector_path(shared.load_kernel(args.kernel).name)
         if not path.exists():
@@ -112,7 +131,7 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
                 f"{args.kernel}"
             )
         return Selector.load(path, args.default), args.kernel
-    if len(args.models) == 1 and is_selector(args.models[0]):
+    if whole:
         found = Selector.load(args.models[0], args.default)
         return found, found.kernel or None
     models = {}
@@ -127,6 +146,9 @@ def _selector(args: argparse.Namespace) -> tuple[Selector, str | None]:
         model = load(path_text)
         own = {name: values for name, values in args.setting if name in model.names_}
         models[label] = Modelled(model, own)
+    for name, _ in args.setting:
+        if not any(name in modelled.settings for modelled in models.values()):
+            raise TilewrightError(f"--setting {name}: no model has a feature of that name")
     return Selector(models, default=args.default), None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,8 @@ def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, KernelVariant]:
         kernel = library()[made_from["kernel"]]
     else:
         arguments = {name: _landed(value) for name, value in made_from["arguments"].items()}
-        kernel = load_builder(made_from["maker"])(arguments)
+        maker: Callable[..., Kernel] = load_builder(made_from["maker"])
+        kernel = maker(**arguments)
     variant = kernel.variant(made_from["variant"])
     return kernel, whole_call(variant) if made_from["whole_call"] else variant
 

@@ -92,7 +92,8 @@ class Kernel:
         variants: implementations by name; `with_variant` adds one.
         tolerance: the largest error of an answer, relative to the largest reference value.
         origin: how another process makes the same kernel: a function, ``module:name``, and its
-            arguments; None if only the library's table has it, or it cannot be made elsewhere.
+            keyword arguments; None if only the library's table has it, or it cannot be made
+            elsewhere.
     """
 
     name: str

@@ -59,9 +59,7 @@ def from_callable(
         PredictionError: a range that is empty or not of numbers, no range at all, or a
             complexity that is not an expression of the features.
     """
-    spaces = {feature: _space(feature, given) for feature, given in ranges.items()}
-    if not spaces:
-        raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
+    spaces = _spaces(ranges)
     Complexity(complexity, tuple(spaces))
     called = getattr(function, "__name__", "function").strip("<>")
     made = _UserKernel(name or called, spaces, make, reference)
@@ -85,7 +83,7 @@ def from_callable(
         made.answer if reference is not None else None,
         made.describe,
         _variants({called: function, **(variants or {})}, make, ranges, files),
-        origin=("tilewright.prediction.data.user_kernels:callable_kernel", arguments),
+        origin=("tilewright.prediction.data.user_kernels:from_callable", arguments),
     )
 
 
@@ -182,9 +180,7 @@ def from_command(
         "units": units,
         "seconds": seconds,
     }
-    return replace(
-        made, origin=("tilewright.prediction.data.user_kernels:command_kernel", arguments)
-    )
+    return replace(made, origin=("tilewright.prediction.data.user_kernels:from_command", arguments))
 
 
 def _run_command(command: list[str], seconds: float) -> None:
@@ -203,16 +199,6 @@ def _run_command(command: list[str], seconds: float) -> None:
             how = f"by signal {-code} ({signal.strsignal(-code)})"
         said = last_words(done.stdout, done.stderr)
         raise PredictionError(f"{' '.join(command)!r} ended {how}: {said}")
-
-
-def callable_kernel(arguments: Mapping[str, Any]) -> Kernel:
-    """Return `from_callable` of these arguments, for another process."""
-    return from_callable(**arguments)
-
-
-def command_kernel(arguments: Mapping[str, Any]) -> Kernel:
-    """Return `from_command` of these arguments, for another process."""
-    return from_command(**arguments)
 
 
 def _caller(
@@ -253,6 +239,17 @@ def _told(ranges: Mapping[str, Range]) -> str:
     return "; ".join(
         f"{name} {between[name].join(f'{v:g}' for v in given)}" for name, given in ranges.items()
     )
+
+
+def _spaces(ranges: Mapping[str, Range]) -> dict[str, Callable[[np.random.Generator], float]]:
+    """Return functions that draw a value of each feature.
+
+    Raises:
+        PredictionError: a range that is empty or not of numbers, or no range at all.
+    """
+    if not ranges:
+        raise PredictionError("there are no features: give ranges such as {'n': (1, 1000)}")
+    return {feature: _space(feature, given) for feature, given in ranges.items()}
 
 
 def _space(feature: str, given: Range) -> Callable[[np.random.Generator], float]:
