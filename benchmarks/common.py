@@ -152,7 +152,7 @@ def peer_schedules(
             (schedule,) = run_peers(
                 task.algorithm, inputs, [peer], target=task.target, cpu_seconds=cpu_seconds
             )
-            data = dataclasses.asdict(dataclasses.replace(schedule, peer=None))
+            data = {**dataclasses.asdict(schedule), "peer": None}
             if schedule.serialized is not None:
                 data["serialized"] = base64.b64encode(schedule.serialized).decode()
             return data

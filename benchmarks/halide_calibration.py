@@ -159,7 +159,7 @@ def ranked(program: Data, data: Data) -> Data:
     """One program's row: how the model ranks its schedules with each set of numbers."""
     from tilewright.halide.frontend.source import load
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
-    from tilewright.machines import calibration_from_json, machine_from_dict
+    from tilewright.machines import CpuMachine, calibration_from_json, machine_from_dict
 
     name = program["program"]
     row: Data = {
@@ -174,6 +174,7 @@ def ranked(program: Data, data: Data) -> Data:
     if row["pairs"] < 2:
         return {**row, "status": "fewer than two pairs"}
     machine = machine_from_dict(data["machine"])
+    assert isinstance(machine, CpuMachine)
     sets = {"default": calibrated(machine, None)}
     if data.get("calibration") is not None:
         measured = calibration_from_json(json.dumps(data["calibration"]))

@@ -25,6 +25,10 @@ from tilewright.measure import Finals
 from tilewright.records import Records
 
 ROUNDS = 15
+# Where the interval of one shot against the best peer is wider than this factor, rounds of this
+# many times the number and seconds take the place of the first ones, whichever schedule was ahead.
+WIDE = 1.3
+LONGER = 4
 SECONDS = 12.0  # of rounds, for each program
 K = 5
 HAND, ONESHOT, TOP = "hand-written", "one shot", f"top {K}"
@@ -72,6 +76,9 @@ def timed(
         if best is not None and best.rank > 0:
             variants.append(Variant(best.planned.schedule, name=TOP))
         finals = session.finals(variants, ROUNDS, seconds=args.seconds)
+        if _is_wide(finals, list(searched)):
+            more = LONGER * args.seconds
+            finals = session.finals(variants, LONGER * ROUNDS, seconds=more)
     entries = {
         peer: {"status": s.status, "message": s.message, "search_seconds": s.cpu_seconds}
         for peer, s in searched.items()
@@ -107,6 +114,16 @@ def timed(
     }
 
 
+def _is_wide(finals: Finals, peers: list[str]) -> bool:
+    """Return whether the rounds leave open how one shot compares with the best peer."""
+    measured = {c.key: m for c, m in zip(finals.candidates, finals.measurements, strict=True)}
+    running = [p for p in peers if p in measured and measured[p].ok]
+    if not running or not measured[ONESHOT].ok:
+        return False
+    interval = finals.ratio_interval(min(running, key=lambda p: measured[p].median or 0), ONESHOT)
+    return interval.high > WIDE * interval.low
+
+
 def _ratios(
     task: Task, finals: Finals, entries: dict[str, Any], peers: list[str]
 ) -> dict[str, Any]:
@@ -118,7 +135,10 @@ def _ratios(
     for ours, label in ((ONESHOT, "oneshot"), (TOP, "top")):
         key = ours if ours in keys else ONESHOT
         for other, against in ((best, "best_peer"), (HAND, "hand")):
-            ok = entries[ours]["status"] == "ok" and entries.get(other, {}).get("status") == "ok"
+            ok = (
+                entries[ours]["status"] == "ok"
+                and entries.get(other or "", {}).get("status") == "ok"
+            )
             if other is None or not ok:
                 ratios[f"{label}_vs_{against}"] = None
                 continue

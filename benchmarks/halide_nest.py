@@ -72,8 +72,7 @@ KINDS = "blur reductions tuples outputs"
 # What hypothesis gives a test case; a schedule of 60 Funcs takes more.
 CHOICES = 1 << 20
 
-for folder in (TESTS, Path(__file__).resolve().parent / "support"):
-    sys.path.insert(0, str(folder))
+sys.path.insert(0, str(TESTS))
 
 OWN: list[str] = [
     *common.ALL_PROGRAMS,
@@ -189,7 +188,7 @@ def uses(schedule: Any, target: str) -> bool:
 
 def lowered(name: str, target: str) -> tuple[Any, list[tuple[Any, Any]]]:
     """A program, and each schedule with what Halide makes of it."""
-    import nest_conformance
+    from support import nest_conformance
 
     algorithm = algorithm_of(name)
     wanted = HOST_SCHEDULES if target == "host" else CUDA_SCHEDULES
@@ -223,7 +222,7 @@ class Kept:
 
 def conformance(kept: Kept, name: str, target: str, most: int | None = None) -> dict[str, Any]:
     """All schedules of one program for one target, or the first `most` of them."""
-    import nest_conformance
+    from support import nest_conformance
 
     algorithm, made = kept(name, target)
     made = made[:most]

@@ -182,8 +182,9 @@ def is_public(target: str, name: str, public: set[tuple[str, str]]) -> bool:
 
 def is_plain(module: Module | None, name: str) -> bool:
     """Whether it is a public name of a file that belongs to no room, such as ``errors``."""
-    outside = module is not None and module.name.count(".") == 1
-    return outside and module.path.name != "__init__.py" and not name.startswith("_")
+    if module is None or module.name.count(".") != 1:
+        return False
+    return module.path.name != "__init__.py" and not name.startswith("_")
 
 
 def place(order: tuple[tuple[str, ...], ...], name: str) -> int | None:

@@ -35,6 +35,12 @@ GOALS = {
         "worst_complexity": "<= 20",
     },
     "halide_coverage": {"failures": "<= 0"},
+    "patterns_explore": {
+        "max_seconds": "<= 60",
+        "max_memory_mb": "<= 1000",
+        "source_bytes_max": "<= 64000",
+    },
+    "patterns_features": {"mismatches": "<= 0", "line_mismatches": "<= 0"},
     "halide_nest": {
         "allocation_mismatches": "<= 0",
         "extent_mismatches": "<= 0",

@@ -58,7 +58,7 @@ def compiled(problem: CProgram, missing: list[dict[str, Any]]) -> Outcomes:
                 if flags not in built:
                     own = Path(folder) / str(len(built))
                     own.mkdir()
-                    built[flags] = problem.build(flags, str(own))
+                    built[flags] = problem.build(flags, own)
                 yield configuration, problem.run(built[flags], configuration)
             except FailedError as failure:
                 yield configuration, failure.status

@@ -60,8 +60,9 @@ def ours(
 
 def _arrived(problem: Replay | StandIn, tuner: Tuner) -> bool:
     best = tuner.best
-    known = isinstance(problem, Replay) and best is not None
-    return known and best.value <= problem.optimum / PART
+    if not isinstance(problem, Replay) or best is None:
+        return False
+    return best.value <= problem.optimum / PART
 
 
 class Store:

@@ -28,6 +28,7 @@ PATIENCE_SECONDS = 300.0
 # What a command has started may take so long to end after it.
 SURVIVAL_SECONDS = 60.0
 _POLL_SECONDS = 0.02
+_PF_EXITING = 0x4  # flag of a process: include/linux/sched.h
 # Files of the program in a traceback; its first one only says what there is.
 _OWN_FILES = re.compile(r"tilewright/(?!__init__\.py)")
 
@@ -203,6 +204,17 @@ def rows(records: Path) -> int:
         return int(db.execute("SELECT count(*) FROM measurements").fetchone()[0])
 
 
+def ending(pid: int) -> bool:
+    """Whether a process has ended, or its exit code is settled while the system clears it away."""
+    try:
+        status = Path("/proc", str(pid), "stat").read_text()
+    except OSError:
+        return True
+    # After the name in brackets come the state and, as the seventh word, the flags.
+    words = status.rpartition(")")[2].split()
+    return words[0] in "ZX" or bool(int(words[6]) & _PF_EXITING)
+
+
 class Killer:
     """Sends a signal after a while, and counts the rows that were safe just before.
 
@@ -221,6 +233,6 @@ class Killer:
             return
         with suppress(sqlite3.OperationalError):  # the file is being made
             self.safe = rows(self._records)
-        self.landed = process.poll() is None
+        self.landed = process.poll() is None and not ending(process.pid)
         if self.landed:
             process.send_signal(self._number)

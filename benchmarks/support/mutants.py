@@ -99,12 +99,13 @@ def _statement(
 
 
 def _faults(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value:
+    number = isinstance(node, ast.Constant) and node.value
+    if isinstance(number, int | float) and not isinstance(number, bool) and number:
         for factor in FACTORS:
-            scaled = node.value * factor
+            scaled = number * factor
             yield (
                 "scaled constant",
-                ast.Constant(int(scaled) if isinstance(node.value, int) and factor > 1 else scaled),
+                ast.Constant(int(scaled) if isinstance(number, int) and factor > 1 else scaled),
             )
     if isinstance(node, ast.BinOp):
         exchanged = OPERATORS.get(type(node.op))

@@ -15,9 +15,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import lowered_nest
 import numpy as np
-from lowered_nest import BOUNDS, PATIENCE, STORAGE
+
+from support import lowered_nest
+from support.lowered_nest import BOUNDS, PATIENCE, STORAGE
 
 FRACTIONS = (0.0, 0.5, 1.0)
 
@@ -107,8 +108,7 @@ _RECORDER: list[Any] = []
 
 
 def _launched(payload: dict[str, Any], seconds: float) -> list[dict[str, Any]] | str:
-    from recording_cuda import Recorder
-
+    from support.recording_cuda import Recorder
     from tilewright.halide.execution.runner import Runner
 
     if not _RECORDER:
