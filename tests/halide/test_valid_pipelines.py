@@ -17,6 +17,7 @@ from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Schedule,
     ScheduledLoop,
+    Split,
     StageSchedule,
 )
 from tilewright.halide.legality.check import check
@@ -313,8 +314,29 @@ def test_sizes_of_run_time_are_not_kept_in_registers():
     assert refusal(planned.schedule, task.algorithm) == ""
 
 
-def test_a_refusal_says_why():
+@pytest.mark.parametrize("target", ["host", "cuda"])
+def test_a_refusal_says_why(target):
     algorithm = load(with_externs())
     entry = FuncSchedule(names(algorithm, "before")[0], INLINE, INLINE)
-    schedule = Schedule(algorithm.digest, "host", (entry,))
+    schedule = Schedule(algorithm.digest, target, (entry,))
     assert "used in the externally-computed function" in refusal(schedule, algorithm)
+
+
+def test_what_opencl_alone_refuses_is_lowered_for_cuda():
+    x, y = hl.vars("x y")
+    out = hl.Func("out")
+    out[x, y] = hl.cast(hl.UInt(8), x + y)
+    out.set_estimates([(0, 256), (0, 64)])
+    algorithm = load(out)
+    lanes = 32  # OpenCL's vectors have at most 16
+    stage = StageSchedule(
+        (Split("v0", "v0_o", "v0_i", lanes, "round_up"),),
+        (
+            ScheduledLoop("v0_i", "vectorized"),
+            ScheduledLoop("v0_o", "gpu_thread"),
+            ScheduledLoop("v1", "gpu_block"),
+        ),
+    )
+    entries = (FuncSchedule(0, ROOT, ROOT, stages=(stage,)),)
+    assert refusal(Schedule(algorithm.digest, "cuda", entries), algorithm) == ""
+    assert refusal(Schedule(algorithm.digest, "opencl", entries), algorithm)
