@@ -117,7 +117,8 @@ def test_processes_that_write_at_the_same_time_lose_nothing(path):
 
 
 def test_a_file_that_another_process_makes_while_it_is_opened(path, monkeypatch):
-    connect, others = sqlite3.connect, []
+    connect = sqlite3.connect
+    others: list[threading.Thread] = []
 
     class Slow(sqlite3.Connection):
         def execute(self, statement, *args):
