@@ -24,6 +24,7 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import parallel_rvar
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, scans, value_bytes
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -79,11 +80,13 @@ def stage_nest(
     extents: Sequence[float],
     tiling: Tiling | None,
     cores: int,
+    alone: bool = False,
 ) -> _Nest:
     """Return the nest of one stage over a region of the given extents.
 
     With a tiling, the stage belongs to a group's output: tile loops are made, the outermost
-    of them parallel. Without, it is a member's, computed whole where it is needed.
+    of them parallel. Without, it is a member's, computed whole where it is needed. A group of one
+    Func is `alone`: nothing is computed at its loops.
     """
     dims = sorted(costs.pure_loops(func.name, index))
     sizes = {d: int(extents[d]) for d in dims}
@@ -96,6 +99,8 @@ def stage_nest(
     loops = _Loops(costs, func, index, block, sizes)
     for d in dims:
         loops.split(d, tiled=tiling is not None and tiling.sizes[d] < extents[d])
+    if alone:
+        loops.across = parallel_rvar(costs, func.name, index, loops.tile_loops)
     slides = tiling.sliding if tiling is not None else None
     within_tile, sequence = loops.within_tile(slides)
     body = loops.body(within_tile, sequence)
@@ -121,7 +126,8 @@ class _Loops:
 
     `inner` has the loop over each dimension inside a tile, but for the block's; `tile_loops`
     those over tiles; `block_loops` and `row_loops` those of the block, innermost first. `atomic`
-    says whether a reduction runs in vectors.
+    says whether a reduction runs in vectors. `across` has a reduction loop to run in parallel
+    outside of all others, and the iterations of a task.
     """
 
     def __init__(
@@ -140,6 +146,7 @@ class _Loops:
         self.inner: dict[int, str] = {}
         self.tile_loops: dict[int, str] = {}
         self.atomic = False
+        self.across: tuple[str, int] | None = None
 
     def split(self, d: int, tiled: bool) -> None:
         """Cut the loop over dimension `d` into tiles, if any, and blocks, if it has any."""
@@ -202,6 +209,12 @@ class _Loops:
     ) -> list[ScheduledLoop]:
         """Return the loops over tiles, one of them parallel; Halide may cut those in `cut`."""
         tiles = self.tile_loops
+        if self.across is not None:
+            run, task = self.across
+            tasks, within = part_of(run, "t", self.index), part_of(run, "n", self.index)
+            self.splits.append(Split(run, tasks, within, task, "guard_with_if"))
+            serial = [*(tiles[d] for d in order if d in tiles), within]
+            return [*map(ScheduledLoop, serial), ScheduledLoop(tasks, "parallel")]
         counts = {tiles[d]: math.ceil(extents[d] / self.sizes[d]) for d in tiles}
         outer = [tiles[d] for d in order if d in tiles]
         outer, parallel = _parallelise(outer, counts, self.splits, cores, self.suffix)
@@ -226,6 +239,7 @@ class _Loops:
             for loop in stage.loops
             if loop.kind != "pure"
         ]
+        reductions = [each for each in reductions if (each.name,) != (self.across or ())[:1]]
         block = [*self.block_loops, *self.row_loops]
         if self.block.steps > 1 and reductions:
             run = reductions[0].name
@@ -319,8 +333,10 @@ def group_schedules(
     output = view.by_name[group.output]
     region = analysis.regions[group.output]
     full = [_whole(i) for i in region]
+    alone = len(group.members) == 1
     nests = [
-        stage_nest(costs, output, s.index, full, tiling, cores) for s in view.stages(output.name)
+        stage_nest(costs, output, s.index, full, tiling, cores, alone)
+        for s in view.stages(output.name)
     ]
     me = order[output.name]
     known = known_values(
@@ -338,7 +354,7 @@ def group_schedules(
             storage_order=_storage_order(costs, output),
         )
     ]
-    if len(group.members) == 1:
+    if alone:
         return result
     levels = _Levels(costs, group, tiling, nests)
     for name in reversed(group.members[:-1]):
