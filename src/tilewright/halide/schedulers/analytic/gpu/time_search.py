@@ -1,8 +1,8 @@
 """The search for the schedule of least predicted time on a GPU.
 
-It starts from the groups that greedy merging by the cost of Sioutas 2020 ends with, and from every
-Func in a kernel of its own. Each large group is kept, cut in two, or taken apart, whichever is
-predicted to be fastest. Then the points that a thread computes and the tiles are chosen, group by
+It starts from the groups that greedy merging by the cost of Sioutas 2020 ends with, and from these
+with every Func of the large ones in a kernel of its own. Each large group is kept, cut in two, or
+taken apart, whichever is predicted to be fastest. Then the points that a thread computes and the tiles are chosen, group by
 group. Greedy merging by time alone would end early: two merges may pay only together.
 
 The effort is bounded in stages whose work is counted, not in seconds.
@@ -62,7 +62,8 @@ class TimeSearch:
     def best(self) -> TimedSchedule | None:
         """Return the fastest schedule; None if a group has no plan."""
         merged = self._start(self.first)
-        single = self._start(replace(self.first, mode="none"))
+        alone = replace(self.first, mode="none")
+        single = self._start(alone) if merged is None else self._apart(merged, alone)
         self._whole = [each for each in (merged, single) if each is not None]
         if not self._whole:
             return None
@@ -118,6 +119,8 @@ class TimeSearch:
         count = len(made.groups)
         if all(len(each.group.members) == 1 for each in made.groups):
             return "every Func in a kernel of its own"
+        if made is self._whole[-1] and len(self._whole) > 1:
+            return "every Func of the large groups in a kernel of its own"
         return f"the {count} {'group' if count == 1 else 'groups'} of least cost (Sioutas 2020)"
 
     def planned(self, made: TimedSchedule) -> PlannedSchedule:
@@ -146,6 +149,17 @@ class TimeSearch:
         groups = self.search.groups(options)
         timed = self._timed((group, options) for group in groups)
         return None if None in timed else self._made([each for each in timed if each])
+
+    def _apart(self, made: TimedSchedule, options: Options) -> TimedSchedule | None:
+        """Return a schedule with its large groups taken apart; None if a Func has no plan."""
+        large = [each for each in self._large(made) if len(each.group.members) > 1]
+        names = {name for each in large for name in each.group.members}
+        groups = [group for group in self.search.groups(options) if group.output in names]
+        timed = self._timed((group, options) for group in groups)
+        if None in timed:
+            return None
+        kept = [each for each in made.groups if each not in large]
+        return self._made([*kept, *(each for each in timed if each)])
 
     def _divided(self, now: TimedSchedule, single: TimedSchedule) -> TimedSchedule:
         """Return a schedule with its large groups as they are, taken apart, or cut in two."""
