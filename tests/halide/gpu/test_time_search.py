@@ -270,7 +270,8 @@ def test_the_runner_up_is_slower_and_said():
     assert second.seconds >= best.cost
     assert re.fullmatch(
         r"out with (\d+x\d+ points per thread, not \d+x\d+|tiles of [\dx]+, not [\dx]+|members .*)"
-        r"|every Func( of the large groups)? in a kernel of its own|the \d+ groups? of least cost \(Sioutas 2020\)",
+        r"|every Func( of the large groups)? in a kernel of its own"
+        r"|the \d+ groups? of least cost \(Sioutas 2020\)",
         second.difference,
     )
     (paper,) = schedule_gpu(algorithm, GPU, objective="sioutas")

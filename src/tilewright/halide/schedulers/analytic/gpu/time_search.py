@@ -2,8 +2,9 @@
 
 It starts from the groups that greedy merging by the cost of Sioutas 2020 ends with, and from these
 with every Func of the large ones in a kernel of its own. Each large group is kept, cut in two, or
-taken apart, whichever is predicted to be fastest. Then the points that a thread computes and the tiles are chosen, group by
-group. Greedy merging by time alone would end early: two merges may pay only together.
+taken apart, whichever is predicted to be fastest. Then the points that a thread computes and the
+tiles are chosen, group by group. Greedy merging by time alone would end early: two merges may pay
+only together.
 
 The effort is bounded in stages whose work is counted, not in seconds.
 """
