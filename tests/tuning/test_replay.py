@@ -6,6 +6,7 @@ import pytest
 from tilewright.tuning import SpaceError, Tuner, tune
 from tilewright.tuning.interop.replay import read_cache, read_t1, read_t4
 from tilewright.tuning.interop.t4 import write_t4
+from tilewright.tuning.interop.value_lists import listed
 
 T1 = {
     "ConfigurationSpace": {
@@ -95,6 +96,70 @@ def test_kernel_tuner_cache_files_are_replayed(tmp_path):
     trial = tune(replay, replay.space, budget=3).tuner
     assert isinstance(trial, Tuner)
     assert [t.status for t in trial.trials].count("run_failed") == 1
+
+
+def cache_of(tmp_path, objective):
+    entries = [(16, 2.5, 40.0), (32, 1.5, 90.0), (64, "RuntimeFailedConfig", 0.0)]
+    cache = {
+        "tune_params_keys": ["block"],
+        "tune_params": {"block": [16, 32, 64]},
+        "objective": objective,
+        "cache": {str(b): {"block": b, "time": t, "GFLOP/s": rate} for b, t, rate in entries},
+    }
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(cache))
+    return path
+
+
+def test_caches_of_kernel_tuner_1_5_list_their_objectives(tmp_path):
+    path = cache_of(tmp_path, ["time"])
+    assert read_cache(path).optimum == 1.5
+    rate = read_cache(path, objective="GFLOP/s")
+    assert rate({"block": 32}) == rate.optimum == -90.0  # the more, the better
+    with pytest.raises(SpaceError, match="no objective 'energy'"):
+        read_cache(path, objective="energy")
+
+
+def test_several_objectives_of_a_cache_are_tuned_together(tmp_path):
+    replay = read_cache(cache_of(tmp_path, ["time", "GFLOP/s"]))
+    assert replay({"block": 16}) == (2.5, -40.0)
+    found = tune(replay, replay.space, budget=3, objectives=2)
+    assert [trial.configuration for trial in found.pareto] == [{"block": 32}]
+    with pytest.raises(SpaceError, match="2 objectives"):
+        _ = replay.optimum
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("[1, 2] + list(range(4, 8 + 1, 2))", [1, 2, 4, 6, 8]),
+        ("[2**i for i in range(0, 6)]", [1, 2, 4, 8, 16, 32]),
+        ("[i // 2 for i in [4, 6]]", [2, 3]),
+        ("(-1, 0.5, 'a')", [-1, 0.5, "a"]),
+    ],
+)
+def test_values_written_as_python_lists(text, values):
+    assert listed(text) == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9**9**9",
+        "range(10**9)",
+        "[open('x')]",
+        "[x for y in [1]]",
+        "list(3)",
+        "['a' * 10**9]",
+        "1 / 0",
+        "[i for i in range(2) if i]",
+        "(",
+        "7",
+    ],
+)
+def test_texts_that_are_not_short_lists_of_values_are_refused(text):
+    with pytest.raises(ValueError, match=r"is not a|more than"):
+        listed(text)
 
 
 @pytest.mark.parametrize(

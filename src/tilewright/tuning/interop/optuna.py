@@ -1,14 +1,20 @@
 """An Optuna sampler: Optuna's studies, storages and dashboards with this tuner's search.
 
-Needs the package ``optuna``. Parameters that a trial suggests are taken together
-(`search_space`), so the objective must suggest the same ones in every trial, as for Optuna's
-other relative samplers; those it does not know yet are drawn at random.
+Needs the package ``optuna``. All parameters that finished trials have suggested are searched
+together. One that only some trials suggest is conditional: the values of another parameter must
+say which trials these are. What no trial has suggested yet is drawn at random. So is, with a
+warning, a parameter whose range changes from trial to trial or whose condition is not found.
 """
 
 from __future__ import annotations
 
+import keyword
 import math
-from collections.abc import Mapping, Sequence
+import re
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -19,7 +25,6 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -31,6 +36,15 @@ from tilewright.tuning.trial import Suggestion, Trial
 from tilewright.tuning.tuner import Tuner
 
 _MOST_STEPS = 10_000
+# Where a study's storage keeps what was asked, and the hyperparameters of the last model.
+_ASKED = "tilewright:asked"
+_THETA = "tilewright:theta"
+_CONSTRAINTS = "constraints"  # Optuna's own key, which its dashboards read
+# Times to ask again if another process was given the same configuration at the same moment.
+_TRIES = 4
+
+Distributions = dict[str, BaseDistribution]
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class TilewrightSampler(BaseSampler):
@@ -38,10 +52,14 @@ class TilewrightSampler(BaseSampler):
 
     Args:
         seed: the seed of all random choices.
-        constraints: known constraints over the suggested parameters, as for `Space`.
+        constraints: known constraints over the searched parameters, as for `Space`.
         settings: the pieces of the search.
+        constraints_func: as of Optuna's own samplers: called with a finished trial, it returns
+            numbers, of which one above 0 says that the trial's result may not be used.
 
-    Failed or pruned trials train the feasibility model; running ones are pending.
+    Failed trials, and those that `constraints_func` rejects, train the feasibility model. The last
+    value that a pruned trial has reported counts as a bound that its result would not have gone
+    below; one that reported nothing has failed. Running trials are pending.
     """
 
     def __init__(
@@ -49,46 +67,55 @@ class TilewrightSampler(BaseSampler):
         seed: int = 0,
         constraints: Sequence[str] = (),
         settings: Settings | None = None,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:
         self._seed = seed
         self._constraints = tuple(constraints)
         self._settings = settings
+        self._constraints_func = constraints_func
         self._random = RandomSampler(seed)
-        self._intersection = IntersectionSearchSpace()
         self._spaces: dict[tuple[tuple[str, str], ...], Space] = {}
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()  # trials of several threads ask one after another
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes are sent."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore a sampler in another process."""
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
 
     def reseed_rng(self) -> None:
         """Give this copy of the sampler random numbers of its own."""
         self._random.reseed_rng()
 
-    def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """Return the parameters that every finished trial has suggested."""
-        found = self._intersection.calculate(study)
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
+        """Return the parameters that are searched: see the module."""
+        found, _ = _searched(study)
         return {name: d for name, d in found.items() if not d.single()}
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self, study: Study, trial: FrozenTrial, search_space: Distributions
     ) -> dict[str, Any]:
         """Return the tuner's next configuration, given all trials of the study."""
         if not search_space:
             return {}
-        space = self._space(search_space)
-        objectives = len(study.directions)
-        tuner = Tuner(space, seed=self._seed, settings=self._settings, objectives=objectives)
-        states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
-        theta = study._storage.get_study_system_attrs(study._study_id).get("tilewright:theta", ())
-        for other in study.get_trials(deepcopy=False, states=states):
-            self._take(tuner, study.directions, other, search_space, tuple(theta))
-        asked = tuner.ask(trial.number)
-        if asked is None:
-            return {}
-        if asked.theta:
-            study._storage.set_study_system_attr(
-                study._study_id, "tilewright:theta", list(asked.theta)
-            )
-        return {name: _value(search_space[name], v) for name, v in asked.configuration.items()}
+        labels: dict[str, Any] = {}
+        with self._lock:
+            for _ in range(_TRIES):
+                labels = self._ask(study, trial, search_space)
+                study._storage.set_trial_system_attr(trial._trial_id, _ASKED, labels)
+                running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+                earlier = [other for other in running if other.number < trial.number]
+                if not labels or labels not in [o.system_attrs.get(_ASKED) for o in earlier]:
+                    break
+        return {
+            name: _value(distribution, labels[_identifier(name)])
+            for name, distribution in search_space.items()
+            if _identifier(name) in labels
+        }
 
     def sample_independent(
         self,
@@ -97,13 +124,53 @@ class TilewrightSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return a random value, for parameters that are not in the common search space."""
+        """Return a random value, for parameters that are new or cannot be searched."""
+        trials = study.get_trials(deepcopy=False, states=_FINISHED)
+        if param_name not in self._warned and any(param_name in t.params for t in trials):
+            found, _ = _searched(study)
+            if param_name not in found:
+                self._warned.add(param_name)
+                warnings.warn(
+                    f"{param_name!r} is drawn at random: its range differs from trial to trial, or "
+                    "only some trials suggest it and no value of another parameter says which",
+                    stacklevel=2,
+                )
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
-    def _space(self, search_space: Mapping[str, BaseDistribution]) -> Space:
-        key = tuple(sorted((name, repr(d)) for name, d in search_space.items()))
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Store what `constraints_func` says of a trial, where Optuna's dashboards look for it."""
+        if self._constraints_func is not None and state in _FINISHED:
+            found = tuple(float(value) for value in self._constraints_func(trial))
+            if any(math.isnan(value) for value in found):
+                raise ValueError("constraints_func returned a value that is not a number")
+            study._storage.set_trial_system_attr(trial._trial_id, _CONSTRAINTS, found)
+
+    def _ask(self, study: Study, trial: FrozenTrial, search_space: Distributions) -> dict[str, Any]:
+        """Return the next labels of the parameters; none if every configuration has been tried."""
+        _, conditions = _searched(study)
+        space = self._space(search_space, conditions)
+        objectives = len(study.directions)
+        tuner = Tuner(space, seed=self._seed, settings=self._settings, objectives=objectives)
+        theta = tuple(study._storage.get_study_system_attrs(study._study_id).get(_THETA, ()))
+        for other in study.get_trials(deepcopy=False):
+            if other.number != trial.number:
+                self._take(tuner, study.directions, other, search_space, theta)
+        asked = tuner.ask(trial.number)
+        if asked is None:
+            return {}
+        if asked.theta:
+            study._storage.set_study_system_attr(study._study_id, _THETA, list(asked.theta))
+        return dict(asked.configuration)
+
+    def _space(self, search_space: Distributions, conditions: Mapping[str, str]) -> Space:
+        key = tuple(sorted((n, f"{d} {conditions.get(n)}") for n, d in search_space.items()))
         if key not in self._spaces:
-            parameters = [_parameter(name, d) for name, d in sorted(search_space.items())]
+            parameters = [
+                replace(_parameter(_identifier(name), d), when=conditions.get(name))
+                for name, d in sorted(search_space.items())
+            ]
             self._spaces[key] = Space(parameters, self._constraints)
         return self._spaces[key]
 
@@ -112,28 +179,91 @@ class TilewrightSampler(BaseSampler):
         tuner: Tuner,
         directions: Sequence[StudyDirection],
         other: FrozenTrial,
-        search_space: Mapping[str, BaseDistribution],
+        search_space: Distributions,
         theta: tuple[float, ...],
     ) -> None:
-        if not all(name in other.params for name in search_space):
-            return
-        configuration = {name: _label(d, other.params[name]) for name, d in search_space.items()}
+        """Give a trial to the tuner, if it is a configuration of its space."""
+        running = other.state == TrialState.RUNNING
+        labels = other.system_attrs.get(_ASKED, {}) if running else {}
+        suggested = other.params.keys() & search_space.keys()
+        configuration = labels | {
+            _identifier(name): _label(search_space[name], other.params[name]) for name in suggested
+        }
         asked = Suggestion(other.number, configuration, "optuna", theta)
         try:
             tuner.space.encode(configuration)
         except ConfigurationError:
             return
-        if other.state == TrialState.RUNNING:
+        if running:
             tuner.pending[other.number] = asked
-        elif other.state == TrialState.COMPLETE:
-            values = tuple(
-                -v if d == StudyDirection.MAXIMIZE else v
-                for v, d in zip(other.values, directions, strict=True)
-            )
-            good = all(math.isfinite(v) for v in values)
-            tuner.restore([Trial(asked, "ok" if good else "run_failed", values if good else ())])
-        else:
-            tuner.restore([Trial(asked, "run_failed")])
+        elif other.state in (*_FINISHED, TrialState.FAIL):
+            tuner.restore([_outcome(asked, other, directions)])
+
+
+def _searched(study: Study) -> tuple[Distributions, dict[str, str]]:
+    """Return the parameters to search, and the conditions of those that some trials do not have.
+
+    A parameter is left out if finished trials suggest it from different ranges. If only some do,
+    the values of another parameter must say which.
+    """
+    trials = study.get_trials(deepcopy=False, states=_FINISHED)
+    found: Distributions = {}
+    changing: set[str] = set()
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            if found.setdefault(name, distribution) != distribution:
+                changing.add(name)
+    found = {name: found[name] for name in sorted(found.keys() - changing)}
+    conditions: dict[str, str] = {}
+    for name in list(found):
+        if not all(name in trial.params for trial in trials):
+            condition = _condition(name, found, trials)
+            if condition is None:
+                del found[name]
+            else:
+                conditions[name] = condition
+    return found, conditions
+
+
+def _condition(name: str, found: Distributions, trials: Sequence[FrozenTrial]) -> str | None:
+    """Return when trials have a parameter, as an expression of another; None if none says it."""
+    possible = []
+    for other, distribution in found.items():
+        if other == name or isinstance(distribution, FloatDistribution):
+            continue
+        if not all(other in trial.params for trial in trials):
+            continue
+        having = {_label(distribution, t.params[other]) for t in trials if name in t.params}
+        lacking = {_label(distribution, t.params[other]) for t in trials if name not in t.params}
+        if not having & lacking:
+            possible.append((len(having | lacking), other, having))
+    if not possible:
+        return None
+    _, other, having = min(possible, key=lambda each: each[:2])
+    return " or ".join(f"{_identifier(other)} == {label!r}" for label in sorted(having, key=repr))
+
+
+def _outcome(asked: Suggestion, other: FrozenTrial, directions: Sequence[StudyDirection]) -> Trial:
+    """Return a finished trial of Optuna as one of the tuner's, which minimises."""
+    values: Sequence[float] = ()
+    if other.state == TrialState.COMPLETE:
+        values = other.values
+    elif other.state == TrialState.PRUNED and other.intermediate_values:
+        values = [other.intermediate_values[max(other.intermediate_values)]]
+    broken = any(value > 0 for value in other.system_attrs.get(_CONSTRAINTS) or ())
+    if broken or not values or not all(math.isfinite(value) for value in values):
+        return Trial(asked, "run_failed")
+    costs = tuple(
+        -value if direction == StudyDirection.MAXIMIZE else value
+        for value, direction in zip(values, directions, strict=True)
+    )
+    return Trial(asked, "ok", costs, lower_bound=other.state == TrialState.PRUNED)
+
+
+def _identifier(name: str) -> str:
+    """Return a parameter's name in the space: Optuna's may hold dots, dashes and blanks."""
+    word = re.sub(r"\W", "_", name)
+    return word if word.isidentifier() and not keyword.iskeyword(word) else f"p_{word}"
 
 
 def _choices(distribution: CategoricalDistribution) -> dict[Any, Any]:

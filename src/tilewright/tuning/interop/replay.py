@@ -6,7 +6,6 @@ gzip'd) with their T1 problem descriptions. `tilewright.tuning.interop.t4` write
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import math
@@ -18,6 +17,7 @@ from typing import Any
 
 from tilewright.shapes import damaged
 from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.interop.value_lists import listed
 from tilewright.tuning.space.parameters import Categorical, Ordinal, Parameter
 from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.tune import FailedError
@@ -35,34 +35,45 @@ _CACHE_FAILURES = {
     "InvalidConfig": "run_failed",
 }
 
-
-_MOST_VALUES = 1_000_000  # of a parameter: more than any recorded space has
+# Those of Kernel Tuner 1.5's own objectives that are better when larger.
+_LARGER_IS_BETTER = frozenset(
+    "fitness GFLOP/s TFLOP/s GB/s TB/s GFLOPS/W TFLOPS/W GFLOP/J TFLOP/J".split()
+)
+Outcome = float | tuple[float, ...] | str
 
 
 @dataclass(frozen=True)
 class Replay:
     """A recorded problem: its space, and the objective or the failure of each configuration.
 
-    Called with a configuration it answers as an objective of `tilewright.tuning.tune` does.
+    Called with a configuration it answers as an objective of `tilewright.tuning.tune` does. Of
+    several `objectives` (their names), a value is a tuple.
     """
 
     name: str
     space: Space
-    values: Mapping[bytes, float | str] = field(repr=False)
+    values: Mapping[bytes, Outcome] = field(repr=False)
+    objectives: tuple[str, ...] = ("time",)
 
     @property
     def optimum(self) -> float:
-        """The best objective recorded."""
+        """The best objective recorded.
+
+        Raises:
+            SpaceError: several objectives were read, of which each has its own.
+        """
+        if len(self.objectives) > 1:
+            raise SpaceError(f"{self.name} has {len(self.objectives)} objectives: read one of them")
         return min(v for v in self.values.values() if isinstance(v, float))
 
-    def __call__(self, configuration: Mapping[str, Any]) -> float:
-        """Return the recorded objective.
+    def __call__(self, configuration: Mapping[str, Any]) -> float | tuple[float, ...]:
+        """Return the recorded objective, or a tuple of several.
 
         Raises:
             FailedError: it failed when it was recorded, or it was not recorded.
         """
         found = self.values.get(self.space.key(self.space.encode(configuration)))
-        if isinstance(found, float):
+        if isinstance(found, float | tuple):
             return found
         raise FailedError(found or "run_failed", "" if found else "not among the recorded ones")
 
@@ -83,7 +94,7 @@ def read_t1(path: str | Path) -> Space:
         for entry in described["TuningParameters"]:
             values = entry["Values"]
             parameters.append(
-                numbers(entry["Name"], _listed(values) if isinstance(values, str) else values)
+                numbers(entry["Name"], listed(values) if isinstance(values, str) else values)
             )
         conditions = [c["Expression"] for c in described.get("Conditions", [])]
         for condition in conditions:
@@ -114,26 +125,46 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
         return _replay(_stem(path), space, rows, path)
 
 
-def read_cache(path: str | Path, constraints: Sequence[str] = ()) -> Replay:
+def read_cache(
+    path: str | Path, constraints: Sequence[str] = (), objective: str | Sequence[str] | None = None
+) -> Replay:
     """Return a recorded problem of a Kernel Tuner cache file, also of a run that did not end.
 
+    Args:
+        path: the file, JSON or gzip'd JSON.
+        constraints: of the space, which a cache does not name.
+        objective: what to minimise, or several to be Pareto-optimal in; by default what the file
+            was tuned for. Of those that Kernel Tuner maximises (GFLOP/s), the negative is returned.
+
     Raises:
-        SpaceError: the file is not a cache file, or a constraint is wrong.
+        SpaceError: it is not a cache file, has no such objective, or a constraint is wrong.
     """
     path = Path(path)
     data = _load(path, ends="}\n}")
     with damaged(f"{path} is not a Kernel Tuner cache file", SpaceError):
         names = data["tune_params_keys"]
         parameters = [numbers(name, data["tune_params"][name]) for name in names]
-        objective = data.get("objective", "time")
-        rows = []
-        for entry in data["cache"].values():
-            value = entry.get(objective)
-            error = entry.get("__error__", value)
-            good = isinstance(value, int | float) and math.isfinite(value) and value < 1e15
-            outcome = float(value) if good else _CACHE_FAILURES.get(str(error), "run_failed")
-            rows.append(({name: entry[name] for name in names}, outcome))
-        return _replay(_stem(path), Space(parameters, constraints), rows, path)
+        wanted = objective or data.get("objective") or "time"
+        objectives = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))
+        entries = data["cache"].values()
+        rows = [({n: e[n] for n in names}, _cached_outcome(e, objectives)) for e in entries]
+        missing = [o for o in objectives if not any(o in entry for entry in entries)]
+        if missing and entries:
+            raise SpaceError(f"{path} has no objective {missing[0]!r}; name one that it records")
+        return _replay(_stem(path), Space(parameters, constraints), rows, path, objectives)
+
+
+def _cached_outcome(entry: Mapping[str, Any], objectives: Sequence[str]) -> Outcome:
+    values = [entry.get(name) for name in objectives]
+    good = [v for v in values if isinstance(v, int | float) and math.isfinite(v) and abs(v) < 1e15]
+    if len(good) < len(values):
+        error = entry.get("__error__", values[0])
+        return _CACHE_FAILURES.get(str(error), "run_failed")
+    costs = tuple(
+        -float(value) if name in _LARGER_IS_BETTER else float(value)
+        for name, value in zip(objectives, good, strict=True)
+    )
+    return costs if len(costs) > 1 else costs[0]
 
 
 def numbers(name: str, values: Sequence[Any]) -> Parameter:
@@ -145,23 +176,6 @@ def numbers(name: str, values: Sequence[Any]) -> Parameter:
     return Ordinal(name, tuple(plain), scale="log" if log else "linear")
 
 
-def _listed(text: str) -> list[Any]:
-    """Return the values of a T1 file's text: a list, or a range."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, MemoryError) as error:
-        raise ValueError(f"{text[:60]!r} is not a list of values: {error}") from None
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-        if tree.func.id == "list" and len(tree.args) == 1:
-            return _listed(ast.unparse(tree.args[0]))
-        if tree.func.id == "range":
-            found = range(*(int(ast.literal_eval(arg)) for arg in tree.args))
-            if len(found) > _MOST_VALUES:
-                raise ValueError(f"{text!r} has more than {_MOST_VALUES} values")
-            return list(found)
-    return list(ast.literal_eval(tree))
-
-
 def _t4_outcome(result: Mapping[str, Any]) -> float | str:
     value = result["measurements"][0]["value"] if result.get("measurements") else None
     if result["invalidity"] == "correct" and isinstance(value, int | float):
@@ -170,17 +184,21 @@ def _t4_outcome(result: Mapping[str, Any]) -> float | str:
 
 
 def _replay(
-    name: str, space: Space, rows: Sequence[tuple[Configuration, float | str]], path: Path
+    name: str,
+    space: Space,
+    rows: Sequence[tuple[Configuration, Outcome]],
+    path: Path,
+    objectives: tuple[str, ...] = ("time",),
 ) -> Replay:
-    values: dict[bytes, float | str] = {}
+    values: dict[bytes, Outcome] = {}
     for configuration, outcome in rows:
         try:
             values[space.key(space.encode(configuration))] = outcome
         except ConfigurationError as error:
             raise SpaceError(f"{path}: {error}; is it the right problem description?") from None
-    if not any(isinstance(v, float) for v in values.values()):
+    if all(isinstance(v, str) for v in values.values()):
         raise SpaceError(f"{path} has no successful measurement")
-    return Replay(name, space, values)
+    return Replay(name, space, values, objectives)
 
 
 def _observed(configurations: Sequence[Mapping[str, Any]]) -> Space:
