@@ -20,6 +20,7 @@ from tilewright.tuning import (
     Tuner,
     WarmStart,
 )
+from tilewright.tuning.bayes.proposal import recent, representative
 
 SPACE = Space(
     [
@@ -109,6 +110,30 @@ def test_hidden_constraints_are_learned():
         for c in (Settings(), Settings(feasibility=False, feasibility_limit=False))
     ]
     assert share[0] > share[1] + 0.05
+
+
+def test_of_many_observations_the_model_takes_the_best_and_the_whole_range():
+    outputs = np.array([5.0, 1.0, 9.0, 3.0, 7.0, 2.0, 8.0, 4.0, 6.0, 0.0])
+    kept = representative(outputs, 6)
+    assert sorted(outputs[kept]) == [0.0, 1.0, 2.0, 3.0, 6.0, 9.0]
+    assert list(kept) == sorted(kept)
+    assert list(representative(outputs, 10)) == list(range(10))
+    valid = np.array([True, False, True, True, False, True])
+    assert list(recent(valid, 2)) == [1, 3, 4, 5]
+
+
+def test_a_run_longer_than_the_model_takes_goes_on_improving():
+    settings = Settings(most_points=25)
+    space = Space([Integer("x", 0, 400), Integer("y", 0, 400)])
+    tuner = Tuner(space, seed=1, settings=settings)
+    for _ in range(100):
+        asked = tuner.ask()
+        x, y = asked.configuration["x"], asked.configuration["y"]
+        if (x + y) % 7 == 0:
+            tuner.tell(asked, status="run_failed")
+        else:
+            tuner.tell(asked, 1.0 + (x - 133) ** 2 + (y - 250) ** 2)
+    assert tuner.best.value < 30.0
 
 
 def test_the_queue_is_asked_first():

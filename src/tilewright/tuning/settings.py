@@ -34,6 +34,8 @@ class Settings:
         samples: configurations sampled to start from.
         climbs: how many of them are climbed from.
         repeats: whether a configuration may be suggested again.
+        most_points: successful observations that the model of a decision takes, and failures that
+            the model of feasibility takes; of more, the best, and others of the whole range.
     """
 
     surrogate: Literal["gp", "rf"] = "gp"
@@ -54,3 +56,4 @@ class Settings:
     samples: int = 600
     climbs: int = 5
     repeats: bool = False
+    most_points: int = 250

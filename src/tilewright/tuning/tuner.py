@@ -95,6 +95,8 @@ class Tuner:
         self._theta: tuple[float, ...] = ()
         self._codes: dict[bytes, Array] = {}
         self._told: dict[bytes, list[Trial]] = {}
+        # The values of each configuration, none if it fails, and whether they are lower bounds.
+        self._outcomes: dict[bytes, tuple[tuple[float, ...], bool]] = {}
 
     def _checked(self, configuration: Mapping[str, Any]) -> Array:
         code = self.space.encode(configuration)
@@ -190,10 +192,8 @@ class Tuner:
         table = np.full((len(self._codes), self.objectives), math.nan)
         bounded = np.zeros(len(self._codes), dtype=bool)
         for row, key in enumerate(self._codes):
-            good = [t for t in self._told[key] if t.ok]
-            if good and len(good) * 2 > len(self._told[key]):
-                table[row] = middle([t.values for t in good])
-                bounded[row] = all(t.lower_bound for t in good)
+            found, bounded[row] = self._outcomes[key]
+            table[row] = found or math.nan
         values = table[:, 0] if self.objectives == 1 else scalarise(table, rng)
         return Observations(codes, values, bounded)
 
@@ -249,7 +249,12 @@ class Tuner:
         code = self.space.encode(trial.configuration)
         key = self.space.key(code)
         self._codes.setdefault(key, code)
-        self._told.setdefault(key, []).append(trial)
+        told = self._told.setdefault(key, [])
+        told.append(trial)
+        good = [t for t in told if t.ok]
+        usable = len(good) * 2 > len(told)
+        values = middle([t.values for t in good]) if usable else ()
+        self._outcomes[key] = values, usable and all(t.lower_bound for t in good)
         self.trials.append(trial)
         self.pending.pop(trial.suggestion.index, None)
 
