@@ -1,3 +1,4 @@
+import importlib
 import itertools
 import math
 import threading
@@ -12,6 +13,7 @@ from tilewright.records import Records, RecordsError
 from tilewright.tuning import FailedError, Integer, Permutation, Space, tune
 from tilewright.tuning.journal import RecordsJournal, problem_key
 
+tune_module = importlib.import_module("tilewright.tuning.tune")  # its name is a function too
 SPACE = Space([Integer("x", 0, 15), Integer("y", 0, 15), Permutation("p", 2)], ["x + y <= 25"])
 
 
@@ -197,3 +199,54 @@ def test_records_that_cannot_be_written_end_the_run_before_the_next_decision(tmp
         with pytest.raises(RecordsError):
             tune(objective, SPACE, budget=5, journal=journal)
     assert asked == []
+
+
+class Losing(ThreadPoolExecutor):
+    """Never begins the first `lost` evaluations of x = 3."""
+
+    def __init__(self, lost):
+        super().__init__(2)
+        self.lost = lost
+
+    def submit(self, fn, /, *args, **kwargs):
+        _, configuration, *_ = args
+        if configuration["x"] == 3 and self.lost:
+            self.lost -= 1
+            return Future()
+        return super().submit(fn, *args, **kwargs)
+
+
+def lossy(lost, monkeypatch, **options):
+    monkeypatch.setattr(tune_module, "_LOST", (1.5, 0.0))  # far more than these evaluations take
+    monkeypatch.setattr(tune_module, "_LOST_AT_THE_END", (0.1, 0.0))
+    space = Space([Integer("x", 0, 7)])
+    queue = [{"x": 2}, {"x": 3}, {"x": 4}]
+    with Losing(lost) as executor:
+        return tune(
+            lambda c: 1.0 + c["x"], space, budget=8, queue=queue, executor=executor, **options
+        )
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_work_that_an_executor_loses_is_asked_again(jobs, monkeypatch):
+    found = lossy(1, monkeypatch, jobs=jobs)
+    assert [t.status for t in found.trials] == ["ok"] * 8
+    assert found.stopped == "budget"
+
+
+def test_work_that_is_lost_twice_is_a_time_out(monkeypatch):
+    found = lossy(2, monkeypatch, jobs=2)
+    (lost,) = [t for t in found.trials if not t.ok]
+    assert (lost.configuration, lost.status) == ({"x": 3}, "timeout")
+    assert "returned nothing" in lost.message
+    assert len(found.trials) == 8
+
+
+def test_lost_work_does_not_hold_a_run_past_its_time_limit(monkeypatch):
+    monkeypatch.setattr(tune_module, "_LOST", (600.0, 20.0))
+    space = Space([Integer("x", 3, 3)])
+    monkeypatch.setattr(tune_module, "_LOST_AT_THE_END", (0.1, 0.0))
+    with Losing(1) as executor:
+        found = tune(lambda c: 1.0, space, budget=1, executor=executor, time_limit=0.3)
+    assert [t.status for t in found.trials] == ["timeout"]
+    assert found.stopped == "time"

@@ -33,6 +33,10 @@ Objective: TypeAlias = Callable[..., Outcome]
 _TOLD = {"value", "status", "lower_bound", "message", "seconds", "details"}
 # A run that is less than this many seconds behind is never cut short.
 _CLOSE = 0.5
+# An evaluation of an executor counts as lost after the larger of these: seconds, and times the
+# longest evaluation so far. Past the time limit of the run the second pair counts.
+_LOST = (600.0, 20.0)
+_LOST_AT_THE_END = (10.0, 2.0)
 _runs = itertools.count()
 
 
@@ -123,6 +127,9 @@ def tune(
         warm: as for `Tuner`.
         executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
             Without one, a single job runs in this thread and more in a pool of threads.
+            What a given executor does not return in ten minutes and 20 times the longest
+            evaluation is submitted once more, and then recorded as a time-out; past `time_limit`
+            at once, after ten seconds and twice the longest evaluation.
         jobs: the number of parallel evaluations.
         journal: stores every trial before the next decision, and returns those of earlier runs.
         time_limit: seconds after which no evaluation is started.
@@ -154,17 +161,17 @@ def tune(
     )
     journal = journal or Journal()
     tuner.restore(journal.load())
-    run = _Run(tuner, objective, journal, on_trial, cutoff)
     deadline = None if time_limit is None else time.monotonic() + time_limit
+    run = _Run(tuner, objective, journal, on_trial, cutoff, executor, deadline)
     own: ThreadPoolExecutor | None = None
     name = f"tilewright-tune-{next(_runs)}-"
     stopped = "interrupted"
     if executor is None and jobs > 1:
-        executor = own = ThreadPoolExecutor(jobs, name)
+        run.executor = own = ThreadPoolExecutor(jobs, name)
     try:
-        stopped = run.search(budget, executor, jobs, deadline, converge)
+        stopped = run.search(budget, jobs, converge)
         if confirm:
-            run.confirm(confirm, deadline)
+            run.confirm(confirm)
     except KeyboardInterrupt:
         stopped = "interrupted"
         run.cancel()
@@ -175,8 +182,20 @@ def tune(
     return TuningResult(tuner.best, tuple(tuner.trials), stopped, tuner)
 
 
+@dataclass(frozen=True)
+class _Submitted:
+    """An evaluation under way: what was asked, when it was submitted, and whether once more."""
+
+    asked: Suggestion
+    since: float
+    again: bool = False
+
+
 class _Run:
-    """The loop's state: the tuner, and the evaluations under way."""
+    """The loop's state: the tuner, and the evaluations under way.
+
+    `remote` says that the executor is the caller's, which may lose work.
+    """
 
     def __init__(
         self,
@@ -185,24 +204,23 @@ class _Run:
         journal: Journal,
         on_trial: Callable[[Trial, Tuner], object] | None,
         cutoff: float | None,
+        executor: Executor | None,
+        deadline: float | None,
     ) -> None:
         self.tuner = tuner
         self.objective = objective
         self.journal = journal
         self.on_trial = on_trial
         self.cutoff = cutoff
-        self.under_way: dict[Future[dict[str, Any]], Suggestion] = {}
+        self.executor = executor
+        self.remote = executor is not None
+        self.deadline = deadline
+        self.longest = 0.0
+        self.under_way: dict[Future[dict[str, Any]], _Submitted] = {}
 
-    def search(
-        self,
-        budget: int,
-        executor: Executor | None,
-        jobs: int,
-        deadline: float | None,
-        converge: float | None,
-    ) -> str:
+    def search(self, budget: int, jobs: int, converge: float | None) -> str:
         while self._done < budget:
-            if deadline is not None and time.monotonic() >= deadline:
+            if self._late:
                 self._drain()
                 return "time"
             if converge is not None and self.tuner.exhausted(converge):
@@ -213,20 +231,21 @@ class _Run:
             if asked is None and not self.under_way:
                 return "exhausted"
             if asked is not None:
-                work = (self.objective, asked.configuration, self._limit())
-                if executor is None:
+                if self.executor is None:
+                    work = (self.objective, asked.configuration, self._limit())
                     self._tell(asked, evaluate(*work))
-                else:
-                    try:
-                        future = executor.submit(evaluate, *work)
-                    except (BrokenExecutor, RuntimeError):  # broken, or shut down
-                        self._drain()
-                        return "executor"
-                    self.under_way[future] = asked
-            if executor is not None and (room <= 1 or asked is None):
+                elif not self._submit(asked):
+                    self._drain()
+                    return "executor"
+            if self.executor is not None and (room <= 1 or asked is None):
                 self._collect()
         self._drain()
         return "budget"
+
+    @property
+    def _late(self) -> bool:
+        """Whether the run's time is over."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
     def _done(self) -> int:
@@ -242,7 +261,7 @@ class _Run:
             return math.inf
         return max(self.cutoff * best.value, best.value + _CLOSE)
 
-    def confirm(self, repeats: int, deadline: float | None) -> None:
+    def confirm(self, repeats: int) -> None:
         """Evaluate the leaders again, in turns, so that a drift of the machine affects all.
 
         New leaders are evaluated again, too, until all leaders are confirmed.
@@ -253,7 +272,7 @@ class _Run:
                 return
             for _ in range(repeats):
                 for trial in leaders:
-                    if deadline is not None and time.monotonic() >= deadline:
+                    if self._late:
                         return
                     limit = None if self.cutoff is None else math.inf
                     outcome = evaluate(self.objective, trial.configuration, limit)
@@ -269,17 +288,54 @@ class _Run:
         message = f"the objective returned {count} values for {wanted} objectives"
         return {"status": "run_failed", "message": message, "seconds": outcome.get("seconds")}
 
+    def _submit(self, asked: Suggestion, again: bool = False) -> bool:
+        """Have the executor evaluate a suggestion; return whether it accepts work."""
+        assert self.executor is not None
+        try:
+            future = self.executor.submit(
+                evaluate, self.objective, asked.configuration, self._limit()
+            )
+        except (BrokenExecutor, RuntimeError):  # broken, or shut down
+            return False
+        self.under_way[future] = _Submitted(asked, time.monotonic(), again)
+        return True
+
     def _collect(self) -> None:
-        done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
+        """Record what ends next; give up what is lost. Returns at the deadline in any case."""
+        late = self._late
+        seconds, times = _LOST_AT_THE_END if late else _LOST
+        allowed = max(seconds, times * self.longest)
+        deadline = math.inf if self.deadline is None else self.deadline
+        oldest = min(each.since for each in self.under_way.values())
+        # What is under way at the deadline has that long from then on.
+        lost = (deadline if late else oldest) + allowed
+        until = lost if late else min(lost, deadline)
+        left = max(0.0, until - time.monotonic()) if self.remote else None
+        done, _ = wait(self.under_way, timeout=left, return_when=FIRST_COMPLETED)
         # several may have ended: report them in the order they were asked
-        for future in sorted(done, key=lambda f: self.under_way[f].index):
-            asked = self.under_way.pop(future)
+        for future in sorted(done, key=lambda f: self.under_way[f].asked.index):
+            asked = self.under_way.pop(future).asked
             error = future.exception()
             if error is not None:
                 outcome = {"status": "crashed", "message": f"the worker was lost: {error}"}
             else:
                 outcome = future.result()
+            self.longest = max(self.longest, float(outcome.get("seconds") or 0.0))
             self._tell(asked, outcome)
+        if not done and time.monotonic() >= lost:
+            self._give_up(0.0 if late else allowed, again=not late)
+
+    def _give_up(self, allowed: float, again: bool) -> None:
+        """Submit what is lost once more if it may be; record the rest as time-outs."""
+        now = time.monotonic()
+        for future, lost in list(self.under_way.items()):
+            if now - lost.since < allowed:
+                continue
+            del self.under_way[future]
+            future.cancel()
+            if not (again and not lost.again and self._submit(lost.asked, again=True)):
+                message = f"the executor returned nothing in {now - lost.since:.0f} s"
+                self._tell(lost.asked, {"status": "timeout", "message": message})
 
     def _drain(self) -> None:
         while self.under_way:
