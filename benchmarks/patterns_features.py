@@ -2,7 +2,7 @@
 
 Kernels of Lift's stencils and of linear algebra, derived and launched at random, are run thread by
 thread in Python (``tests/patterns/threads.py``), which counts loads, stores and barriers as they
-happen. Cache lines are counted by walking all iterations of all threads of the middle group
+happen. Cache lines are counted by walking all iterations of all threads of all groups
 (``tests/patterns/warps.py``). Every kernel is a row.
 
 Keys of the summary:
@@ -11,9 +11,8 @@ Keys of the summary:
 - ``mismatches``: kernels with a count of loads or stores (global or local) or of barriers that
   differs from what happened.
 - ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by
-  more than `LINE_TOLERANCE`. The brute force walks all iterations of the middle group; the feature
-  looks at a few iterations of each loop, and takes indices at a clamped border as if they were
-  inside (the paper's section 4.4). The grids are small, so borders are a large part of them.
+  more than `LINE_TOLERANCE`. Both take indices as they are inside of a grid (the paper's section
+  4.4), which is its definition of the feature.
 - ``line_error_max``: the largest relative error of it.
 """
 

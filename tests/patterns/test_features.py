@@ -32,6 +32,8 @@ def test_counts_equal_what_threads_do(launch):
             found = {f"{s}_{what}s": seen[what, s] for s in SPACES for what in ("load", "store")}
             assert {k: getattr(total, k).value for k in found} == found, str(p)
             assert total.barriers == seen["barrier"]
+            lines = kernel_features(kernel, {}).lines_per_access
+            assert np.isclose(lines, lines_by_brute_force(kernel, {}), rtol=1e-9), str(p)
             checked += 1
     assert checked > 20
 
@@ -72,6 +74,20 @@ def test_lines_equal_brute_force_over_warps():
         (kernel,) = grid_code(program, "kernel", None)[1]
         expected = lines_by_brute_force(kernel, known)
         assert np.isclose(kernel_features(kernel, known).lines_per_access, expected)
+
+
+@pytest.mark.parametrize("width", [30, 33, 66])
+def test_lines_are_exact_where_rows_and_warps_do_not_align(width):
+    # One dimension of threads over a padded image: indices have quotients and rests.
+    A = tp.array("A", tp.f32[N, M])
+    ends = tp.fun(lambda w: w[0, 0] + w[2, 2], "ends")
+    p = A >> tp.slide2(3, 1) >> tp.map2(ends) >> tp.join >> tp.map_glb(DOUBLE)
+    known = {"N": 7, "M": width}
+    launch = ThreadGrid((poly(2), poly(1), poly(1)), (40, 1, 1))
+    for chosen in (None, launch):
+        for kernel in grid_code(p, "kernel", chosen)[1]:
+            expected = lines_by_brute_force(kernel, known)
+            assert np.isclose(kernel_features(kernel, known).lines_per_access, expected, rtol=1e-9)
 
 
 def test_control_flow_follows_the_launch():

@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from itertools import product
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.arith import Boundary, Poly, evaluate, poly, substitute
+from tilewright.arith import Poly, evaluate, poly
 from tilewright.patterns import nodes as n
+from tilewright.patterns.cache_lines import mean_lines
 from tilewright.patterns.check import requirements
 from tilewright.patterns.codegen.code import Barrier, Block, BufferLoad, ForLoop, loads
 from tilewright.patterns.codegen.code import Store as StoreStatement
@@ -34,12 +32,6 @@ from tilewright.patterns.codegen.grid import (
 )
 from tilewright.patterns.compiling import grid_code
 from tilewright.patterns.nodes import GRID_KINDS
-
-IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-
-WARP = 32  # threads in a warp of an NVIDIA GPU (section 3.1)
-LINE = 128  # bytes of a cache line (section 4.2.3)
-MOST_SAMPLES = 4  # iterations of a loop at which an access is looked at, evenly spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +199,14 @@ def _control(
 def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:
     """Cache lines that the threads of a warp touch together, on average over global accesses.
 
-    Each access is looked at in all warps of the middle group, at up to `MOST_SAMPLES` iterations
-    of each loop; accesses weigh as often as they are executed. Borders are taken as if the
-    index were inside (section 4.4).
+    Accesses weigh as often as they are executed (`cache_lines.mean_lines`).
     """
     weighted, weight = 0.0, 0.0
     found = [a for a in _accesses(kernel.body, ()) if a.kind.startswith("global")]
     for around, together in _by_loops(found).items():
         times = _number(_executions(kernel, around, known), known)
-        weighted += times * sum(_lines(kernel, around, together, known))
+        lines = mean_lines(kernel, around, [(a.index, a.size) for a in together], known)
+        weighted += times * sum(lines)
         weight += times * len(together)
     return weighted / weight if weight else 0.0
 
@@ -226,82 +217,3 @@ def _by_loops(accesses: list[_Access]) -> dict[tuple[ForLoop, ...], list[_Access
     for access in accesses:
         found.setdefault(access.around, []).append(access)
     return found
-
-
-def _lines(
-    kernel: GridKernel,
-    around: tuple[ForLoop, ...],
-    together: list[_Access],
-    known: Mapping[str, int],
-) -> list[float]:
-    """Cache lines of each access in some loops, averaged over warps and iterations."""
-    groups, threads = kernel.grid(known), kernel.launch.threads
-    # Whole warps: the lanes behind the last thread are inactive.
-    count = int(np.prod(threads))
-    lane = np.arange(-(-count // WARP) * WARP)
-    position = [lane % threads[0], lane // threads[0] % threads[1]]
-    position.append(lane // (threads[0] * threads[1]))
-    rounds = [_rounds(kernel, loop, groups, known) for loop in around]
-    chosen = np.array(list(product(*rounds)), dtype=np.int64)
-    values: dict[str, Any] = dict(known)
-    active = np.broadcast_to(lane < count, (len(chosen), lane.size))
-    for loop, k in zip(around, chosen.T, strict=True):
-        i = _iteration(loop, k[:, None], groups, threads, position)
-        active = active & (i < int(evaluate(loop.variable.extent, known)))
-        values[loop.variable.name] = i
-    warps = active.reshape(-1, WARP)
-    used, idle = warps.any(axis=1), ~warps.all(axis=1)
-    found = []
-    for access in together:
-        address = np.asarray(evaluate(_borderless(access.index), values)) * access.size
-        lines = np.where(active, address // LINE, np.iinfo(np.int64).max).reshape(-1, WARP)
-        lines.sort(axis=1)
-        distinct = 1 + (np.diff(lines, axis=1) != 0).sum(axis=1) - idle
-        found.append(float(distinct[used].mean()) if used.any() else 0.0)
-    return found
-
-
-@lru_cache(10_000)
-def _borderless(index: Poly) -> Poly:
-    """Return an index as it is away from the borders."""
-    return substitute(index, lambda a: a.x if isinstance(a, Boundary) else None)
-
-
-def _rounds(
-    kernel: GridKernel, loop: ForLoop, groups: tuple[int, int, int], known: Mapping[str, int]
-) -> list[int]:
-    """Return the sampled iterations of a loop, as numbers of earlier iterations of a thread."""
-    extent, d = int(evaluate(loop.variable.extent, known)), loop.level.dim
-    if loop.level.kind in ("wrg", "glb"):
-        return [0]
-    step = kernel.launch.threads[d] if loop.level.kind == "lcl" else 1
-    rounds = -(-extent // step)
-    return sorted({round(x) for x in np.linspace(0, rounds - 1, min(rounds, MOST_SAMPLES))})
-
-
-def _iteration(
-    loop: ForLoop,
-    k: IntArray,
-    groups: tuple[int, int, int],
-    threads: tuple[int, int, int],
-    position: list[IntArray],
-) -> IntArray:
-    """Return the value of a loop variable for each thread of the middle group in some rounds.
-
-    Args:
-        loop: the loop.
-        k: rounds, of shape (rounds, 1).
-        groups: the numbers of groups.
-        threads: the numbers of threads in a group.
-        position: of each thread in its group, by dimension, each of shape (threads,).
-
-    Returns:
-        Numbers whose shape broadcasts to (rounds, threads).
-    """
-    d, kind = loop.level.dim, loop.level.kind
-    middle = groups[d] // 2
-    if kind == "wrg":
-        return np.full_like(k, middle)
-    if kind == "glb":
-        return middle * threads[d] + position[d]
-    return position[d] + k * threads[d] if kind == "lcl" else k
