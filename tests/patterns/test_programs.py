@@ -11,18 +11,19 @@ import tilewright.patterns as tp
 from tilewright.patterns import nodes as n
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.features import features
-from tilewright.patterns.programs import LINEAR_ALGEBRA, STENCILS
-from tilewright.patterns.types import dimensions
+from tilewright.patterns.programs import APPLICATIONS, LINEAR_ALGEBRA, STENCILS
+from tilewright.patterns.types import ScalarType, dimensions
 
 ROWS, COLUMNS = 8, 16
-NAMES = [*STENCILS, *LINEAR_ALGEBRA]
+FUNCTIONS = LINEAR_ALGEBRA | APPLICATIONS
+NAMES = [*STENCILS, *FUNCTIONS]
 
 
 def build(name, *sizes):
     if name in STENCILS:
         return STENCILS[name].build(*(sizes[:2] or tp.sizes("N M")))
-    count = len(inspect.signature(LINEAR_ALGEBRA[name]).parameters)
-    return LINEAR_ALGEBRA[name](*sizes[:count])
+    count = len(inspect.signature(FUNCTIONS[name]).parameters)
+    return FUNCTIONS[name](*(sizes or tp.sizes("N M K"))[:count])
 
 
 def fixed(name):
@@ -31,8 +32,13 @@ def fixed(name):
 
 def values(p, seed=0):
     rng = np.random.default_rng(seed)
-    shapes = [[int(k.value) for k in dimensions(a.type)[0]] for a in n.inputs(p)]
-    return [(rng.random(shape) + 0.5).astype(np.float32) for shape in shapes]
+    types = [dimensions(a.type) for a in n.inputs(p)]
+    shapes = [([int(k.value) for k in lengths], item) for lengths, item in types]
+    made = []
+    for shape, item in shapes:
+        assert isinstance(item, ScalarType)
+        made.append((rng.random(shape) + 0.5).astype(item.dtype))
+    return made
 
 
 def neighbours(a, dy, dx, size, halo):
@@ -84,6 +90,38 @@ def soft(a):
     return e / e.sum(1, keepdims=True)
 
 
+def kmeans(points, centres):
+    return ((points[:, None] - centres) ** 2).sum(2).argmin(1)
+
+
+def harris(a):
+    b = a.astype(np.float64)
+
+    def sobel(g):
+        rows = g[:-2] + 2 * g[1:-1] + g[2:]
+        return (rows[:, 2:] - rows[:, :-2]) / 12
+
+    def box(g):
+        return sum(g[y : g.shape[0] - 2 + y, x : g.shape[1] - 2 + x] for y, x in np.ndindex(3, 3))
+
+    dx, dy = sobel(b), sobel(b.T).T
+    xx, xy, yy = box(dx * dx), box(dx * dy), box(dy * dy)
+    return xx * yy - xy**2 - 0.04 * (xx + yy) ** 2
+
+
+def nbody(*bodies):
+    x, y, z, mass = (v.astype(np.float64) for v in bodies)
+    apart = [v[None] - v[:, None] for v in (x, y, z)]
+    cubed = (sum(d * d for d in apart) + 0.01) ** 1.5
+    return np.stack([(mass * d / cubed).sum(1) for d in apart])
+
+
+def life(a):
+    shifts = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0)]
+    alive = sum(np.roll(a, shift, (0, 1)) for shift in shifts)
+    return ((alive == 3) | ((alive == 2) & (a == 1))).astype(int)
+
+
 GAUSS = np.array([[2, 4, 5, 4, 2], [4, 9, 12, 9, 4], [5, 12, 15, 12, 5]])
 FORMULAS = {
     "stencil2d": weighted([[0.05, 0.15, 0.05], [0.15, 0.25, 0.15], [0.05, 0.15, 0.05]]),
@@ -101,6 +139,12 @@ FORMULAS = {
     "matmul": lambda a, b: a @ b,
     "convolution": lambda a, w: weighted(w)(a),
     "softmax": soft,
+    "matmul_at": lambda a, b: a.T @ b,
+    "kmeans": kmeans,
+    "box": lambda a: sum(neighbours(a, y, x, 3, 0) for y, x in np.ndindex(3, 3)),
+    "harris": harris,
+    "nbody": nbody,
+    "life": life,
 }
 
 

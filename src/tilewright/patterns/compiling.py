@@ -22,7 +22,7 @@ from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
 from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
 from tilewright.patterns.errors import CompileError, PatternError
-from tilewright.patterns.kernel import Array, CompiledPattern
+from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
@@ -52,15 +52,26 @@ class CKernel(CompiledPattern):
             SizeError: arrays or sizes do not fit the program.
             PatternError: arrays of another type, or an impossible number of threads.
         """
+        bound = self.bound(*arrays, threads=threads, sizes=sizes)
+        bound.run()
+        return bound.result()
+
+    def bound(
+        self, *arrays: Any, threads: int | None = None, sizes: Mapping[str, int] | None = None
+    ) -> BoundKernel:
+        """Return it with its arguments, to be run often; takes and raises what a call does."""
         cores = ctypes.c_int(_threads(threads))
         given, known = self.prepare(arrays, sizes)
         made = self.memory(known)
         arguments: list[Any] = [_argument(p, given[p.name]) for p in self.code.inputs]
         arguments += [a.ctypes.data_as(ctypes.c_void_p) for a in made.values()]
         arguments += [ctypes.c_long(known[name]) for name in self.code.sizes]
-        if self._function(*arguments, cores):
-            raise MemoryError(f"{self.code.name}: no memory for an intermediate array")
-        return self.result(made, known)
+
+        def run() -> None:
+            if self._function(*arguments, cores):
+                raise MemoryError(f"{self.code.name}: no memory for an intermediate array")
+
+        return BoundKernel(run, lambda: self.result(made, known))
 
 
 def compile(
@@ -86,10 +97,11 @@ def compile(
         text = print_c(code)
         return CKernel(program, code, text, built(text))
     if target == "opencl":
-        from tilewright.patterns.opencl import OpenCLKernel
+        from tilewright.patterns import opencl
 
         code, kernels = grid_code(program, name, launch)
-        return OpenCLKernel(program, code, print_grid(kernels, target, code.reserved), kernels)
+        text = print_grid(kernels, target, code.reserved)
+        return opencl.OpenCLKernel(program, code, text, kernels, opencl.built(text))
     if target == "cuda":
         raise PatternError("CUDA kernels are not run from here: use source(program, 'cuda')")
     raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")

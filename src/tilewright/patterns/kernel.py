@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,19 @@ from tilewright.patterns.errors import SizeError
 from tilewright.patterns.types import ArrayType, DataType, TupleType, dimensions
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundKernel:
+    """A kernel with its arguments and memory, which can be run any number of times.
+
+    Args:
+        run: runs it, and returns when it has ended.
+        result: returns the results of the last run.
+    """
+
+    run: Callable[[], None]
+    result: Callable[[], Any]
 
 
 class CompiledPattern:

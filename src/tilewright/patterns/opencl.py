@@ -10,7 +10,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns.codegen.code import Code
 from tilewright.patterns.codegen.grid import GridKernel
 from tilewright.patterns.errors import CompileError, SizeError
-from tilewright.patterns.kernel import Array, CompiledPattern
+from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
 
 MOST_ELEMENTS = 2**30  # of one array: indices are 32-bit numbers, and sums of two are made
 
@@ -35,21 +35,36 @@ def context() -> Any:
     return cl.Context(devices[:1])
 
 
+def built(source: str, options: tuple[str, ...] = ()) -> Any:
+    """Return the ``pyopencl.Program`` of a source, compiled with options of OpenCL's compiler.
+
+    Raises:
+        CompileError: there is no device, or it refuses the source.
+    """
+    import pyopencl as cl
+
+    try:
+        return cl.Program(context(), source).build(list(options))
+    except cl.RuntimeError as error:
+        lines = [line for line in str(error).splitlines() if "error" in line]
+        raise CompileError(f"OpenCL refuses the generated code: {lines[:1]}") from None
+
+
 class OpenCLKernel(CompiledPattern):
     """A program compiled for an OpenCL device: one or more kernels, run in order."""
 
     def __init__(
-        self, program: n.Pattern, code: Code, source: str, kernels: tuple[GridKernel, ...]
+        self,
+        program: n.Pattern,
+        code: Code,
+        source: str,
+        kernels: tuple[GridKernel, ...],
+        built: Any,
     ) -> None:
         super().__init__(program, code, source)
         import pyopencl as cl
 
         self.kernels = kernels
-        try:
-            built = cl.Program(context(), source).build()
-        except cl.RuntimeError as error:
-            lines = [line for line in str(error).splitlines() if "error" in line]
-            raise CompileError(f"OpenCL refuses the generated code: {lines[:1]}") from None
         self._functions = [cl.Kernel(built, kernel.name) for kernel in kernels]
 
     def __call__(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Any:
@@ -63,6 +78,12 @@ class OpenCLKernel(CompiledPattern):
             SizeError: arrays or sizes do not fit the program, or 32-bit indices.
             PatternError: arrays of another type.
         """
+        bound = self.bound(*arrays, sizes=sizes)
+        bound.run()
+        return bound.result()
+
+    def bound(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> BoundKernel:
+        """Return it with its arguments on the device, to be run often; as a call."""
         import numpy as np
         import pyopencl as cl
 
@@ -80,16 +101,26 @@ class OpenCLKernel(CompiledPattern):
             )
         for buffer, array in made.items():
             held[buffer.name] = cl.Buffer(context(), flags.READ_WRITE, array.nbytes)
+        calls = []
         for kernel, function in zip(self.kernels, self._functions, strict=True):
             arguments = [held[item.name] for item in (*kernel.reads, *kernel.writes)]
             arguments += [np.int32(known[name]) for name in kernel.sizes]
             threads = kernel.launch.threads
             total = tuple(g * t for g, t in zip(kernel.grid(known), threads, strict=True))
-            function(queue, total, threads, *arguments)
-        for buffer in self.code.outputs:
-            cl.enqueue_copy(queue, made[buffer], held[buffer.name])
-        queue.finish()
-        return self.result(made, known)
+            calls.append((function, total, threads, arguments))
+
+        def run() -> None:
+            for function, total, threads, arguments in calls:
+                function(queue, total, threads, *arguments)
+            queue.finish()
+
+        def result() -> Any:
+            for buffer in self.code.outputs:
+                cl.enqueue_copy(queue, made[buffer], held[buffer.name])
+            queue.finish()
+            return self.result(made, known)
+
+        return BoundKernel(run, result)
 
 
 def _check_sizes(arrays: list[Array]) -> None:

@@ -55,10 +55,10 @@ def load_program(args: argparse.Namespace) -> Pattern:
 
 def _example(name: str, arguments: dict[str, Any]) -> Pattern:
     from tilewright.cli.pipeline import check_arguments
-    from tilewright.patterns.programs import LINEAR_ALGEBRA, STENCILS
+    from tilewright.patterns.programs import APPLICATIONS, LINEAR_ALGEBRA, STENCILS
 
     known: dict[str, Callable[..., Pattern]] = {s.name: s.build for s in STENCILS.values()}
-    known |= LINEAR_ALGEBRA
+    known |= LINEAR_ALGEBRA | APPLICATIONS
     if name not in known:
         raise TilewrightError(
             f"{name!r} is not an example{meant(name, known)}; the examples are {', '.join(known)}"
@@ -141,15 +141,9 @@ def entry(number: int, derivation: Derivation, launch: ThreadGrid | None = None)
         "number": number,
         "steps": [str(rule) for rule, _ in derivation.steps],
         "text": str(derivation.program),
-        "launch": None if launch is None else launch_json(launch),
+        "launch": None if launch is None else launch.to_json(),
         "program": to_json(derivation.program),
     }
-
-
-def launch_json(launch: ThreadGrid) -> dict[str, Any]:
-    """Return a launch as JSON data."""
-    groups = None if launch.groups is None else [str(g) for g in launch.groups]
-    return {"groups": groups, "threads": list(launch.threads)}
 
 
 def document(args: argparse.Namespace, target: str, entries: Sequence[Any]) -> dict[str, Any]:
@@ -170,7 +164,6 @@ def read_entry(path: str, number: int) -> tuple[Pattern, ThreadGrid | None, str]
     Raises:
         TilewrightError: it is not such a file, or has no program of this number.
     """
-    from tilewright.arith import parse
     from tilewright.patterns import ThreadGrid, from_json
 
     data = read_json(Path(path), TilewrightError)
@@ -183,12 +176,7 @@ def read_entry(path: str, number: int) -> tuple[Pattern, ThreadGrid | None, str]
                 f"{path} has no program {number}; it has {', '.join(map(str, entries)) or 'none'}"
             )
         found = entries[number]
-        launch = None
-        if found["launch"] is not None:
-            x, y, z = found["launch"]["threads"]
-            groups = found["launch"]["groups"]
-            a, b, c = map(parse, groups or ("1", "1", "1"))
-            launch = ThreadGrid((a, b, c) if groups else None, (x, y, z))
+        launch = None if found["launch"] is None else ThreadGrid.from_json(found["launch"])
         return from_json(found["program"]), launch, str(data["target"])
     except (KeyError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from tilewright.arith import Poly, evaluate, poly
+from tilewright.arith import Poly, evaluate, parse, poly
 from tilewright.patterns.codegen.barriers import with_barriers
 from tilewright.patterns.codegen.code import (
     Allocate,
@@ -52,6 +53,18 @@ class ThreadGrid:
         count = self.threads[0] * self.threads[1] * self.threads[2]
         if min(self.threads) < 1 or count > MOST_THREADS:
             raise LoweringError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON data, from which `from_json` makes it again."""
+        groups = None if self.groups is None else [str(g) for g in self.groups]
+        return {"groups": groups, "threads": list(self.threads)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> ThreadGrid:
+        """Read what `to_json` wrote; KeyError, TypeError or ValueError for other data."""
+        x, y, z = data["threads"]
+        a, b, c = map(parse, data["groups"] or ("1", "1", "1"))
+        return ThreadGrid((a, b, c) if data["groups"] else None, (x, y, z))
 
 
 @dataclass(frozen=True, slots=True)

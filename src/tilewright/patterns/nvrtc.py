@@ -1,0 +1,113 @@
+"""CUDA source compiled in this process by NVRTC: it needs neither a GPU nor ``nvcc``.
+
+The library is that of the wheel ``nvidia-cuda-nvrtc`` (the extra ``cuda-static``) or of a CUDA
+toolkit. Source of its interface: NVRTC's documentation, version 13.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from tilewright.patterns.errors import CompileError
+
+ARCHITECTURE = "sm_80"  # an A100, as the default of `tilewright patterns rank`
+_SUCCESS = 0
+_ENTRY = re.compile(
+    r"Compiling entry function '(?P<name>\w+)'.*?"
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
+    re.DOTALL,
+)
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKernelUse:
+    """What a kernel needs.
+
+    Args:
+        name: of the function.
+        registers: of a thread.
+        spill_bytes: that a thread stores and loads because it has too few registers.
+        shared_bytes: of a block, as far as they are known before the launch.
+    """
+
+    name: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBinary:
+    """Machine code for a GPU, and what its kernels need."""
+
+    cubin: bytes
+    kernels: tuple[CudaKernelUse, ...]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Return NVRTC.
+
+    Raises:
+        CompileError: it is not installed.
+    """
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    names = [str(f.locate()) for f in files if f.name.startswith("libnvrtc.so")]
+    name = next(iter(names), None) or ctypes.util.find_library("nvrtc")
+    if name is None:
+        raise CompileError("there is no NVRTC: pip install 'tilewright[cuda-static]'")
+    return ctypes.CDLL(name)
+
+
+def compile_cuda(source: str, architecture: str = ARCHITECTURE) -> CudaBinary:
+    """Compile CUDA source to machine code.
+
+    Raises:
+        CompileError: NVRTC is not installed, or refuses the source; the message has its first
+            error.
+    """
+    nvrtc, program = library(), ctypes.c_void_p()
+    code = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), None, 0, None, None)
+    if code != _SUCCESS:
+        raise CompileError(f"NVRTC cannot take the source (error {code})")
+    try:
+        options = [f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        code = nvrtc.nvrtcCompileProgram(program, len(options), given)
+        log = _bytes("ProgramLog", program)
+        text = log.rstrip(b"\0").decode(errors="replace")
+        if code != _SUCCESS:
+            said = next((line for line in text.splitlines() if "error" in line), text)
+            raise CompileError(f"NVRTC refuses the generated code: {said or f'error {code}'}")
+        cubin = _bytes("CUBIN", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return CudaBinary(cubin, tuple(map(_use, _ENTRY.finditer(text))))
+
+
+def _bytes(what: str, program: ctypes.c_void_p) -> bytes:
+    """Return a result of NVRTC, ``ProgramLog`` or ``CUBIN``."""
+    size, nvrtc = ctypes.c_size_t(), library()
+    if getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _SUCCESS:
+        return b""
+    held = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, held)
+    return held.raw
+
+
+def _use(found: re.Match[str]) -> CudaKernelUse:
+    shared = _SHARED.search(found["rest"])
+    spilled = int(found["stores"]) + int(found["loads"])
+    return CudaKernelUse(
+        found["name"], int(found["registers"]), spilled, int(shared[1]) if shared else 0
+    )
