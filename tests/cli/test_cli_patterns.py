@@ -220,3 +220,24 @@ def test_mistakes_name_their_cause_and_cure(path, capsys, words, said):
     assert (code, out) == (2, "")
     assert said in error
     assert "Traceback" not in error
+
+
+def test_tuned_programs_are_written_and_shown(path, tmp_path, capsys):
+    out, page = tmp_path / "tuned.json", tmp_path / "page.html"
+    words = [f"{path}:stencil", *SIZES, *SMALL, "--top", "2", "--records", tmp_path / "r.db"]
+    code, shown, _ = run(capsys, "tune", *words, "-o", out, "--report", page)
+    assert code == 0
+    assert "as fast as the program as it is written" in shown
+    document = json.loads(out.read_text())
+    assert len(document["derived"]) == 2
+    assert document["derived"][0]["measurement"]["status"] == "ok"
+    assert "derivation of the fastest" in page.read_text()
+    assert run(capsys, "compile", out, "--verify", "-q")[0] == 0
+
+
+def test_tuning_refuses_options_without_effect(path, capsys):
+    code, _, error = run(capsys, "tune", f"{path}:stencil", *SIZES, "--machine", "a100")
+    assert code == 2
+    assert "--machine is for --target opencl" in error
+    words = ["--target", "opencl", "--threads", "2"]
+    assert "--threads is for C" in run(capsys, "tune", f"{path}:stencil", *SIZES, *words)[2]

@@ -4,7 +4,8 @@ The files, in the order in which data flows: `build` (functions to write program
 patterns), `check` (types and sizes), `interpreter` (their meaning), `printing` and `json_form`
 (storage), `rewriting` (other programs with the same meaning), `codegen` (loops and indices, and
 their source), `compiling` (from Python to a running kernel), `verification` (a kernel against the
-interpreter), `features` and `ranking` (which of many kernels is fast).
+interpreter), `features` and `ranking` (which of many kernels is fast), `tuning` and `page` (the
+best of them measured, and what is shown of it).
 """
 
 from tilewright.arith import sizes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tilewright.cli.patterns import compile, derive, rank
+from tilewright.cli.patterns import compile, derive, rank, tune
 
-_COMMANDS = (derive, rank, compile)
+_COMMANDS = (derive, rank, tune, compile)
 
 
 def add_parser(commands: Any) -> None:
@@ -20,9 +20,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "patterns",
         example="tilewright patterns rank --example jacobi5 --sizes N=1024,M=1024",
-        help="derive, rank and compile kernels of programs made of patterns",
+        help="derive, rank, tune and compile kernels of programs made of patterns",
         description="Rewrite a program made of patterns (map, reduce, slide, ...) into others with "
-        "the same meaning, rank their kernels before any is run, and compile them.",
+        "the same meaning, rank their kernels before any is run, measure the best, compile them.",
         run=show_help,
     )
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", dest="patterns_command")

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from tilewright.patterns.ranking import PerformanceModel
 
 _DEFAULT_GPU = "a100"
+MODEL = {
+    "--launches N = 10": "maximum number of launches of each derived program",
+    "--measured FILE.json ...": "measured kernels to learn from, as "
+    "tilewright.patterns.ranking.write_measured writes them; repeatable",
+    "--model knn|boosted|gp": "the model that learns: nearest neighbours as in the paper, "
+    "boosted trees, or a Gaussian process (default: knn)",
+    "--machine NAME": "the GPU of the estimate by name (default: a100; tilewright machine --list)",
+    "--seed SEED = 0": "seed of the choice of launches",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -30,15 +39,8 @@ def add_parser(commands: Any) -> None:
         "waves of groups; it has not been compared with measurements.",
         options={
             **shared.PROGRAM,
-            "--launches N = 10": "maximum number of launches of each derived program",
+            **MODEL,
             **shared.EXPLORATION,
-            "--measured FILE.json ...": "measured kernels to learn from, as "
-            "tilewright.patterns.ranking.write_measured writes them; repeatable",
-            "--model knn|boosted|gp": "the model that learns: nearest neighbours as in the paper, "
-            "boosted trees, or a Gaussian process (default: knn)",
-            "--machine NAME": "the GPU of the estimate by name (default: a100; tilewright machine "
-            "--list)",
-            "--seed SEED = 0": "seed of the choice of launches",
             **options.RESULT,
         },
         run=run,
@@ -48,7 +50,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; 1 if no derived program can run on a GPU."""
     arguments.check_outputs(args)
-    model, called = _model(args)
+    model, called = model_of(args)
     program = shared.load_program(args)
     from tilewright.cli.progress import counted, show_progress
     from tilewright.patterns.ranking import candidates, rank
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _model(args: argparse.Namespace) -> tuple[PerformanceModel, str]:
+def model_of(args: argparse.Namespace) -> tuple[PerformanceModel, str]:
     """Return the model that the options name, fitted, and what it is called.
 
     Raises:

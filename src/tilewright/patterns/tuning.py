@@ -1,0 +1,337 @@
+"""Measures the kernels of a program that are ranked best, and keeps the fastest right one.
+
+Derived programs are ranked before any is run; the first ones are compiled, compared with the
+interpreter and timed in worker processes, each recorded. The fastest are then timed in turn with
+the program as it is written, so that the speedup compares times of one interleaved run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tilewright
+from tilewright.files import scratch_folder
+from tilewright.machines import CpuMachine
+from tilewright.measure import (
+    Candidate,
+    ConfidenceInterval,
+    Measurement,
+    RunLimits,
+    Timing,
+    VerifyResult,
+    finalists,
+    machine_id,
+)
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import requirements
+from tilewright.patterns.codegen.generate import generate
+from tilewright.patterns.codegen.grid import ThreadGrid
+from tilewright.patterns.compiling import compile
+from tilewright.patterns.errors import LoweringError, SizeError
+from tilewright.patterns.features import Features
+from tilewright.patterns.interpreter import interpret
+from tilewright.patterns.json_form import from_json, to_json
+from tilewright.patterns.ranking.candidates import candidates, rank
+from tilewright.patterns.ranking.cpu import CpuFeatures, cpu_features, cpu_seconds
+from tilewright.patterns.ranking.models import PerformanceModel
+from tilewright.patterns.rewriting.exploration import ExplorationSettings, explore
+from tilewright.patterns.rewriting.strategies import Derivation
+from tilewright.patterns.sizing import with_sizes
+from tilewright.patterns.verification import random_inputs, relative_error
+from tilewright.records import CandidateTrial, Records, digest, measure_recorded
+
+TOLERANCE = 1e-4  # of the largest number of the result; f32 has 6e-8, and sums are regrouped
+FINALISTS = 3  # kernels that are timed in turn with the program as it is written
+ROUNDS = 10  # in which they are
+CUTOFF = 4.0  # times the best time, beyond which a kernel is not timed further
+BUILDER = "tilewright.patterns.tuning:build_kernel"
+PRELOAD = ("tilewright.patterns.tuning",)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedKernel:
+    """A derived program with its predicted time.
+
+    Args:
+        derivation: from the program to the derived one.
+        launch: on a grid of threads; None for the default, and in C.
+        features: what the prediction is made from; None for the program as it is written.
+        predicted: seconds by an estimate, or times the best time by a model that has learnt.
+    """
+
+    derivation: Derivation
+    launch: ThreadGrid | None = None
+    features: Features | CpuFeatures | None = None
+    predicted: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredKernel:
+    """A kernel and its measurement.
+
+    Args:
+        number: its place in the ranking, from 1; 0 for the program as it is written.
+        recorded: whether the measurement is from the records.
+        final: the times of the interleaved rounds, for those that took part.
+    """
+
+    number: int
+    kernel: RankedKernel
+    measurement: Measurement
+    recorded: bool = False
+    final: Measurement | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The median time of a run: of the interleaved rounds, where it took part."""
+        return (self.final or self.measurement).median
+
+
+@dataclass(frozen=True, eq=False)
+class PatternTuning:
+    """The outcome of `tune_kernels`.
+
+    Args:
+        program: with its sizes.
+        target: ``c`` or ``opencl``.
+        considered: how many kernels were ranked.
+        measured: those that were measured, in the order of the ranking.
+        best: the fastest right one; None if there is none.
+        speedup: over the program as it is written, with its interval; None if one was not timed.
+    """
+
+    program: n.Pattern
+    target: str
+    considered: int
+    measured: tuple[MeasuredKernel, ...]
+    best: MeasuredKernel | None
+    speedup: ConfidenceInterval | None
+
+
+@dataclass(frozen=True)
+class TuningOptions:
+    """How kernels are measured.
+
+    Args:
+        top: how many of the ranking.
+        threads: cores of a C kernel; None for all.
+        seed: of the inputs.
+        limits: of a kernel.
+        jobs: builds at the same time.
+        deadline: of ``time.monotonic``.
+        remeasure: also what is recorded.
+    """
+
+    top: int = 20
+    threads: int | None = None
+    seed: int = 0
+    limits: RunLimits = field(default_factory=RunLimits)
+    jobs: int | None = None
+    deadline: float | None = None
+    remeasure: bool = False
+
+
+def ranked_for_cpu(
+    program: n.Pattern,
+    sizes: Mapping[str, int],
+    settings: ExplorationSettings,
+    machine: CpuMachine,
+    threads: int | None = None,
+) -> list[RankedKernel]:
+    """Return the C kernels of a program by their estimated time, the best first.
+
+    Raises:
+        PatternTypeError: the program is not well typed.
+        SizeError: a size is unknown.
+    """
+    found = []
+    for derivation in explore(with_sizes(program, sizes), settings):
+        try:
+            for requirement in requirements(derivation.program):
+                requirement.check({})
+            counted = cpu_features(generate(derivation.program), {})
+        except (LoweringError, SizeError):
+            continue
+        seconds = cpu_seconds(counted, machine, threads or machine.cores)
+        found.append(RankedKernel(derivation, None, counted, seconds))
+    return sorted(found, key=lambda k: k.predicted or 0.0)
+
+
+def ranked_for_gpu(
+    program: n.Pattern,
+    sizes: Mapping[str, int],
+    settings: ExplorationSettings,
+    model: PerformanceModel,
+    launches: int,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[RankedKernel]:
+    """Return the kernels of a program for a grid of threads by a model, the best first.
+
+    Raises as `ranking.candidates`.
+    """
+    found = candidates(program, sizes, settings, launches, on_progress=on_progress)
+    return [
+        RankedKernel(c.derivation, c.launch, c.features, 1 / value)
+        for value, c in rank(found, model)
+        if value > 0
+    ]
+
+
+def tune_kernels(
+    program: n.Pattern,
+    ranked: Sequence[RankedKernel],
+    target: str,
+    options: TuningOptions,
+    records: Records | None = None,
+    on_measured: Callable[[MeasuredKernel], None] | None = None,
+) -> PatternTuning:
+    """Measure the first kernels of a ranking, and the program as it is written.
+
+    Args:
+        program: with the value of every size.
+        ranked: its kernels, best first.
+        target: ``c`` or ``opencl``.
+        options: how they are measured.
+        records: measurements are taken from there and kept there.
+        on_measured: called with each measurement.
+
+    Raises:
+        PatternError: the program has no value for a size, or an input that cannot be made up.
+    """
+    chosen = [RankedKernel(Derivation(program)), *ranked[: options.top]]
+    inputs = random_inputs(program, None, options.seed)
+    with scratch_folder("tilewright-patterns-tuning-") as folder:
+        expected = folder / "expected.npz"
+        np.savez(expected, *_leaves(interpret(program, *inputs)))
+        trials = [_trial(k, i, target, program, expected, options) for i, k in enumerate(chosen)]
+        measured: list[MeasuredKernel] = []
+        for outcome in measure_recorded(
+            trials,
+            records,
+            problem=_problem(program, target, options),
+            machine={"id": machine_id(), "threads": options.threads},
+            versions={"tilewright": tilewright.__version__},
+            limits=options.limits,
+            timing=Timing(cutoff_ratio=CUTOFF),
+            remeasure=options.remeasure,
+            jobs=options.jobs,
+            preload=PRELOAD,
+            deadline=options.deadline,
+        ):
+            number = outcome.trial.tag
+            one = MeasuredKernel(number, chosen[number], outcome.measurement, outcome.recorded)
+            measured.append(one)
+            if on_measured is not None:
+                on_measured(one)
+        measured.sort(key=lambda m: m.number)
+        speedup = _final_rounds(measured, trials, options)
+    right = [m for m in measured if m.number and m.measurement.ok]
+    # Those of the rounds were the fastest, and have been timed under the same conditions.
+    best = min(right, key=lambda m: (m.final is None, m.seconds), default=None)
+    return PatternTuning(
+        program,
+        target,
+        len(ranked),
+        tuple(measured),
+        best,
+        speedup.get(best.number) if best else None,
+    )
+
+
+def _problem(program: n.Pattern, target: str, options: TuningOptions) -> str:
+    return f"patterns {target} {digest([to_json(program), options.seed])[:32]}"
+
+
+def _trial(
+    kernel: RankedKernel,
+    number: int,
+    target: str,
+    start: n.Pattern,
+    expected: Path,
+    options: TuningOptions,
+) -> CandidateTrial:
+    launch = None if kernel.launch is None else kernel.launch.to_json()
+    program = to_json(kernel.derivation.program)
+    payload = {
+        "program": program,
+        "start": to_json(start),
+        "launch": launch,
+        "target": target,
+        "threads": options.threads,
+        "seed": options.seed,
+        "expected": str(expected),
+    }
+    configuration = {"program": digest(program), "launch": launch}
+    return CandidateTrial(configuration, Candidate(BUILDER, payload, str(number)), number)
+
+
+def _final_rounds(
+    measured: list[MeasuredKernel], trials: Sequence[CandidateTrial], options: TuningOptions
+) -> dict[int, ConfidenceInterval]:
+    """Time the fastest kernels in turn with the program as it is written; add their times.
+
+    Returns:
+        Speedups over the program as it is written, by number.
+    """
+    right = sorted((m for m in measured if m.measurement.ok), key=lambda m: m.measurement.median)
+    runners = [m for m in right if m.number][:FINALISTS] + [m for m in right if not m.number]
+    late = options.deadline is not None and time.monotonic() >= options.deadline
+    if late or len(runners) < 2:
+        return {}
+    made = [trials[m.number].candidate for m in runners]
+    finals = finalists(
+        [c for c in made if isinstance(c, Candidate)],
+        ROUNDS,
+        limits=options.limits,
+        verify=False,  # each has been
+        preload=PRELOAD,
+        deadline=options.deadline,
+    )
+    timed = {
+        m.number: final
+        for m, final in zip(runners, finals.measurements, strict=True)
+        if final.ok and final.times
+    }
+    measured[:] = [replace(m, final=timed.get(m.number)) for m in measured]
+    return {number: finals.ratio_interval("0", str(number)) for number in timed if 0 in timed}
+
+
+def _leaves(result: Any) -> list[Any]:
+    """Return the arrays of a result, which may be a tuple of tuples."""
+    if isinstance(result, tuple):
+        return [leaf for part in result for leaf in _leaves(part)]
+    return [np.asarray(result)]
+
+
+class _Runnable:
+    """A kernel in a worker: what `tilewright.measure.Candidate` asks for."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        start, target = from_json(payload["start"]), payload["target"]
+        launch = None if payload["launch"] is None else ThreadGrid.from_json(payload["launch"])
+        kernel = compile(from_json(payload["program"]), target, launch=launch)
+        options = {"threads": payload["threads"]} if target == "c" else {}
+        self._bound = kernel.bound(*random_inputs(start, None, payload["seed"]), **options)
+        self._expected = payload["expected"]
+        self.run = self._bound.run
+
+    def verify(self) -> VerifyResult:
+        """Run it once and compare the result with the interpreter's."""
+        self.run()
+        found = _leaves(self._bound.result())
+        with np.load(self._expected) as expected:
+            wanted = [expected[name] for name in expected.files]
+        error = relative_error(tuple(found), tuple(wanted))
+        message = f"relative error {error:.2g} of the interpreter's result"
+        return VerifyResult(error <= TOLERANCE, message, error)
+
+
+def build_kernel(payload: Mapping[str, Any]) -> _Runnable:
+    """Return a kernel to run, in a worker."""
+    return _Runnable(payload)

@@ -1,0 +1,99 @@
+"""Tuning: kernels are verified, measured once, and shown with what they were chosen for."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+import tilewright.patterns as tp
+from tilewright.machines import detect_cpu
+from tilewright.patterns import programs, tuning
+from tilewright.patterns import rewriting as rw
+from tilewright.patterns.codegen.generate import generate
+from tilewright.patterns.page import deciding_features, patterns_page, program_graph
+from tilewright.patterns.ranking.cpu import cpu_features, cpu_seconds
+from tilewright.records import Records
+
+SETTINGS = rw.ExplorationSettings("c", tiles=(4, 8), limit=30)
+TOP = tuning.TuningOptions(top=2, threads=1)
+
+
+@pytest.fixture(scope="module")
+def stencil():
+    p = programs.STENCILS["hotspot"].build(16, 32)
+    return p, tuning.ranked_for_cpu(p, {}, SETTINGS, detect_cpu(), 1)
+
+
+@pytest.fixture(scope="module")
+def tuned(stencil, tmp_path_factory):
+    """A wrong kernel first, then right ones: tuned twice, the second time from records."""
+    p, ranked = stencil
+    grids = tp.array("T", tp.f32[16, 32]), tp.array("P", tp.f32[16, 32])
+    wrong = tp.zip2(*grids) >> tp.map_seq(tp.map_seq(tp.add))
+    other = rw.Derivation(p, ((ranked[0].derivation.steps[0][0], wrong),))
+    planted = [replace(ranked[0], derivation=other), *ranked]
+    path = tmp_path_factory.mktemp("records") / "records.db"
+    with Records(path) as records:
+        first = tuning.tune_kernels(p, planted, "c", replace(TOP, top=3), records)
+        again = tuning.tune_kernels(p, planted, "c", replace(TOP, top=3), records)
+    return first, again
+
+
+def test_the_fastest_right_kernel_is_kept(tuned):
+    first, again = tuned
+    assert [m.measurement.status for m in first.measured] == ["ok", "wrong_answer", "ok", "ok"]
+    assert first.best.number in (2, 3)
+    finals = {m.number: m.final.median for m in first.measured if m.final}
+    assert set(finals) == {0, 2, 3}
+    assert first.best.seconds == min(v for k, v in finals.items() if k)
+    assert first.speedup.low <= first.speedup.estimate <= first.speedup.high
+    assert not any(m.recorded for m in first.measured)
+    assert all(m.recorded for m in again.measured)
+
+
+def test_without_a_right_kernel_there_is_no_best(stencil):
+    p, ranked = stencil
+    refused = tp.array("T", tp.f32[16, 32]) >> tp.map_par(tp.map_simd(tp.map_par(tp.copy)))
+    bad = rw.Derivation(p, ((ranked[0].derivation.steps[0][0], refused),))
+    found = tuning.tune_kernels(p, [replace(ranked[0], derivation=bad)], "c", TOP)
+    assert found.best is None
+    assert found.speedup is None
+    assert "gave the right result" in patterns_page(found, "nothing")
+
+
+def test_the_page_shows_program_derivation_kernel_and_memory(tuned):
+    page = patterns_page(tuned[0], "an estimate")
+    best = tuned[0].best
+    for rule, _ in best.kernel.derivation.steps:
+        assert str(rule) in page
+    assert "int kernel(" in page
+    assert "Predicted and measured" in page
+    assert "wrong answer" in page
+    assert "T f32[16, 32]" in page
+
+
+def test_features_that_differ_are_sorted_by_what_they_explain(tuned):
+    found = deciding_features(tuned[0])
+    assert all(abs(a[3]) >= abs(b[3]) for a, b in pairwise(found))
+
+
+def test_the_graph_of_a_program_leads_from_inputs_to_the_result():
+    graph = program_graph(programs.LINEAR_ALGEBRA["gemv"](8, 4))
+    inputs = {node.name.split()[0] for node in graph.nodes if node.kind == "input"}
+    assert inputs == {"A", "x", "y", "alpha", "beta"}
+    (result,) = [node.name for node in graph.nodes if node.kind == "output"]
+    reached = {result}
+    for _ in graph.edges:
+        reached |= {a for a, b in graph.edges if b in reached}
+    assert reached == {node.name for node in graph.nodes}
+
+
+def test_counts_of_c_kernels_are_exact():
+    x = tp.array("x", tp.f32[64])
+    p = x >> tp.split(8) >> tp.map_par(tp.map_simd(tp.fun(lambda v: v + v))) >> tp.join
+    f = cpu_features(generate(p), {})
+    assert (f.loads, f.stores, f.calls, f.loop_bodies) == (64, 64, 64, 8 + 64)
+    assert (f.vector_share, f.parallel, f.parallel_loops) == (1, 8, 1)
+    machine = detect_cpu()
+    scalar = replace(f, vector_share=0.0)
+    assert cpu_seconds(scalar, machine, 1) > cpu_seconds(f, machine, 1) > cpu_seconds(f, machine, 2)
