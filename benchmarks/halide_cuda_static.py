@@ -103,7 +103,11 @@ def scheduled(path: str) -> dict[str, Any]:
     return spills([ptx])
 
 
-def spills(modules: list[str], launched: Container[str] | None = None) -> dict[str, Any]:
+def spills(
+    modules: list[str],
+    launched: Container[str] | None = None,
+    architecture: str = ARCHITECTURE,
+) -> dict[str, Any]:
     """What ``ptxas`` says of PTX modules; `launched` names the kernels that ran, by default all."""
     from tilewright.halide.execution.cuda_kernels import assembled, entries, find_ptxas
 
@@ -112,7 +116,7 @@ def spills(modules: list[str], launched: Container[str] | None = None) -> dict[s
         sys.exit("no ptxas: install the CUDA toolkit or the package nvidia-cuda-nvcc")
     kernels = []
     for ptx in modules:
-        found = assembled(ptx, ptxas, ARCHITECTURE, REGISTERS, PTXAS_SECONDS)
+        found = assembled(ptx, ptxas, architecture, REGISTERS, PTXAS_SECONDS)
         if len(found) != len(entries(ptx)):
             raise RuntimeError("ptxas does not take the code")
         kernels += found
@@ -135,9 +139,9 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def child(*request: str, limits: bool = False) -> dict[str, Any]:
-    """Run one of the functions above in a fresh process; a failure is a result too."""
-    argv = [sys.executable, __file__, "--child", *request]
+def child(*request: str, limits: bool = False, script: str = __file__) -> dict[str, Any]:
+    """Run one of a script's functions in a fresh process; a failure is a result too."""
+    argv = [sys.executable, script, "--child", *request]
     # Anderson2021 unrolls loops whose extent Halide cannot always prove constant.
     env = {**os.environ, "HL_PERMIT_FAILED_UNROLL": "1"} if limits else None
     try:

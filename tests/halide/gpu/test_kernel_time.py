@@ -11,6 +11,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     kernel_counts,
     kernel_cycles,
     kernel_terms,
+    needed_registers,
     occupancy,
     registers_of,
     resident_blocks,
@@ -111,6 +112,17 @@ def test_registers():
     # The longest iteration: 10 + 4 instructions twice; the most loads: 5 in 8 iterations.
     body = math.sqrt(max((30 + 6) / 8, (10 + 4) / 2))
     assert registers_of(kernel, c) == pytest.approx(4 + 2 * body + 0.5 * 5 / 8 + 3 + 3 + 2)
+
+
+def test_straight_code_is_not_expected_to_spill():
+    c = dataclasses.replace(C, register_load=4.0)
+    straight = dataclasses.replace(STAGE, iterations=0.0)
+    unrolled = dataclasses.replace(KERNEL, stages=(straight, MEMBER))
+    assert registers_of(unrolled, c) > registers_of(KERNEL, c) > C.register_base
+    assert needed_registers(unrolled, c) == C.register_base
+    assert needed_registers(KERNEL, c) == registers_of(KERNEL, c)  # its loop keeps values
+    in_threads = dataclasses.replace(unrolled, registers=8.0)
+    assert needed_registers(in_threads, c) == registers_of(in_threads, c)
 
 
 def test_registers_limit_what_is_resident():

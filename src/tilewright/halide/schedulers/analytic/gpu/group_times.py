@@ -20,7 +20,7 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
-from tilewright.halide.schedulers.analytic.gpu.kernel_time import registers_of
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
@@ -34,7 +34,7 @@ Part = KernelWork | HostWork
 class TimedGroup:
     """A group under one plan, its work, and its seconds as if there were no other groups.
 
-    `registers` are those that a thread is expected to use, in the kernel that uses most.
+    `registers` are those that a thread needs not to spill, in the kernel that needs most.
     """
 
     group: Group
@@ -110,7 +110,9 @@ class GroupTimes:
             own = tuple(parts.get(group.output, ()))
             seconds = sum(part.seconds for part in self._times(own))
             kernels = [part for part in own if isinstance(part, KernelWork)]
-            registers = max((registers_of(part, model.constants) for part in kernels), default=0.0)
+            registers = max(
+                (needed_registers(part, model.constants) for part in kernels), default=0.0
+            )
             self._known[key] = own, seconds, registers
             self.spent += sum(len(self.search.view.stages(name)) for name in group.members)
 

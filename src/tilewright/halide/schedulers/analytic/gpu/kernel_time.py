@@ -164,6 +164,17 @@ def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
     )
 
 
+def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
+    """Return the registers without which a thread is expected to spill.
+
+    Straight code uses what it loads in order, and loads later if registers are short (measured with
+    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and so
+    do Funcs in registers.
+    """
+    straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
+    return c.register_base if straight else registers_of(kernel, c)
+
+
 def resident_blocks(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> float:
     """Return the blocks that an SM holds at once, at least 1."""
     return max(float(_limits(kernel, machine, c).blocks), 1.0)
