@@ -23,7 +23,6 @@ PEERS = time_model.PEERS
 def expected(program: str, size: Data, records: Sequence[Data]) -> Data:
     """What is expected of one program at one size."""
     from tilewright.halide.frontend.source import load
-    from tilewright.halide.ir.json import to_data
     from tilewright.halide.schedulers.registry import plan
     from tilewright.halide.schedulers.task import Task
 
@@ -44,7 +43,6 @@ def expected(program: str, size: Data, records: Sequence[Data]) -> Data:
         "with_launches": cycles + launches * time_model.LAUNCH_CYCLES,
         **{peer: known.get(peer) for peer in PEERS},
         **{f"{peer}_over_expected": known[peer] / cycles for peer in PEERS if peer in known},
-        "schedule": to_data(planned.schedule),
     }
 
 

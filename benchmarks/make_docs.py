@@ -78,6 +78,14 @@ GOALS = {
         "log_correlation": ">= 0.95",
         "top1_regret": "<= 1.04",
     },
+    "gpu_coarsening": {
+        "instructions_vs_before": "<= 0.75",
+        "predicted_vs_before": "<= 0.7",
+        "failures": "<= 0",
+        "launch_mismatches": "<= 0",
+        "grid_violations": "<= 0",
+        "spill_bytes": "<= 24",
+    },
     "halide_strangers": {
         "crashes": "<= 0",
         "refused_by_halide": "<= 0",
