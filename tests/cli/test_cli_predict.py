@@ -542,3 +542,14 @@ def test_the_group_alone_shows_its_commands(capsys):
     code, text, _ = run(capsys)
     assert code == 0
     assert all(name in text for name in ("fit", "evaluate", "select", "export", "collect", "train"))
+
+
+def test_repeated_columns_and_names_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_text("".join(f"{n},{n * 1e-6},{n * 1.1e-6}\n" for n in range(10, 400, 13)))
+    model = tmp_path / "model.json"
+    options = ["--names", "n,t1,t2", "--target", "t1,t2"]
+    code, text, _ = run(capsys, "fit", str(path), *options, "-o", str(model))
+    assert code == 0
+    assert "noise floor: 10%" in text
+    assert run(capsys, "evaluate", str(model), str(path), *options)[0] == 0

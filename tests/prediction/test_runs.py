@@ -99,3 +99,48 @@ def test_a_json_file_of_another_kind_is_not_replaced(tmp_path, capsys, text):
     place.unlink()
     for _ in range(2):  # a description of runs is replaced
         write_csv(runs, tmp_path / "runs.csv")
+
+
+def sheet_of(tmp_path, columns, head=True):
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns)] * head + [",".join(map(str, row)) for row in rows]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+N = [100 * 3**i for i in range(10)]
+TIMES = [0.001 * n**0.9 for n in N]
+AGAIN = [1000 * t * f for t, f in zip(TIMES, [1.02, 0.99, 1.05, 0.97, 1.01] * 2, strict=True)]
+
+
+def test_copies_of_the_run_time_are_refused_as_features(tmp_path):
+    path = sheet_of(tmp_path, {"n": N, "time_s": TIMES, "t_min": AGAIN})
+    with pytest.raises(PredictionError, match=r"'t_min' follows the run time within 2%.*--target"):
+        read_csv(path)
+    assert read_csv(path, features=["n"]).names == ("n",)
+    assert read_csv(path, features=["n", "t_min"]).names == ("n", "t_min")
+
+
+def test_sizes_that_times_are_proportional_to_are_features(tmp_path):
+    rough = [t * 2.0 ** (i % 3) for i, t in enumerate(TIMES)]
+    path = sheet_of(tmp_path, {"n": N, "rate": rough, "time_s": [1e-6 * n for n in N]})
+    assert read_csv(path).names == ("n", "rate")
+
+
+def test_several_columns_are_repeated_measurements(tmp_path):
+    columns = {"n": [1, 2], "a (ms)": [2.0, 8.0], "b": [0.003, 0.009], "c": [0.004, 0.004]}
+    runs = read_csv(sheet_of(tmp_path, columns), ["a", "b", "c"])
+    assert runs.names == ("n",)
+    assert runs.times == pytest.approx([0.003, 0.006])  # between a and c
+    assert runs.retimes == pytest.approx([0.003, 0.009])  # b
+
+
+def test_files_without_headings_are_given_names(tmp_path):
+    path = sheet_of(tmp_path, {"n": [1, 2], "t": [0.5, 0.25]}, head=False)
+    runs = read_csv(path, names=["n", "time"], target=None)
+    assert (runs.names, list(runs.times)) == (("n",), [0.5, 0.25])
+    with pytest.raises(PredictionError, match="give --names"):
+        read_csv(path)
+    with pytest.raises(PredictionError, match="2 cells under 3 headings"):
+        read_csv(path, names=["n", "m", "time"])

@@ -42,7 +42,14 @@ def run(args: argparse.Namespace) -> int:
 
     tables = shared.read_tables(args.tables)
     model = load(args.model)
-    runs = read_csv(args.runs, args.target, model.names_, levels=model.levels, units=model.units)
+    runs = read_csv(
+        args.runs,
+        args.target,
+        model.names_,
+        names=args.names,
+        levels=model.levels,
+        units=model.units,
+    )
     found = evaluate(model, runs.table, runs.times, coverage=args.coverage, retimes=runs.retimes)
     head = [f"{shared.describe(model)} on {args.runs}", shared.left_out(runs)]
     result = {"model": model.kind, **found.to_dict(), "dropped": list(runs.dropped)}

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.report import Progress
 
     tables = shared.read_tables(args.tables)
-    runs = read_csv(args.runs, args.target, args.features)
+    runs = read_csv(args.runs, args.target, args.features, names=args.names)
     model = _model(args, runs)
     if args.model in ("nn", "nnc") and len(runs) > MANY:
         warn(

@@ -34,8 +34,9 @@ MODELS = {
 _SHOWN = 3  # rows that were left out
 
 TARGET = {
-    "--target COLUMN": "the column of run times; its heading may say their unit, as in "
-    "'time [ms]' (default: time_s, time, seconds or runtime)"
+    "--target A,B": "the column of run times; its heading may say their unit, as in "
+    "'time [ms]' (default: time_s, time, seconds or runtime); several are repeated measurements",
+    "--names A,B": "the names of all columns, for a file without a line of headings",
 }
 REPORT = {
     **options.REPORT,

@@ -6,7 +6,7 @@ import csv
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,12 @@ class CsvSheet:
     known: dict[str, int]
 
     @classmethod
-    def read(cls, source: Path) -> CsvSheet:
-        """Return the cells of a file; PredictionError if it is not such a file."""
-        headings, rows = _cells(source)
+    def read(cls, source: Path, names: Sequence[str] | None = None) -> CsvSheet:
+        """Return the cells of a file; PredictionError if it is not such a file.
+
+        `names` are the headings of a file that has none.
+        """
+        headings, rows = _cells(source, names)
         known = {heading: i for i, heading in enumerate(headings)}
         for i, heading in enumerate(headings):
             known.setdefault(_heading(heading)[0], i)
@@ -113,18 +116,17 @@ class CsvSheet:
             i for i in range(len(self.headings)) if any(not absent(cell) for cell in self.cells(i))
         ]
 
-    def features(
-        self, names: Sequence[str] | None, time_at: int, again_at: int | None
-    ) -> list[int]:
+    def features(self, names: Sequence[str] | None, times_at: Collection[int]) -> list[int]:
         """Return the columns of features: these, or all with values that are not times."""
         if names is None:
-            used = [i for i in self.filled() if i not in (time_at, again_at)]
+            used = [i for i in self.filled() if i not in times_at]
         else:
             used = [self.column(name, "a feature") for name in names]
-        if time_at in used:
-            raise PredictionError(
-                f"{self.source}: {self.headings[time_at]!r} is the run time and cannot be a feature"
-            )
+        for at in used:
+            if at in times_at:
+                raise PredictionError(
+                    f"{self.source}: {self.headings[at]!r} is the run time and cannot be a feature"
+                )
         if not used:
             raise PredictionError(
                 f"{self.source}: the run time is the only column; add columns to predict it from"
@@ -181,7 +183,9 @@ class CsvSheet:
         return seconds
 
 
-def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _cells(
+    source: Path, names: Sequence[str] | None
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the headings, and every row that is not blank with its line number."""
     try:
         with source.open(newline="", encoding="utf-8-sig") as file:
@@ -194,7 +198,7 @@ def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(text.splitlines(), delimiter=delimiter, skipinitialspace=True)
     rows: list[tuple[int, list[str]]] = []
-    headings: list[str] = []
+    headings = list(names or ())
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
@@ -214,7 +218,9 @@ def _cells(source: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     if not headings or not rows:
         raise PredictionError(f"{source}: a line of headings and rows of runs are needed")
     if all(_number(cell) is not None for cell in headings):
-        raise PredictionError(f"{source}: the first line has to name the columns")
+        raise PredictionError(
+            f"{source}: the first line has to name the columns; if it does not, give --names"
+        )
     repeated = [name for name in headings if headings.count(name) > 1]
     if repeated:
         raise PredictionError(f"{source}: the heading {repeated[0]!r} is there twice; rename one")

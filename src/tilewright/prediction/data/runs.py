@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +20,12 @@ from tilewright.shapes import read_json
 Array: TypeAlias = np.ndarray[Any, Any]
 
 RETIME = "retime_s"
+# A column is a copy of the run time if its ratio to it is off by less than the smaller of these, as
+# a median: a share, and a share of the spread of the times' logarithms. Chosen: repeated
+# measurements of one run differ by a few percent.
+_SAME, _SAME_SHARE = 0.1, 0.2
+_DISTINCT = 0.9  # share of the rows with a value of their own, at least
+_FEWEST = 8  # rows, for a judgement
 
 
 @dataclass(frozen=True)
@@ -68,9 +74,10 @@ def noise_floor(times: Array, retimes: Array) -> float:
 
 def read_csv(
     path: str | os.PathLike[str],
-    target: str | None = TIME,
+    target: str | Sequence[str] | None = TIME,
     features: Sequence[str] | None = None,
     *,
+    names: Sequence[str] | None = None,
     retime: str | None = RETIME,
     levels: Mapping[str, Sequence[str]] | None = None,
     units: Mapping[str, str] | None = None,
@@ -87,46 +94,85 @@ def read_csv(
     Args:
         path: the file; facts about it are read from a JSON file of the same name.
         target: the column of run times, with or without its unit; None for one that is called
-            ``time_s``, ``time``, ``seconds``, ``runtime`` or alike.
+            ``time_s``, ``time``, ``seconds``, ``runtime`` or alike. Several columns are repeated
+            measurements: the median of every other one counts, and that of the rest is the second
+            measurement.
         features: the columns to use; by default all but the times and those all of whose
-            cells are empty.
+            cells are empty. A column that nearly equals the run time, up to a factor, must be
+            named here to be used: most such columns are times, which are not known beforehand.
+        names: the headings of a file without any.
         retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
         units: the units that columns must have where they have one, by name.
 
     Raises:
         PredictionError: no such file, no such column, a column of both numbers and words, a
-            time that is not positive, an unknown or wrong unit, or no complete row.
+            time that is not positive, an unknown or wrong unit, no complete row, or a column that
+            nearly equals the run time.
     """
-    sheet = CsvSheet.read(Path(path))
+    sheet = CsvSheet.read(Path(path), names)
     source = sheet.source
     if target is None:
         target = sheet.time_name()
-    time_at = sheet.column(target, "the run time (choose it with --target)")
-    again_at = sheet.known.get(retime) if retime is not None and retime != target else None
+    targets = [target] if isinstance(target, str) else list(target)
+    times_at = [sheet.column(t, "the run time (choose it with --target)") for t in targets]
+    again_at = times_at[1::2]
+    if len(targets) == 1 and retime in sheet.known and retime != targets[0]:
+        again_at = [sheet.known[retime]]
     sidecar = sidecar_of(source)
     known = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
     if features is None and known is not None:
         features = [name for name in known if name in sheet.known]
-    used = sheet.features(features, time_at, again_at)
-    seconds = sheet.times(time_at)
-    again = None if again_at is None else sheet.times(again_at)
+    used = sheet.features(features, (*times_at, *again_at))
+    seconds = [sheet.times(at) for at in times_at[::2]]
+    again = [sheet.times(at) for at in again_at]
     coded = {i: codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
-    kept, dropped = sheet.complete((time_at, *used))
+    kept, dropped = sheet.complete((*times_at, *used))
     if not kept:
         raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
     facts = {**sidecar, "source": source.name}
     words = {sheet.name(i): coded[i][1] for i in used if coded[i][1]}
     if words:
         facts["levels"] = words
-    return Runs(
+    runs = Runs(
         sheet.units(used, known or {}, units),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
-        np.array([seconds(row) for row in kept]),
-        None if again is None else np.array([again(row) for row in kept]),
+        _medians(seconds, kept),
+        _medians(again, kept) if again else None,
         facts,
         tuple(dropped),
     )
+    if features is None:
+        _refuse_times(runs, source)
+    return runs
+
+
+def _medians(columns: Sequence[Callable[[int], float]], rows: Sequence[int]) -> Array:
+    """Return the median of repeated measurements of each row."""
+    return np.median([[column(row) for column in columns] for row in rows], axis=1)
+
+
+def _refuse_times(runs: Runs, source: Path) -> None:
+    """Refuse features that a run time nearly equals, up to a factor (its unit).
+
+    Sizes may be proportional to the time, too, but are whole numbers or repeat.
+    """
+    logs = np.log(runs.times)
+    for name, column in zip(runs.names, runs.table.T, strict=True):
+        distinct = len(np.unique(column)) >= _DISTINCT * len(column)
+        if len(column) < _FEWEST or not distinct or (column <= 0).any():
+            continue
+        if (column == np.round(column)).all():
+            continue
+        apart = np.log(column) - logs
+        off = float(np.median(np.abs(apart - np.median(apart))))
+        spread = float(np.median(np.abs(logs - np.median(logs))))
+        if off < min(_SAME, _SAME_SHARE * spread):
+            raise PredictionError(
+                f"{source}: the column {name!r} follows the run time within {off:.0%}, as another "
+                "measurement of it would: leave it out with --features, or name it there to use "
+                f"it; repeated measurements are --target TIME,{name}"
+            )
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
