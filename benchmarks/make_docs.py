@@ -35,6 +35,12 @@ GOALS = {
         "worst_complexity": "<= 20",
     },
     "halide_coverage": {"failures": "<= 0"},
+    "patterns_correct": {
+        "expressions_least": ">= 200",
+        "wrong": "<= 0",
+        "refused_by_compiler": "<= 0",
+        "races": "<= 0",
+    },
     "patterns_explore": {
         "max_seconds": "<= 60",
         "max_memory_mb": "<= 1000",
