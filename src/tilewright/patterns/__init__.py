@@ -9,7 +9,7 @@ best of them measured, and what is shown of it).
 """
 
 from tilewright.arith import sizes
-from tilewright.patterns import features, programs, ranking, rewriting
+from tilewright.patterns import features, page, programs, ranking, rewriting, tuning
 from tilewright.patterns.build import (
     add,
     array,
@@ -147,6 +147,7 @@ __all__ = [
     "mul",
     "pad",
     "pad2",
+    "page",
     "par",
     "programs",
     "random_inputs",
@@ -172,6 +173,7 @@ __all__ = [
     "to_local",
     "to_private",
     "transpose",
+    "tuning",
     "type_of",
     "untile2",
     "unzip",

@@ -16,13 +16,19 @@ from tilewright.patterns.nodes import text
 from tilewright.patterns.printing import definitions
 from tilewright.patterns.ranking.evaluation import correlation
 from tilewright.patterns.tuning import MeasuredKernel, PatternTuning
-from tilewright.report import units
+from tilewright.report import Dag, GraphNode, NodeKind, units
 from tilewright.report.charts import Points, dag_picture, scatter_plot
-from tilewright.report.model import Dag, GraphNode, NodeKind
-from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
-from tilewright.report.pages.html import join
-from tilewright.report.pages.page import folded
-from tilewright.report.pages.page import source as listing
+from tilewright.report.pages import (
+    Figure,
+    Html,
+    Section,
+    folded,
+    html_page,
+    html_table,
+    join,
+    tag,
+)
+from tilewright.report.pages import source as listing
 from tilewright.report.table import table
 
 _LABEL = 22  # characters of a node's name in the picture

@@ -4,6 +4,7 @@ from .model import (
     Dag as Dag,
     GroupRow as GroupRow,
     NestLine as NestLine,
+    NodeKind as NodeKind,
     GraphNode as GraphNode,
     Progress as Progress,
     ScheduleReport as ScheduleReport,

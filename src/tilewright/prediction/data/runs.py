@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -115,19 +115,15 @@ def read_csv(
     if target is None:
         target = sheet.time_name()
     targets = [target] if isinstance(target, str) else list(target)
-    times_at = [sheet.column(t, "the run time (choose it with --target)") for t in targets]
-    again_at = times_at[1::2]
-    if len(targets) == 1 and retime in sheet.known and retime != targets[0]:
-        again_at = [sheet.known[retime]]
+    times_at, again_at = _time_columns(sheet, targets, retime)
     sidecar = sidecar_of(source)
     known = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
     if features is None and known is not None:
         features = [name for name in known if name in sheet.known]
     used = sheet.features(features, (*times_at, *again_at))
-    seconds = [sheet.times(at) for at in times_at[::2]]
-    again = [sheet.times(at) for at in again_at]
     coded = {i: codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
-    kept, dropped = sheet.complete((*times_at, *used))
+    needed = again_at if len(targets) > 1 else []
+    kept, dropped = sheet.complete((*times_at, *needed, *used))
     if not kept:
         raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
     facts = {**sidecar, "source": source.name}
@@ -137,8 +133,8 @@ def read_csv(
     runs = Runs(
         sheet.units(used, known or {}, units),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
-        _medians(seconds, kept),
-        _medians(again, kept) if again else None,
+        _medians(sheet, times_at, kept),
+        _medians(sheet, again_at, kept) if again_at else None,
         facts,
         tuple(dropped),
     )
@@ -147,8 +143,19 @@ def read_csv(
     return runs
 
 
-def _medians(columns: Sequence[Callable[[int], float]], rows: Sequence[int]) -> Array:
-    """Return the median of repeated measurements of each row."""
+def _time_columns(
+    sheet: CsvSheet, targets: Sequence[str], retime: str | None
+) -> tuple[list[int], list[int]]:
+    """Return the columns of run times, and those of their second measurements."""
+    found = [sheet.column(t, "the run time (choose it with --target)") for t in targets]
+    if len(targets) == 1 and retime in sheet.known and retime != targets[0]:
+        return found, [sheet.known[retime]]
+    return found[::2], found[1::2]
+
+
+def _medians(sheet: CsvSheet, at: Sequence[int], rows: Sequence[int]) -> Array:
+    """Return the median seconds of repeated measurements of each row."""
+    columns = [sheet.times(column) for column in at]
     return np.median([[column(row) for column in columns] for row in rows], axis=1)
 
 

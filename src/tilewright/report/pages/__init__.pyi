@@ -1,10 +1,13 @@
 from .html import (
     Html as Html,
+    join as join,
     tag as tag,
 )
 from .page import (
     Figure as Figure,
     Section as Section,
+    folded as folded,
+    source as source,
     html_page as html_page,
     html_table as html_table,
 )
