@@ -65,7 +65,7 @@ def library() -> ctypes.CDLL:
     names = [str(f.locate()) for f in files if f.name.startswith("libnvrtc.so")]
     name = next(iter(names), None) or ctypes.util.find_library("nvrtc")
     if name is None:
-        raise CompileError("there is no NVRTC: pip install 'tilewright[cuda-static]'")
+        raise CompileError("NVRTC is not installed: pip install 'tilewright[cuda-static]'")
     return ctypes.CDLL(name)
 
 

@@ -249,10 +249,10 @@ class Tuner:
         code = self.space.encode(trial.configuration)
         key = self.space.key(code)
         self._codes.setdefault(key, code)
-        told = self._told.setdefault(key, [])
-        told.append(trial)
-        good = [t for t in told if t.ok]
-        usable = len(good) * 2 > len(told)
+        trials = self._told.setdefault(key, [])
+        trials.append(trial)
+        good = [t for t in trials if t.ok]
+        usable = len(good) * 2 > len(trials)
         values = middle([t.values for t in good]) if usable else ()
         self._outcomes[key] = values, usable and all(t.lower_bound for t in good)
         self.trials.append(trial)
