@@ -136,6 +136,20 @@ def test_a_run_longer_than_the_model_takes_goes_on_improving():
     assert tuner.best.value < 30.0
 
 
+def test_hyperparameters_are_fitted_also_when_the_model_takes_no_more():
+    space = Space([Integer("x", 0, 400), Integer("y", 0, 400)])
+    codes = space.sample(np.random.default_rng(0), 100)
+    tuner = Tuner(space, settings=Settings(most_points=82))  # by itself, a count without fits
+    for code in codes:
+        configuration = space.decode(code)
+        tuner.tell(configuration, 1.0 + (configuration["x"] - 133) ** 2 + configuration["y"])
+    for _ in range(9):
+        asked = tuner.ask()
+        tuner.tell(asked, 1.0 + (asked.configuration["x"] - 133) ** 2 + asked.configuration["y"])
+    thetas = [trial.suggestion.theta for trial in tuner.trials if trial.suggestion.theta]
+    assert len(set(thetas)) > 2
+
+
 def test_the_queue_is_asked_first():
     queue = [
         {"tile": 8, "unroll": 2, "schedule": "static", "order": (0, 1, 2)},

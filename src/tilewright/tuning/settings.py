@@ -56,4 +56,4 @@ class Settings:
     samples: int = 600
     climbs: int = 5
     repeats: bool = False
-    most_points: int = 250
+    most_points: int = 150

@@ -119,7 +119,7 @@ def propose(
     shift = None if source is None else source.shift(points, outputs, modelled.slope, theta)
     # where a similar problem gives a prior mean, the model learns the difference
     learned = outputs if shift is None else shift.residual(points, outputs)
-    fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta)
+    fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta, observed=len(values))
     bounded = seen.bounded[valid][kept]
     surrogate = _completed(fitted.surrogate, encoder, points, learned, bounded, pending)
     if shift is not None:

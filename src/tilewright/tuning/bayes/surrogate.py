@@ -125,6 +125,7 @@ def fit_surrogate(
     rng: np.random.Generator,
     theta: tuple[float, ...] = (),
     extra_noise: Array | None = None,
+    observed: int | None = None,
 ) -> Fitted:
     """Fit the model that the settings ask for.
 
@@ -139,11 +140,12 @@ def fit_surrogate(
         rng: draws starting points.
         theta: hyperparameters of the previous decision, or nothing.
         extra_noise: variance added to each observation's noise, or None.
+        observed: the number of observations of which these are a part; None if they are all.
     """
     points = encoder(codes)
     if settings.surrogate == "rf":
         return Fitted(ForestSurrogate(grow(points, outputs, rng, trees=48, share=0.7)), ())
-    count = len(codes)
+    count = observed or len(codes)
     fresh = count < _EVERY_FIT or count % _FULL_FIT == 0 or not theta
     refit = fresh or count < 2 * _EVERY_FIT or count % 3 == 0
     hyper = Hyperparameters(np.array(theta))
