@@ -61,6 +61,19 @@ def running(width, height):
     return out
 
 
+def column_sums(size):
+    """Sums of columns; the variable that runs along a row is the one that runs in vectors."""
+    i = hl.Var("i")
+    data = hl.ImageParam(hl.Float(32), 2, "data")
+    data.set_estimates([(0, size), (0, size)])
+    r = hl.RDom([(0, size), (0, size)], "r")
+    out = hl.Func("out")
+    out[i] = 0.0
+    out[r.x] += data[r.x, r.y]
+    out.set_estimates([(0, size)])
+    return out
+
+
 def parallel_loops(pipeline, machine=MACHINE):
     algorithm = load(pipeline)
     (planned,) = schedule_cpu(algorithm, machine)
@@ -76,6 +89,14 @@ def test_tasks_over_the_rows_that_an_update_writes():
 
 def test_tiles_of_slower_dimensions_come_first():
     assert parallel_loops(every_other(1024, 768, 0)) == ["v1t_1"]
+
+
+def test_a_variable_that_runs_in_vectors_keeps_them():
+    algorithm = load(column_sums(1024))
+    (planned,) = schedule_cpu(algorithm, MACHINE)
+    (entry,) = (e for e in planned.schedule.funcs if len(e.stages) == 2)
+    assert entry.stages[1].loops[0].name == "r0u_1"
+    assert entry.stages[1].loops[0].mapping == "vectorized"
 
 
 def test_no_tasks_where_they_would_depend_on_each_other_or_do_not_pay():

@@ -234,12 +234,9 @@ class _Loops:
         stage = self.costs.analysis.view.stages(self.func.name)[self.index]
         summary = self.costs.analysis.summaries(self.func.name)[self.index]
         place = {r.name: i for i, r in enumerate(stage.rvars)}
-        reductions = [
-            ScheduledLoop(reduction_loop(place[loop.name]))
-            for loop in stage.loops
-            if loop.kind != "pure"
-        ]
-        reductions = [each for each in reductions if (each.name,) != (self.across or ())[:1]]
+        names = [reduction_loop(place[r.name]) for r in stage.loops if r.kind != "pure"]
+        outside = None if self.across is None else self.across[0]
+        reductions = [ScheduledLoop(name) for name in names if name != outside]
         block = [*self.block_loops, *self.row_loops]
         if self.block.steps > 1 and reductions:
             run = reductions[0].name

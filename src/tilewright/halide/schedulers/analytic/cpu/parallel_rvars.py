@@ -25,12 +25,14 @@ def parallel_rvar(
 ) -> tuple[str, int] | None:
     """Return the loop of a reduction variable to run in parallel, and the iterations of a task.
 
-    None if none can be, if tasks over the `tiled` dimensions write ranges that are as long, or if
-    the work is less than it takes to wake the other cores.
+    None if none can be, if tasks over the `tiled` dimensions write ranges that are as long, if the
+    loop runs in vectors already, or if the work is less than it takes to wake the other cores.
     """
     analysis, model = costs.analysis, costs.model
     func, stage = analysis.view.by_name[name], analysis.view.stages(name)[index]
     free = {loop.name for loop in stage.loops if loop.kind == "pure_rvar"}
+    if costs.block(name, index).steps > 1:
+        free.discard(next(loop.name for loop in stage.loops if loop.kind != "pure"))
     if not free or model.cores == 1:
         return None
     env = stage_env(func, stage, analysis.regions[name], analysis.bounder)
