@@ -17,7 +17,7 @@ A row is a program and a target. Keys of the summary:
 - ``wrong``: those whose result differs by more than `TOLERANCE` of the largest number, in C or
   OpenCL.
 - ``refused_by_compiler``: those that gcc, Oclgrind's compiler or NVRTC does not take.
-- ``races``: those of which Oclgrind reports anything. Null where Oclgrind is not installed: then
+- ``races``: kernels that Oclgrind reports. Null where Oclgrind is not installed: then
   OpenCL runs on the first platform.
 - ``cpu_seconds``: of the whole run.
 """

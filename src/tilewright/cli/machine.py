@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
@@ -112,9 +113,14 @@ def calibrate(cpu: CpuMachine, as_json: bool, quiet: bool) -> int:
     # Printed first, so that an error while writing the file loses no result.
     print(calibration_to_json(found).strip() if as_json else calibration_text(found))
     write_calibration(path, found)
-    if not as_json and not quiet:
-        print(f"\nwritten to {path}; schedule and compare use it from now on")
+    _written(path, as_json or quiet)
     return 0
+
+
+def _written(path: Path, quiet: bool) -> None:
+    """Say where a calibration is kept, and what for."""
+    if not quiet:
+        print(f"\nwritten to {path}; schedule and compare use it from now on")
 
 
 def named_gpu(name: str) -> GpuMachine:
@@ -149,8 +155,7 @@ def calibrate_gpu(records: str, name: str | None, as_json: bool, quiet: bool) ->
     # Printed first, so that an error while writing the file loses no result.
     print(gpu_calibration_to_json(found).strip() if as_json else gpu_calibration_text(found))
     write_gpu_calibration(path, found)
-    if not as_json and not quiet:
-        print(f"\nwritten to {path}; schedule and compare use it from now on")
+    _written(path, as_json or quiet)
     return 0
 
 

@@ -56,7 +56,7 @@ class _Rounds:
 
     Args:
         dim: the dimension of the threads that share it; None if each runs all of it.
-        rest: iterations of a last round that only some threads execute; 0 if there is none.
+        rest: iterations of a last round that only some threads execute; 0 without one.
     """
 
     variable: LoopVariable

@@ -90,7 +90,7 @@ def compile(
     Raises:
         PatternTypeError: the program is not well typed.
         MappingError: the target cannot run it as it is mapped; says what to change.
-        CompileError: there is no compiler or device, or it refuses the source.
+        CompileError: no compiler or device is found, or it refuses the source.
     """
     if target == "c":
         code = generate(program, _name(name))
@@ -155,7 +155,7 @@ def compiler() -> str:
     """Return the C compiler: that of the environment variable CC, else the first that is found.
 
     Raises:
-        CompileError: there is none.
+        CompileError: none is installed.
     """
     named = os.environ.get("CC")
     names = [named] if named else ["gcc", "clang", "cc"]

@@ -20,7 +20,7 @@ def context() -> Any:
     """Return the OpenCL context of the first device.
 
     Raises:
-        CompileError: pyopencl is not installed, or there is no device.
+        CompileError: pyopencl is not installed, or finds no device.
     """
     try:
         import pyopencl as cl
@@ -29,9 +29,9 @@ def context() -> Any:
     try:
         devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
-        raise CompileError(f"there is no OpenCL platform: {error}") from None
+        raise CompileError(f"no OpenCL platform was found: {error}") from None
     if not devices:
-        raise CompileError("there is no OpenCL device")
+        raise CompileError("no OpenCL device was found")
     return cl.Context(devices[:1])
 
 
@@ -39,7 +39,7 @@ def built(source: str, options: tuple[str, ...] = ()) -> Any:
     """Return the ``pyopencl.Program`` of a source, compiled with options of OpenCL's compiler.
 
     Raises:
-        CompileError: there is no device, or it refuses the source.
+        CompileError: no device is found, or it refuses the source.
     """
     import pyopencl as cl
 

@@ -44,8 +44,10 @@ def patterns_page(tuned: PatternTuning, ranked_by: str) -> str:
     best = tuned.best
     sections = [_program(tuned)]
     if best is not None:
-        sections += [_derivation(best), _kernel(best, tuned.target), _features(tuned, best)]
-    sections[-1:-1] = [_predictions(tuned, ranked_by)]
+        sections += [_derivation(best), _kernel(best, tuned.target)]
+    sections.append(_predictions(tuned, ranked_by))
+    if best is not None:
+        sections.append(_features(tuned, best))
     return html_page(
         "A program of patterns, tuned",
         [*sections, _all(tuned)],
@@ -103,8 +105,7 @@ class _Drawing:
         unique = next(
             k for k in (name, *(f"{name} {i}" for i in range(2, 10**6))) if k not in taken
         )
-        made = {"input": "input", "output": "output"}.get(kind, "func")
-        self.nodes.append(GraphNode(unique, made, detail=detail))  # type: ignore[arg-type]
+        self.nodes.append(GraphNode(unique, kind, detail=detail))
         self.edges += [(source, unique) for source in dict.fromkeys(given)]
         return (unique,)
 

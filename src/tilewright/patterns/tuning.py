@@ -102,7 +102,7 @@ class PatternTuning:
         target: ``c`` or ``opencl``.
         considered: how many kernels were ranked.
         measured: those that were measured, in the order of the ranking.
-        best: the fastest right one; None if there is none.
+        best: the fastest right one; None if all are wrong or failed.
         speedup: over the program as it is written, with its interval; None if one was not timed.
     """
 

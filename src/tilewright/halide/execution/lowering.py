@@ -1,6 +1,6 @@
 """Checks whether Halide lowers a schedule, without generating code for the host.
 
-This takes a fraction of the time of compiling, most of which is LLVM's.
+LLVM, which takes most of the time of compiling, does not run.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def fit_surrogate(
         rng: draws starting points.
         theta: hyperparameters of the previous decision, or nothing.
         extra_noise: variance added to each observation's noise, or None.
-        observed: the number of observations of which these are a part; None if they are all.
+        observed: the number of all observations; None if `codes` has all of them.
     """
     points = encoder(codes)
     if settings.surrogate == "rf":

@@ -55,7 +55,7 @@ class TilewrightSampler(BaseSampler):
         constraints: known constraints over the searched parameters, as for `Space`.
         settings: the pieces of the search.
         constraints_func: as of Optuna's own samplers: called with a finished trial, it returns
-            numbers, of which one above 0 says that the trial's result may not be used.
+            numbers. If any is above 0, the trial's result may not be used.
 
     Failed trials, and those that `constraints_func` rejects, train the feasibility model. The last
     value that a pruned trial has reported counts as a bound that its result would not have gone

@@ -60,7 +60,7 @@ class Replay:
         """The best objective recorded.
 
         Raises:
-            SpaceError: several objectives were read, of which each has its own.
+            SpaceError: several objectives were read, and each has an optimum of its own.
         """
         if len(self.objectives) > 1:
             raise SpaceError(f"{self.name} has {len(self.objectives)} objectives: read one of them")
