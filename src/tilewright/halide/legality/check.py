@@ -167,9 +167,10 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
         message = f"it has {len(func.stages)} stages, its schedule {len(entry.stages)}"
         yield Violation("stages", func.name, None, message)
     else:
+        registers = entry.memory == "register"
         for stage, nest in zip(func.stages, entry.stages, strict=False):
             for one in (nest, guarded(nest)) if nest.sizes else (nest,):
-                for kind, message in stage_problems(func, stage, one):
+                for kind, message in stage_problems(func, stage, one, registers=registers):
                     yield Violation(kind, func.name, stage.index, message)
 
 

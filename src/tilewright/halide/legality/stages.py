@@ -29,8 +29,18 @@ HALVES: frozenset[Tail] = frozenset({"predicate_loads", "predicate_stores"})
 _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 
 
-def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
-    """Yield everything wrong with one nest, as pairs of a kind and a sentence."""
+def stage_problems(
+    func: Func, stage: Stage, nest: StageSchedule, *, registers: bool = False
+) -> Found:
+    """Yield everything wrong with one nest, as pairs of a kind and a sentence.
+
+    Args:
+        func: The Func whose stage it is.
+        stage: The stage.
+        nest: The stage's loops.
+        registers: Whether the Func is stored in registers. Halide needs constant bounds of its
+            region for that, and unrolls its pure loops by the same bounds.
+    """
     try:
         loops = scheduled_loops(func, stage, nest)
     except ScheduleError as error:
@@ -43,6 +53,8 @@ def stage_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
     yield from _bound_problems(func, nest)
     yield from _order_problems(func, stage, nest, loops)
     for loop, mapped in zip(loops, nest.loops, strict=True):
+        if not (registers and loop.kind == "pure" and mapped.mapping == "unrolled"):
+            yield from _extent_problems(loop, mapped)
         yield from _mapping_problems(stage, nest, loop, mapped)
     if nest.atomic and not (stage.index > 0 and is_associative(stage)):
         yield (
@@ -220,9 +232,7 @@ def _order_problems(
         )
 
 
-def _mapping_problems(
-    stage: Stage, nest: StageSchedule, loop: NestLoop, mapped: ScheduledLoop
-) -> Found:
+def _extent_problems(loop: NestLoop, mapped: ScheduledLoop) -> Found:
     mapping = mapped.mapping
     if mapping in ("unrolled", "vectorized") and loop.extent is None:
         yield (
@@ -230,6 +240,12 @@ def _mapping_problems(
             f"loop {loop.name} is {mapping} but its number of iterations is not constant; split "
             f"it and have the inner loop {mapping}",
         )
+
+
+def _mapping_problems(
+    stage: Stage, nest: StageSchedule, loop: NestLoop, mapped: ScheduledLoop
+) -> Found:
+    mapping = mapped.mapping
     if mapping == "gpu_block" and loop.inside and loop.extent == 1:
         # Halide 21 fails an assertion on some of these.
         yield (

@@ -31,6 +31,7 @@ from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch
 from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
 from tilewright.halide.schedulers.analytic.gpu.nested import (
     grows_inside_threads,
+    narrowed_by_conditions,
     optimize_granularity,
 )
 from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
@@ -411,10 +412,7 @@ class GroupingSearch:
             and self._can_nest(kernel, True) == self._can_nest(kernel, False)
         ):
             tiles, registers = self._register_tiles(kernel, _REGISTER_TILES)
-        for i in grows_inside_threads(kernel, nested):
-            chosen = tiles[:, i] == 1.0
-            tiles = tiles[chosen]
-            registers = None if registers is None else registers[chosen]
+        tiles, registers = _bounded(kernel, nested, tiles, registers)
         tighter = self._best(kernel, tiles, registers, nested, True, options)
         if tighter is None or not self.prefer(tighter, best):
             return plan
@@ -450,6 +448,20 @@ class GroupingSearch:
         registers = np.concatenate(shares)
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
+
+
+def _bounded(
+    kernel: FusedKernel, nested: Mapping[str, str], tiles: Tiles, registers: Tiles | None
+) -> tuple[Tiles, Tiles | None]:
+    """Return the tiles for which Halide bounds what members in threads keep in registers."""
+    kept = np.full(len(tiles), True)
+    for i in grows_inside_threads(kernel, nested):
+        kept &= tiles[:, i] == 1.0
+    if registers is None:
+        return tiles[kept], None
+    if narrowed_by_conditions(kernel, nested):
+        kept &= (registers > 1.0).sum(axis=1) < 2
+    return tiles[kept], registers[kept]
 
 
 # What a thread computes of a reduction's tile, along x and y.

@@ -223,13 +223,17 @@ def member_nest(
         if canonical in pure:
             continue
         extent = int(extents[func.args.index(loop.name)])
-        if budget.take(extent, most):
+        if not budget.take(extent, most):
+            serial.append(canonical)
+        elif inside:
+            # Halide bounds what registers hold, but not always what a split of it visits: it sees
+            # no constant where a condition of the consumer narrows the region.
+            unrolled.append(canonical)
+        else:
             whole_loop, copies = part_of(canonical, "_s"), part_of(canonical, "_u")
             splits.append(Split(canonical, whole_loop, copies, extent, "guard_with_if"))
             unrolled.append(copies)
             serial.append(whole_loop)
-        else:
-            serial.append(canonical)
     loops = (
         *(ScheduledLoop(loop, "unrolled") for loop in unrolled),
         *_reductions(func, stage, budget, set()),

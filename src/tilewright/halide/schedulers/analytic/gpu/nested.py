@@ -16,12 +16,12 @@ between threads, because the size of registers must be constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
-from tilewright.halide.ir.algorithm import Variable, walk
+from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
@@ -168,6 +168,34 @@ def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tupl
         if any(size[0] != size[1] for box in regions.values() for size in sizes(box, 2)):
             found.append(i)
     return tuple(found)
+
+
+def narrowed_by_conditions(kernel: FusedKernel, nested: Mapping[str, str]) -> bool:
+    """Return whether members are read under conditions on two dimensions, as of a triangle.
+
+    Halide narrows what such a thread reads to what meets the condition. Where a thread has several
+    points along both dimensions, it then finds no constant size for its registers.
+    """
+    view = kernel.analysis.view
+    readers = {name: view.stages(name) for name in set(nested.values()) - {kernel.output}}
+    readers[kernel.output] = (kernel.stage,)
+    return any(
+        _on_two_dimensions(stage, node) and any(_reads(arg, nested) for arg in node.args[1:])
+        for stages in readers.values()
+        for stage in stages
+        for node in walk(*stage.values)
+        if isinstance(node, Op | Call) and node.name in ("select", "if_then_else")
+    )
+
+
+def _on_two_dimensions(stage: Stage, choice: Op | Call) -> bool:
+    dimensions = {loop.name for loop in stage.loops if loop.kind == "pure"}
+    names = {node.name for node in walk(choice.args[0]) if isinstance(node, Variable)}
+    return len(names & dimensions) > 1
+
+
+def _reads(expr: Expr, names: Container[str]) -> bool:
+    return any(isinstance(node, Call) and node.name in names for node in walk(expr))
 
 
 def thread_regions(

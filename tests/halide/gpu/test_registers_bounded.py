@@ -1,0 +1,58 @@
+"""Threads with several points: Halide finds constant bounds of what their registers hold."""
+
+import halide as hl
+import pytest
+
+from tilewright.halide.schedulers.task import make_task
+from tilewright.halide.search.one_shot import plan_checked
+
+
+def triangle(size):
+    """A product of which the output keeps one triangle."""
+    x, y = hl.vars("x y")
+    a = hl.ImageParam(hl.Float(32), 2, "A")
+    k = hl.RDom([(0, size)], "k")
+    product, out = hl.Func("product"), hl.Func("out")
+    product[x, y] += a[k, y] * a[k, x]
+    out[x, y] = hl.select(x <= y, product[x, y], 0.0)
+    out.set_estimates([(0, size), (0, size)])
+    return out
+
+
+def weights(at, scale, taps, name):
+    """Weights of a tent along one dimension, divided by their sum, and the first place read."""
+    k = hl.Var("k")
+    place = (hl.f32(at) + hl.f32(0.5)) / scale
+    first = hl.i32(hl.ceil(place - hl.f32(0.5) - 1 / hl.min(scale, hl.f32(1.0))))
+    raw, total, weight = (hl.Func(f"{part}_{name}") for part in ("raw", "total", "weight"))
+    raw[at, k] = hl.max(hl.f32(0.0), hl.f32(1.0) - hl.abs(hl.f32(k + first) - place))
+    r = hl.RDom([(0, taps)], f"n_{name}")
+    total[at] += raw[at, r]
+    weight[at, k] = raw[at, k] / total[at]
+    return weight, first
+
+
+def resampled(size):
+    """A picture at another scale, which the caller gives, and so the number of weights."""
+    x, y, c = hl.vars("x y c")
+    data = hl.ImageParam(hl.Float(32), 3, "data")
+    scale = hl.Param(hl.Float(32), "scale")
+    scale.set_estimate(0.5)
+    edge = hl.BoundaryConditions.repeat_edge(data, [(0, 2 * size), (0, 2 * size), (0, 3)])
+    taps = hl.i32(hl.ceil(hl.f32(2.0) / hl.min(scale, hl.f32(1.0)))) + 1
+    r = hl.RDom([(0, taps)], "r")
+    across, first_x = weights(x, scale, taps, "x")
+    down, first_y = weights(y, scale, taps, "y")
+    columns, rows, out = hl.Func("columns"), hl.Func("rows"), hl.Func("out")
+    columns[x, y, c] += down[y, r] * edge[x, r + first_y, c]
+    rows[x, y, c] += across[x, r] * columns[r + first_x, y, c]
+    out[x, y, c] = rows[x, y, c]
+    out.set_estimates([(0, size), (0, size), (0, 3)])
+    return out
+
+
+@pytest.mark.parametrize("machine", ["v100", "a100"])
+@pytest.mark.parametrize("program", [triangle, resampled])
+def test_halide_refuses_none_of_the_chosen_schedules(program, machine):
+    planned = plan_checked(make_task(program(512), target="cuda", machine=machine))
+    assert not [note for note in planned[0].notes if "refused" in note]
