@@ -7,11 +7,12 @@ import pytest
 
 import tilewright.patterns as tp
 from tilewright.machines import detect_cpu
+from tilewright.patterns import nodes as n
 from tilewright.patterns import programs, tuning
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.page import deciding_features, patterns_page, program_graph
-from tilewright.patterns.ranking.cpu import cpu_features, cpu_seconds
+from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_seconds, cpu_vector
 from tilewright.records import Records
 
 SETTINGS = rw.ExplorationSettings("c", tiles=(4, 8), limit=30)
@@ -97,3 +98,19 @@ def test_counts_of_c_kernels_are_exact():
     machine = detect_cpu()
     scalar = replace(f, vector_share=0.0)
     assert cpu_seconds(scalar, machine, 1) > cpu_seconds(f, machine, 1) > cpu_seconds(f, machine, 2)
+
+
+def test_features_of_c_kernels_say_how_their_innermost_loop_runs():
+    grid = tp.array("A", tp.f32[32, 64]) >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1)
+    rows = grid >> tp.map2(tp.fun(lambda w: w[1, 0] + w[1, 2] * 2 - w[0, 1], "f"))
+    f = cpu_features(generate(rw.derive(rows, rw.lower_nest(n.PAR, n.SIMD)).program), {})
+    assert (f.innermost, f.second, f.third, f.nest) == (6, 5, 0, 2)
+    assert (f.contiguous, f.irregular, f.lanes_share) == (1, 0, 1)
+    assert f.operations == 3 * f.stores == 3 * 32 * 64
+    assert f.tests == f.stores  # of the row; columns need none inside of the grid
+    columns = tp.array("A", tp.f32[32, 64]) >> tp.transpose >> tp.map(tp.map(tp.copy))
+    g = cpu_features(generate(rw.derive(columns, rw.lower_nest(n.PAR, n.SEQ)).program), {})
+    assert (g.contiguous, g.irregular, g.lanes_share) == (0.5, 0, 0)
+    names = dict(zip(CPU_FEATURES, cpu_vector(g, 3), strict=True))
+    assert names["speedup"] == 64 / 22
+    assert names["innermost"] == 5

@@ -39,6 +39,7 @@ RULES = [
     rw.stage_tile((1,)),
     rw.coarsen(2),
     rw.store("global"),
+    rw.pack("A", 3),
 ]
 
 

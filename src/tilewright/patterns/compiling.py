@@ -26,7 +26,10 @@ from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
-FAST = ("-O3", "-march=native")
+# Without these, a square root sets errno, a division may trap, and dividing by a constant is not
+# multiplying by its inverse: loops stay without vectors. The last one changes results by an ulp.
+VECTORS = ("-fno-math-errno", "-fno-trapping-math", "-freciprocal-math")
+FAST = ("-O3", "-march=native", *VECTORS)
 COMPILE_SECONDS = 120
 TARGETS = ("c", "opencl", "cuda")
 

@@ -6,6 +6,7 @@ GPU's program can be run and checked on a CPU.
 
 from __future__ import annotations
 
+from tilewright.patterns.codegen.borders import inner_range
 from tilewright.patterns.codegen.code import Buffer, Code, ForLoop
 from tilewright.patterns.codegen.generate import UNDECIDED
 from tilewright.patterns.codegen.printer import Printer, scratch, tables
@@ -66,12 +67,39 @@ class _Printer(Printer):
         if parallel:
             collapse = " collapse(2)" if self._collapsible(loop) else ""
             lines.append(f"{pad}#pragma omp parallel for num_threads(threads){collapse}")
-        elif kind == "simd":
-            lines.append(f"{pad}#pragma omp simd")
+        within = spread or parallel or kind == "simd"
+        simd = f"{pad}#pragma omp simd" if kind == "simd" and not parallel else ""
+        inner = None if parallel else inner_range(loop)
         extent = self.words.index(loop.variable.extent)
-        lines.append(f"{pad}for ({self.words.dialect.index} {i} = 0; {i} < {extent}; {i}++) {{")
-        lines += self.block(loop.body, depth + 1, spread or parallel or kind == "simd")
-        return [*lines, f"{pad}}}"]
+        if inner is None:
+            return lines + self._iterations(loop, depth, within, ("0", extent), simd)
+        first, last = "0", extent
+        index, extreme = self.words.dialect.index, self.words.extreme
+        before: list[str] = []
+        after: list[str] = []
+        if inner.starts:
+            first = f"{i}_inner"
+            start = extreme("least", [extreme("most", ["0", *inner.starts]), extent])
+            lines.append(f"{pad}const {index} {first} = {start};")
+            before = self._iterations(loop, depth, within, ("0", first), "")
+        if inner.ends:
+            last = f"{i}_border"
+            end = extreme("most", [extreme("least", [extent, *inner.ends]), first])
+            lines.append(f"{pad}const {index} {last} = {end};")
+            after = self._iterations(loop, depth, within, (last, extent), "")
+        self.words.inside = inner.tests
+        middle = self._iterations(loop, depth, within, (first, last), simd)
+        self.words.inside = frozenset()
+        return [*lines, *before, *middle, *after]
+
+    def _iterations(
+        self, loop: ForLoop, depth: int, spread: bool, ends: tuple[str, str], pragma: str
+    ) -> list[str]:
+        """Return the lines of a part of a loop."""
+        pad, i = "  " * depth, loop.variable.name
+        head = f"for ({self.words.dialect.index} {i} = {ends[0]}; {i} < {ends[1]}; {i}++) {{"
+        body = self.block(loop.body, depth + 1, spread)
+        return [*filter(None, [pragma]), pad + head, *body, f"{pad}}}"]
 
     def _collapsible(self, loop: ForLoop) -> bool:
         """Return whether the loop and the one in it can be spread together over the cores."""

@@ -82,7 +82,8 @@ class Printer(ABC):
         assert isinstance(s, Store)
         text = f"{s.buffer.name}[{self.words.index(s.index)}] = {self.words.value(s.value)};"
         index = self.words.index
-        tests = " && ".join(f"{index(i)} < {index(length)}" for i, length in s.guards)
+        open_ = [guard for guard in s.guards if guard not in self.words.inside]
+        tests = " && ".join(f"{index(i)} < {index(length)}" for i, length in open_)
         return f"if ({tests}) {text}" if tests else text
 
     def table(self, buffer: Buffer, qualifier: str) -> str:

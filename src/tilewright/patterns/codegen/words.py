@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,6 +61,8 @@ _INDEX_HELPERS = {
     "mod": "{{ return (a % n + n) % n; }}",
     "clamp": "{{ return a < 0 ? 0 : a < n ? a : n - 1; }}",
     "wrap": "{{ return (a % n + n) % n; }}",
+    "least": "{{ return a < n ? a : n; }}",
+    "most": "{{ return a < n ? n : a; }}",
     "mirror": "{{ a = (a % (2 * n) + 2 * n) % (2 * n); return a < n ? a : 2 * n - 1 - a; }}",
 }
 
@@ -71,10 +73,12 @@ class Words:
 
     Args:
         named: names of parts of indices.
+        inside: pairs (x, n) for which ``0 <= x < n`` holds where the text stands.
     """
 
     dialect: CDialect
     named: Mapping[Atom, str] = field(default_factory=dict)
+    inside: frozenset[tuple[Poly, Poly]] = frozenset()
     helpers: dict[str, str] = field(default_factory=dict)
     functions: dict[tuple[UserFun, tuple[ScalarType, ...]], str] = field(default_factory=dict)
 
@@ -120,16 +124,28 @@ class Words:
                 return f"({self._operand(atom.x)} {sign} {self._operand(atom.d)})"
             return self._index_helper(kind, atom.x, atom.d)
         assert isinstance(atom, Boundary)
+        if (atom.x, atom.n) in self.inside:
+            return self._factor(atom.x)
         return self._index_helper(atom.kind, atom.x, atom.n)
 
     def _operand(self, p: Poly) -> str:
         return self._factor(p) if p.fraction[1] == 1 else f"({self.index(p)})"
 
+    def extreme(self, kind: str, values: Iterable[Poly | str]) -> str:
+        """Return the ``least`` or ``most`` of one or more indices, some of them printed."""
+        text, *others = (v if isinstance(v, str) else self.index(v) for v in values)
+        for other in others:
+            text = f"{self._helper(kind)}({text}, {other})"
+        return text
+
     def _index_helper(self, kind: str, x: Poly, n: Poly) -> str:
+        return f"{self._helper(kind)}({self.index(x)}, {self.index(n)})"
+
+    def _helper(self, kind: str) -> str:
         name, t = f"index_{kind}", self.dialect.index
         body = _INDEX_HELPERS[kind].format()
         self.helpers[name] = f"{self.dialect.helper}{t} {name}({t} a, {t} n) {body}"
-        return f"{name}({self.index(x)}, {self.index(n)})"
+        return name
 
     # Values
 
@@ -146,6 +162,8 @@ class Words:
         if isinstance(v, FunctionCall):
             return f"{self.function(v)}({', '.join(map(self.value, v.args))})"
         assert isinstance(v, Inside)
+        if (v.index, v.length) in self.inside:
+            return self.value(v.value)
         index = self.index(v.index)
         test = f"{index} >= 0 && {index} < {self.index(v.length)}"
         return f"({test} ? {self.value(v.value)} : {self.value(v.other)})"

@@ -6,6 +6,7 @@ well a model ranks unseen programs), `candidates` (the kernels of a program, and
 """
 
 from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table
+from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_vector
 from tilewright.patterns.ranking.estimate import StaticEstimate
 from tilewright.patterns.ranking.evaluation import (
     RankingQuality,
@@ -24,6 +25,7 @@ from tilewright.patterns.ranking.points import (
 )
 
 __all__ = [
+    "CPU_FEATURES",
     "FEATURES",
     "FromRunTimes",
     "KernelCandidate",
@@ -34,6 +36,8 @@ __all__ = [
     "RunTimeModel",
     "StaticEstimate",
     "candidates",
+    "cpu_features",
+    "cpu_vector",
     "leave_one_program_out",
     "quality",
     "rank",

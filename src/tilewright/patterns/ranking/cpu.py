@@ -7,11 +7,18 @@ its constants are not fitted to measurements, and caches are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log2
+from typing import Any, TypeAlias
 
-from tilewright.arith import Poly, evaluate
+import numpy as np
+
+from tilewright.arith import Boundary, Div, LoopVariable, Mod, Poly, evaluate
 from tilewright.machines import CpuMachine
 from tilewright.patterns import nodes as n
+from tilewright.patterns import scalar
+from tilewright.patterns.codegen.borders import inner_range
 from tilewright.patterns.codegen.c import SPREAD
 from tilewright.patterns.codegen.code import (
     Allocate,
@@ -19,12 +26,16 @@ from tilewright.patterns.codegen.code import (
     Code,
     ForLoop,
     FunctionCall,
+    Statement,
     Store,
     all_values,
+    indices_of,
     loads,
     values_of,
 )
 from tilewright.patterns.codegen.generate import UNDECIDED
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 LOOP_INSTRUCTIONS = 2.0  # chosen: compare and branch of an iteration
 ACCESS_INSTRUCTIONS = 1.0  # chosen: a load or store, its address included
@@ -33,11 +44,16 @@ INSTRUCTIONS_PER_CYCLE = 2.0  # chosen: of all instructions together
 SPREAD_CYCLES = 5000.0  # chosen: to start the threads of a parallel loop and wait for them
 DEFAULT_HZ = 2.5e9  # where the clock of a machine is not known
 FLOAT_BITS = 32
+UNROLLED = 16  # iterations: gcc's max-completely-peel-times
+LOOPS = ("innermost", "second", "third")
 
 
 @dataclass(slots=True)
 class CpuFeatures:
     """Counts of one run of a C kernel, all cores together.
+
+    Means are over accesses and operations, each as often as it is executed; the innermost loop is
+    the one directly around, after loops that compilers unroll (`UNROLLED`).
 
     Args:
         loads: of arrays, each element for itself.
@@ -48,6 +64,15 @@ class CpuFeatures:
         parallel: the largest number of iterations that cores share; 1 if none are.
         parallel_loops: how often threads are started.
         scratch_bytes: memory for intermediate results.
+        operations: of user functions.
+        tests: of a border, each time an index needs one.
+        divisions: in indices, likewise.
+        innermost: mean logarithm, to base 2, of the iterations of the innermost loop.
+        second, third: likewise of the loops around it.
+        lanes_share: share of the operations whose innermost loop is one over vector lanes.
+        contiguous: share of accesses that stay or move by one element in the innermost loop.
+        irregular: share of accesses that move by no fixed distance in it.
+        nest: the depth of the deepest loop.
     """
 
     loads: float = 0.0
@@ -58,49 +83,202 @@ class CpuFeatures:
     parallel: float = 1.0
     parallel_loops: float = 0.0
     scratch_bytes: float = 0.0
+    operations: float = 0.0
+    tests: float = 0.0
+    divisions: float = 0.0
+    innermost: float = 0.0
+    second: float = 0.0
+    third: float = 0.0
+    lanes_share: float = 0.0
+    contiguous: float = 0.0
+    irregular: float = 0.0
+    nest: float = 0.0
+
+
+CPU_FEATURES = (
+    "innermost",
+    "second",
+    "third",
+    "contiguous",
+    "irregular",
+    "lanes_share",
+    "outer_lanes",
+    "tests",
+    "divisions",
+    "speedup",
+    "parallel_loops",
+    "loop_bodies",
+    "scratch_bytes",
+    "nest",
+)
+
+
+def cpu_vector(f: CpuFeatures, threads: int) -> Array:
+    """Return what models of C kernels learn from, of shape (len(CPU_FEATURES),).
+
+    Counts are for each store, so that programs of different sizes can be compared; ``speedup`` is
+    how many of the threads have work all the time.
+    """
+    speedup = f.parallel / -(-f.parallel // threads)
+    return np.array(
+        [
+            f.innermost,
+            f.second,
+            f.third,
+            f.contiguous,
+            f.irregular,
+            f.lanes_share,
+            max(0.0, f.vector_share - f.lanes_share),
+            f.tests / f.stores,
+            f.divisions / f.stores,
+            speedup,
+            np.log2(1 + f.parallel_loops),
+            np.log2(f.loop_bodies / f.stores),
+            f.scratch_bytes / f.stores,
+            f.nest,
+        ]
+    )
 
 
 def cpu_features(code: Code, known: Mapping[str, int]) -> CpuFeatures:
     """Return the counts of some code for known sizes."""
     found = CpuFeatures()
-    _count(code.body, 1.0, False, False, found, known)
-    total = found.loads + found.stores
-    found.vector_share = found.vector_share / total if total else 0.0
+    _count(code.body, _Around(), found, known)
+    accesses = found.loads + found.stores
+    for name, total in (
+        *((name, accesses) for name in ("vector_share", "contiguous", "irregular")),
+        *((name, accesses + found.operations) for name in (*LOOPS, "lanes_share")),
+    ):
+        setattr(found, name, getattr(found, name) / total if total else 0.0)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is around a statement.
+
+    Args:
+        times: how often it is executed.
+        loops: variables and iterations of the loops, outermost first.
+        spread: whether cores share one of them.
+        vector: whether one is over vector lanes; the innermost one is, if it is the last.
+        inside: tests of borders that hold here (`codegen.borders`).
+    """
+
+    times: float = 1.0
+    loops: tuple[tuple[LoopVariable, float], ...] = ()
+    spread: bool = False
+    vector: bool = False
+    lanes: bool = False
+    inside: frozenset[tuple[Poly, Poly]] = frozenset()
 
 
 def _number(p: Poly, known: Mapping[str, int]) -> float:
     return float(evaluate(p, known))
 
 
-def _count(
-    block: Block,
-    times: float,
-    spread: bool,
-    vector: bool,
-    found: CpuFeatures,
-    known: Mapping[str, int],
-) -> None:
+def _unrolled(loop: ForLoop, extent: float) -> bool:
+    """Return whether compilers unroll a loop: it is short and only adds to a scalar."""
+    kept = any(isinstance(s, Store | ForLoop | Allocate) for s in loop.body)
+    return extent <= UNROLLED and not kept
+
+
+def _count(block: Block, around: _Around, found: CpuFeatures, known: Mapping[str, int]) -> None:
     for s in block:
         if isinstance(s, ForLoop):
             extent = _number(s.variable.extent, known)
-            outermost = s.level is UNDECIDED and times == 1.0
-            parallel = not spread and (s.level.kind in SPREAD or outermost)
-            if parallel:
-                found.parallel = max(found.parallel, extent)
-                found.parallel_loops += times
-            found.loop_bodies += times * extent
-            simd = vector or s.level == n.SIMD
-            _count(s.body, times * extent, spread or parallel, simd, found, known)
+            found.loop_bodies += around.times * extent
+            within = replace(around, times=around.times * extent)
+            if not _unrolled(s, extent):
+                within = _entered(s, extent, within, found, around.times)
+            _count(s.body, within, found, known)
             continue
         if isinstance(s, Allocate):
             found.scratch_bytes += _number(s.buffer.size, known) * s.buffer.type.size
-        read, written = len(list(loads([s]))), int(isinstance(s, Store))
-        found.loads += times * read
-        found.stores += times * written
-        found.vector_share += times * (read + written) * vector
-        inside = [part for v in values_of(s) for part in all_values(v)]
-        found.calls += times * sum(isinstance(v, FunctionCall) for v in inside)
+        _count_statement(s, around, found)
+
+
+def _entered(
+    s: ForLoop, extent: float, around: _Around, found: CpuFeatures, starts: float
+) -> _Around:
+    """Return what is around the body of a loop; count it if cores share it."""
+    outermost = s.level is UNDECIDED and not around.loops
+    parallel = not around.spread and (s.level.kind in SPREAD or outermost)
+    inner = None
+    if parallel:
+        found.parallel = max(found.parallel, extent)
+        found.parallel_loops += starts
+    else:
+        inner = inner_range(s)
+    return replace(
+        around,
+        loops=(*around.loops, (s.variable, extent)),
+        spread=around.spread or parallel,
+        vector=around.vector or s.level == n.SIMD,
+        lanes=s.level == n.SIMD,
+        inside=around.inside | (inner.tests if inner else frozenset()),
+    )
+
+
+def _count_statement(s: Statement, around: _Around, found: CpuFeatures) -> None:
+    times = around.times
+    indices = [v.index for v in loads([s])]
+    found.loads += times * len(indices)
+    if isinstance(s, Store):
+        indices.append(s.index)
+        found.stores += times
+    called = [v for value in values_of(s) for v in all_values(value) if isinstance(v, FunctionCall)]
+    operations = times * sum(_operations(v.function.body) for v in called)
+    found.calls += times * len(called)
+    found.operations += operations
+    atoms = {atom for index in indices_of(s) for atom in index.all_atoms()}
+    found.divisions += times * sum(isinstance(a, Div | Mod) for a in atoms)
+    borders = [a for a in atoms if isinstance(a, Boundary)]
+    found.tests += times * sum((a.x, a.n) not in around.inside for a in borders)
+    accesses = times * len(indices)
+    found.vector_share += accesses * around.vector
+    found.lanes_share += (accesses + operations) * around.lanes
+    found.nest = max(found.nest, len(around.loops))
+    for name, (_, extent) in zip(LOOPS, reversed(around.loops), strict=False):
+        setattr(found, name, getattr(found, name) + (accesses + operations) * log2(extent))
+    for index in indices if around.loops else []:
+        stride = _stride(index, around.loops[-1][0], around.inside)
+        found.contiguous += times * (stride in (0, 1))
+        found.irregular += times * (stride is None)
+
+
+def _operations(e: scalar.Expr) -> int:
+    """Return the operations of an expression, those that are shared once."""
+    seen: set[scalar.Expr] = set()
+    open_ = [e]
+    while open_:
+        part = open_.pop()
+        if part not in seen:
+            seen.add(part)
+            open_ += scalar.parts(part)
+    return sum(isinstance(part, scalar.ScalarOp) for part in seen)
+
+
+def _stride(
+    index: Poly, v: LoopVariable, inside: frozenset[tuple[Poly, Poly]]
+) -> float | Fraction | None:
+    """Return by how many elements an index moves with a variable; None if that changes."""
+    total: float | Fraction = 0
+    for monomial, c in index.terms:
+        moving = [(a, q) for a, q in monomial if v in Poly.of(a).all_atoms()]
+        if not moving:
+            continue
+        (atom, power), *others = moving
+        if others or power != 1 or len(monomial) > 1:
+            return None
+        step: float | Fraction | None = 1
+        if atom != v:
+            borders = isinstance(atom, Boundary) and (atom.x, atom.n) in inside
+            step = _stride(atom.x, v, inside) if borders and isinstance(atom, Boundary) else None
+        if step is None:
+            return None
+        total += c * step
+    return total
 
 
 def cpu_seconds(f: CpuFeatures, machine: CpuMachine, threads: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.patterns.errors import PatternError
 from tilewright.patterns.ranking.models import PerformanceModel
-from tilewright.patterns.ranking.points import FEATURES, MeasuredProgram
+from tilewright.patterns.ranking.points import MeasuredProgram
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -131,7 +131,8 @@ def redundancy(programs: Sequence[MeasuredProgram]) -> dict[str, float]:
     """
     table = np.concatenate([p.features for p in programs])
     performance = _binned(np.concatenate([p.performance for p in programs]))
-    return {name: _redundancy(_binned(table[:, i]), performance) for i, name in enumerate(FEATURES)}
+    names = programs[0].names
+    return {name: _redundancy(_binned(table[:, i]), performance) for i, name in enumerate(names)}
 
 
 def _binned(values: Array) -> Array:

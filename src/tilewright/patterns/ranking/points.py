@@ -28,8 +28,9 @@ class MeasuredProgram:
     Args:
         program: its name; models that rank it learn from programs of other names only.
         sizes: by name.
-        features: of shape (points, features), with the columns `FEATURES`.
+        features: of shape (points, features), with the columns ``names``.
         seconds: the run time of each, of shape (points,).
+        names: of the features; by default those of GPU kernels, which alone are kept in files.
 
     Raises:
         PatternError: shapes that do not fit, numbers that are not finite, times that are not
@@ -40,16 +41,17 @@ class MeasuredProgram:
     sizes: Mapping[str, int]
     features: Array
     seconds: Array
+    names: tuple[str, ...] = FEATURES
 
     def __post_init__(self) -> None:
         table = np.asarray(self.features, dtype=float)
         seconds = np.asarray(self.seconds, dtype=float)
         object.__setattr__(self, "features", table)
         object.__setattr__(self, "seconds", seconds)
-        if seconds.ndim != 1 or not len(seconds) or table.shape != (len(seconds), len(FEATURES)):
+        if seconds.ndim != 1 or not len(seconds) or table.shape != (len(seconds), len(self.names)):
             raise PatternError(
                 f"{self.program}: features of shape {table.shape} and times of shape "
-                f"{seconds.shape}; give {len(FEATURES)} features for each of at least one time"
+                f"{seconds.shape}; give {len(self.names)} features for each of at least one time"
             )
         if not np.isfinite(table).all() or not (np.isfinite(seconds) & (seconds > 0)).all():
             raise PatternError(
@@ -64,7 +66,14 @@ class MeasuredProgram:
 
 
 def write_measured(path: str | Path, programs: Sequence[MeasuredProgram]) -> None:
-    """Write measured programs as JSON; raises `TilewrightError` if the file cannot be written."""
+    """Write measured programs as JSON.
+
+    Raises:
+        PatternError: they have other features than `FEATURES`.
+        TilewrightError: the file cannot be written.
+    """
+    if any(p.names != FEATURES for p in programs):
+        raise PatternError("files keep the features of GPU kernels only")
     written = [
         {
             "program": p.program,

@@ -18,6 +18,7 @@ from tilewright.patterns.rewriting.lowering import (
     lower,
     lower_nest,
     lower_reduce,
+    pack,
     stage_tile,
     store,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "map_fission",
     "map_fusion",
     "one",
+    "pack",
     "partial_reduce",
     "reduce_map_fusion",
     "repeat",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.build import copy
+from tilewright.patterns.check import infer
 from tilewright.patterns.errors import RewriteError
-from tilewright.patterns.rewriting.rule import Change, Rule, Site, apply
-from tilewright.patterns.types import ArrayType, DataType, ScalarType, TupleType, dimensions
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, apply
+from tilewright.patterns.types import UNIT, ArrayType, DataType, ScalarType, TupleType, dimensions
 
 STEUWER = "Steuwer et al. 2015 (lowering to OpenCL)"
 HAGEDORN = "Hagedorn et al. 2018 (local memory)"
@@ -175,6 +176,35 @@ def store(space: str) -> Rule:
         return Change(1, (n.To(space, first),))
 
     return Rule(f"store({space!r})", "map(f) >> g", f"to_{space}(map(f)) >> g", STEUWER, at)
+
+
+def pack(name: str, columns: Poly | int) -> Rule:
+    """Return a matrix copied into strips of a few columns, one strip after the other.
+
+    Args:
+        name: of the input.
+        columns: of a strip, which divide those of the matrix.
+    """
+    k = poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Input) or first.name != name:
+            return None
+        if any(isinstance(p, n.Map | n.Reduce | n.Iterate) for p in site.around):
+            return "it would be copied again and again: the input is inside a loop"
+        strips: Stages = (n.Map(n.SplitPattern(k)), n.Transpose())
+        if len(dimensions(first.type)[0]) != 2:
+            return f"{first.type} is not a matrix"
+        copying = copied(infer(n.pipe(first, *strips), UNIT)[0], (n.PAR, n.SEQ, n.SEQ))
+        if copying is None:
+            return f"{first.type} is not a matrix of scalars"
+        stored = n.To("global", copying)
+        return Change(1, (first, *strips, stored, n.Transpose(), n.Map(n.Join())))
+
+    after = f"{name} >> map(split({k})) >> transpose >> to_global(copy) >> transpose >> map(join)"
+    source = "Goto, van de Geijn 2008 (packed panels of a matrix product)"
+    return Rule(f"pack({name}, {k})", name, after, source, at)
 
 
 def coarsen(length: Poly | int) -> Rule:

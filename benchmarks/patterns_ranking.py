@@ -1,0 +1,340 @@
+"""How well C kernels of stencils are ranked by models that have not seen the stencil.
+
+Of each of Lift's eight stencils, on `SIZE` x `SIZE` results, `EXPRESSIONS` programs are drawn from
+the first `EXPLORED` of the exploration. Each is compiled, compared with the interpreter (NumPy) and
+timed on one and on two threads of this machine: that makes `2 x EXPRESSIONS` points. A kernel that
+is refused or wrong is counted and left out.
+
+Before every timed run, the stencil as it is written (lowered in the simplest way, one thread) is
+timed as an anchor; the points of a part are timed in turn, in `ROUNDS` rounds in alternating order.
+A time is the median over the rounds of its ratio to the anchor beside it, so a machine whose speed
+drifts does not change the ranking. The fastest of these points are timed again, all of a stencil in
+turn and in `FINAL_ROUNDS` rounds, because the best one decides what 90% of it is.
+
+Every stencil is ranked by models that have learnt from the other seven, on `CPU_FEATURES`. Stencils
+with ``held_out`` took no part in any decision about features or models. The default model,
+boosted trees, has the largest median correlation over the stencils that are not held out.
+
+A row is a stencil and a model. Keys of the summary (`tilewright.patterns.ranking.summary`), for the
+default model; for the paper's model (principal components, five nearest neighbours) with the prefix
+``paper_``, for extremely randomised trees with ``trees_``, for the estimate that learns nothing
+with ``estimate_``, and with the suffix ``_held_out`` for the stencils that are held out only:
+
+- ``correlation_median``: of predicted and measured performance (Pearson).
+- ``runs_to_90_median``, ``runs_to_90_worst``: points that are run, best prediction first, until one
+  has 90% of the best performance.
+- ``fewer_runs_than_random``: ratio of the mean number of runs of a random order to that.
+- ``points_least``, ``wrong``, ``refused``: points of a stencil, and kernels that were left out.
+
+``redundancy`` is the paper's table: what each feature says of the performance, from 0 to 0.5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import common
+
+SIZE = 1024  # rows and columns: runs of 0.2 to 5 ms
+EXPLORED = 3000  # programs of a stencil, in the order of the exploration
+EXPRESSIONS = 256  # of them that are measured
+THREADS = (1, 2)
+PART = 32  # programs that are timed in turn, and kept together
+ROUNDS = 7
+FINAL_ROUNDS = 31
+FINAL = 1.4  # times the best time, up to which points are timed again
+TOLERANCE = 1e-4  # of the largest number, as in patterns_correct
+HELD_OUT = ("srad1", "jacobi9")
+SEED = 0
+LEAF = 2  # points in a leaf of a tree: times repeat within some 10%
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A derived program and its source in C."""
+
+    program: Any
+    code: Any
+    source: str
+
+
+def draw(name: str) -> list[Any]:
+    """The programs of a stencil that are measured, as data, the simplest one first."""
+    import numpy as np
+
+    from tilewright.patterns import PatternError, rewriting, to_json
+    from tilewright.patterns.check import requirements
+    from tilewright.patterns.programs import STENCILS
+
+    settings = rewriting.ExplorationSettings(target="c", limit=EXPLORED)
+    found = rewriting.explore(STENCILS[name].build(SIZE, SIZE), settings)
+    order = np.random.default_rng(SEED).permutation(len(found))
+    made: dict[str, Any] = {}  # some programs have the same source
+    for number in [0, *order]:
+        try:
+            for requirement in requirements(found[number].program):
+                requirement.check({})
+            one = compiled(found[number].program)
+        except PatternError:
+            continue
+        made.setdefault(one.source, to_json(one.program))
+        if len(made) > EXPRESSIONS:
+            break
+    return list(made.values())
+
+
+def compiled(program: Any) -> Drawn:
+    """A program with its source."""
+    from tilewright.patterns.codegen.c import print_c
+    from tilewright.patterns.codegen.generate import generate
+
+    code = generate(program)
+    return Drawn(program, code, print_c(code))
+
+
+def library(work: Path, source: str) -> Path | None:
+    """The compiled source, kept between runs; None if the compiler refuses it."""
+    from tilewright.patterns.compiling import FAST, FLAGS, compiler
+
+    folder = work / "patterns_ranking" / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    options = [*FLAGS, *FAST]
+    key = hashlib.sha256(" ".join([*options, source]).encode()).hexdigest()[:20]
+    path = folder / f"{key}.so"
+    if not path.exists():
+        text, made = folder / f"{key}.c", folder / f"{key}.partial"
+        text.write_text(source)
+        command = [compiler(), *options, "-o", str(made), str(text), "-lm"]
+        done = subprocess.run(command, capture_output=True, check=False)
+        text.unlink()
+        if done.returncode:
+            return None
+        made.replace(path)
+    return path
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """The seconds of a run."""
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+Points = list[tuple[int, int]]
+"""Numbers of programs, each with a number of threads."""
+
+
+def measured(
+    name: str, programs: Sequence[Drawn], points: Points, rounds: int, work: Path
+) -> dict[str, Any]:
+    """The times of points, relative to the anchor, which is program 0 on one thread."""
+    from tilewright.patterns import interpret, random_inputs, relative_error
+    from tilewright.patterns.compiling import CKernel
+    from tilewright.patterns.programs import STENCILS
+
+    start = STENCILS[name].build(SIZE, SIZE)
+    inputs = random_inputs(start, None, SEED)
+    expected = interpret(start, *inputs)
+    runs: dict[tuple[int, int], Callable[[], Any]] = {}
+    refused, wrong = [], []
+    for number, threads in [(0, 1), *points]:
+        one = programs[number]
+        path = library(work, one.source)
+        if path is None:
+            refused.append((number, threads))
+            continue
+        bound = CKernel(one.program, one.code, one.source, path).bound(*inputs, threads=threads)
+        bound.run()
+        if relative_error(bound.result(), expected) > TOLERANCE:
+            wrong.append((number, threads))
+        else:
+            runs[number, threads] = bound.run
+    anchor = runs.pop((0, 1))
+    times: dict[tuple[int, int], list[float]] = {key: [] for key in runs}
+    anchors: dict[tuple[int, int], list[float]] = {key: [] for key in runs}
+    for turn in range(rounds):
+        for key in list(runs)[:: 1 if turn % 2 else -1]:
+            anchor()
+            anchors[key].append(timed(anchor))
+            runs[key]()
+            times[key].append(timed(runs[key]))
+    found = [
+        {
+            "number": number,
+            "threads": threads,
+            "seconds": values,
+            "anchor": anchors[number, threads],
+        }
+        for (number, threads), values in times.items()
+    ]
+    return {"points": found, "refused": refused, "wrong": wrong}
+
+
+def relative(found: dict[str, Any]) -> dict[tuple[int, int], float]:
+    """The median ratio of each point to its anchor."""
+    return {
+        (p["number"], p["threads"]): statistics.median(
+            a / b for a, b in zip(p["seconds"], p["anchor"], strict=True)
+        )
+        for p in found["points"]
+    }
+
+
+def digest(programs: Sequence[Drawn]) -> str:
+    """Of their sources: measurements of the same kernels are taken from earlier runs."""
+    return hashlib.sha256("".join(one.source for one in programs).encode()).hexdigest()[:16]
+
+
+def stencil(name: str, programs: list[Drawn], args: Any) -> dict[str, Any]:
+    """Features and times of a stencil's points."""
+    import numpy as np
+
+    from tilewright.patterns.ranking import cpu_features, cpu_vector
+
+    pieces = common.Pieces(args.work, "patterns_ranking_times", args.fresh, ours=False)
+    ratios: dict[tuple[int, int], float] = {}
+    left: dict[str, list[Any]] = {"refused": [], "wrong": []}
+    for first in range(1, len(programs), PART):
+        part = range(first, min(first + PART, len(programs)))
+        points = [(number, threads) for number in part for threads in THREADS]
+        key = f"{name}-{first}-{digest([programs[i] for i in (0, *part)])}"
+        found = pieces.get(key, partial(measured, name, programs, points, ROUNDS, args.work))
+        ratios |= relative(found)
+        for why, which in left.items():
+            which += found[why]
+    final = [key for key, ratio in ratios.items() if ratio <= FINAL * min(ratios.values())]
+    key = f"{name}-final-{digest([programs[i] for i, _ in final])}"
+    found = pieces.get(key, partial(measured, name, programs, final, FINAL_ROUNDS, args.work))
+    ratios |= relative(found)
+    counted = {number: cpu_features(programs[number].code, {}) for number, _ in ratios}
+    print(f"{name:10} {len(ratios)} points, {len(final)} timed again, left out {left}", flush=True)
+    return {
+        "counted": [(counted[number], threads) for number, threads in ratios],
+        "features": np.array([cpu_vector(counted[i], threads) for i, threads in ratios]),
+        "ratios": np.array(list(ratios.values())),
+        **left,
+    }
+
+
+def compile_all(name: str, programs: list[Drawn], work: Path) -> None:
+    """Compile what will be measured, on all cores."""
+    with ThreadPoolExecutor(len(THREADS)) as pool:
+        made = list(pool.map(lambda one: library(work, one.source), programs))
+    print(f"{name:10} {len(made)} kernels, {made.count(None)} refused", flush=True)
+
+
+def ranked(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The rows of all models, and the redundancy of the features."""
+    from tilewright.machines import detect_cpu
+    from tilewright.patterns import ranking
+    from tilewright.patterns.ranking.cpu import cpu_seconds
+    from tilewright.patterns.ranking.evaluation import quality
+    from tilewright.prediction import Boosted, Forest
+
+    sizes = {"N": SIZE, "M": SIZE}
+    programs = [
+        ranking.MeasuredProgram(name, sizes, one["features"], one["ratios"], ranking.CPU_FEATURES)
+        for name, one in found.items()
+    ]
+    models: dict[str, Callable[[], Any]] = {
+        "trees": lambda: ranking.FromRunTimes(Forest(leaf=LEAF, folds=0)),
+        "paper": ranking.NearestNeighbours,
+        "boosted": lambda: ranking.FromRunTimes(Boosted(folds=0)),
+    }
+    qualities = {
+        model: ranking.leave_one_program_out(programs, make) for model, make in models.items()
+    }
+    machine = detect_cpu()
+    qualities["estimate"] = [
+        quality(p, np_inverse([cpu_seconds(f, machine, t) for f, t in found[p.program]["counted"]]))
+        for p in programs
+    ]
+    rows = [
+        {
+            "program": q.program,
+            "held_out": q.program in HELD_OUT,
+            "model": model,
+            "points": q.points,
+            "correlation": q.correlation,
+            "runs_to_90": q.runs,
+            "random_runs": q.random_runs,
+        }
+        for model, each in qualities.items()
+        for q in each
+    ]
+    return rows, ranking.redundancy(programs)
+
+
+def np_inverse(seconds: list[float]) -> Any:
+    """Performance from times."""
+    import numpy as np
+
+    return 1 / np.array(seconds)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of each model, over all stencils and over those that are held out."""
+    from tilewright.patterns import ranking
+
+    figures: dict[str, Any] = {}
+    for prefix, model in (("", "boosted"), *((f"{m}_", m) for m in ("paper", "trees", "estimate"))):
+        for suffix, only in (("", False), ("_held_out", True)):
+            found = [
+                ranking.RankingQuality(
+                    row["program"],
+                    {},
+                    row["points"],
+                    row["correlation"],
+                    row["runs_to_90"],
+                    row["random_runs"],
+                )
+                for row in rows
+                if row["model"] == model and (row["held_out"] or not only)
+            ]
+            if found:
+                each = ranking.summary(found)
+                figures |= {f"{prefix}{key}{suffix}": value for key, value in each.items()}
+    return figures
+
+
+def main() -> None:
+    """Compile, measure and rank, and write the result."""
+    from tilewright.patterns import from_json
+    from tilewright.patterns.programs import STENCILS
+
+    parser = common.arguments(__doc__.splitlines()[0], list(STENCILS))
+    parser.add_argument(
+        "--prepare", action="store_true", help="only derive and compile; the machine may be busy"
+    )
+    args = parser.parse_args()
+    pieces = common.Pieces(args.work, "patterns_ranking", False)
+    found = {}
+    for name in common.chosen(args, list(STENCILS)):
+        drawn = pieces.get(f"drawn-{name}", partial(draw, name))
+        programs = [compiled(from_json(data)) for data in drawn]
+        if args.prepare:
+            compile_all(name, programs, args.work)
+        else:
+            found[name] = stencil(name, programs, args)
+    if args.prepare:
+        return
+    rows, redundant = ranked(found)
+    figures = summary(rows) | {
+        "points_least": min(row["points"] for row in rows),
+        "wrong": sum(len(one["wrong"]) for one in found.values()),
+        "refused": sum(len(one["refused"]) for one in found.values()),
+    }
+    common.write(args, "patterns_ranking", rows, figures, redundancy=redundant)
+
+
+if __name__ == "__main__":
+    main()
