@@ -47,6 +47,12 @@ GOALS = {
         "source_bytes_max": "<= 64000",
     },
     "patterns_features": {"mismatches": "<= 0", "line_mismatches": "<= 0"},
+    "patterns_ranking": {
+        "correlation_median": ">= 0.9",
+        "runs_to_90_median": "<= 1",
+        "runs_to_90_worst": "<= 20",
+        "fewer_runs_than_random": ">= 35",
+    },
     "halide_nest": {
         "allocation_mismatches": "<= 0",
         "extent_mismatches": "<= 0",
