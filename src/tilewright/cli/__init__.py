@@ -18,6 +18,7 @@ from tilewright.cli import (
     schedule,
     tune,
 )
+from tilewright.cli import map as map_graph
 from tilewright.cli.parsing import CommandParser
 from tilewright.cli.provenance import load
 from tilewright.cli.signals import Interruption, interruptions
@@ -27,7 +28,18 @@ from tilewright.errors import TilewrightError
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_COMMANDS = (new, schedule, compare, tune, predict, patterns, records, machine, completion)
+_COMMANDS = (
+    new,
+    schedule,
+    compare,
+    tune,
+    predict,
+    map_graph,
+    patterns,
+    records,
+    machine,
+    completion,
+)
 
 
 EXIT_CODES = """exit codes:

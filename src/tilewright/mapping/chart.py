@@ -40,7 +40,7 @@ def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
     rows = [
         (
             s.task,
-            plan.graph[s.task].kernel or units.NONE,
+            (plan.graph[s.task].kernel or units.NONE) + " (guessed)" * (s.task in plan.unsure),
             s.device,
             units.seconds(s.start),
             units.seconds(s.end),
@@ -55,10 +55,21 @@ def plan_table(plan: MappingPlan, executed: Execution | None = None) -> Table:
 def plan_text(plan: MappingPlan, executed: Execution | None = None) -> str:
     """Return the plan for a terminal."""
     head = f"makespan {units.seconds(plan.makespan)}"
-    head += " (optimal)" if plan.proven else f", at least {units.seconds(plan.bound)}"
+    if plan.proven:
+        head += " (optimal)" if plan.interval is None else " (optimal by the predicted times)"
+    else:
+        head += f", at least {units.seconds(plan.bound)}"
+    if plan.interval is not None:
+        head += f"; {_range(plan.interval)} with the ends of the intervals"
     if executed is not None:
         head += f"; executed in {units.seconds(executed.makespan)}"
+    if plan.unsure:
+        head += f"\nguessed, outside what was measured: {', '.join(plan.unsure)}"
     return head + "\n\n" + to_text(plan_table(plan, executed))
+
+
+def _range(seconds: tuple[float, float]) -> str:
+    return f"{units.seconds(seconds[0])} to {units.seconds(seconds[1])}"
 
 
 def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None = None) -> str:
@@ -71,6 +82,10 @@ def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None
             "good" if plan.proven else "",
         ),
     ]
+    if plan.interval is not None:
+        figures.append(Figure(_range(plan.interval), "with the ends of the intervals"))
+    if plan.unsure:
+        figures.append(Figure(str(len(plan.unsure)), "tasks guessed, see below", "bad"))
     sections = [Section("Plan", gantt(plan))]
     if executed is not None:
         error = executed.makespan / plan.makespan - 1 if plan.makespan else 0.0

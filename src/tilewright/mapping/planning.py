@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tilewright.mapping.bound import lower_bound
@@ -12,7 +13,7 @@ from tilewright.mapping.exact import SearchTimeout, optimum
 from tilewright.mapping.graph import Graph, GraphTask, MappingError
 from tilewright.mapping.heft import heft, peft
 from tilewright.mapping.improve import improve
-from tilewright.mapping.instance import Instance, Predictor, TaskSchedule, instance
+from tilewright.mapping.instance import Instance, Predictor, TaskSchedule, instance, simulate
 from tilewright.mapping.platform import Platform
 
 Method = Literal["auto", "search", "heft", "peft", "exact"]
@@ -36,7 +37,10 @@ class MappingPlan:
     """Steps in the order of their start; on each device they run in this order.
 
     `bound` is a makespan that no plan can beat, `proven` says that this one is optimal (by the
-    predicted times).
+    predicted times). `interval` has the makespans in seconds with the lower and the upper bounds of
+    the models' intervals, tasks placed and ordered as here; None if no model has intervals.
+    `unsure` names tasks whose time is a guess: their sizes are outside what the model of their
+    device was fitted to.
     """
 
     graph: Graph
@@ -45,6 +49,8 @@ class MappingPlan:
     bound: float
     proven: bool
     method: str
+    interval: tuple[float, float] | None = None
+    unsure: tuple[str, ...] = ()
 
     @property
     def makespan(self) -> float:
@@ -66,6 +72,8 @@ class MappingPlan:
             "bound": self.bound,
             "proven": self.proven,
             "method": self.method,
+            "interval": None if self.interval is None else list(self.interval),
+            "unsure": list(self.unsure),
             "steps": [
                 {"task": s.task, "device": s.device, "start": s.start, "end": s.end}
                 for s in self.steps
@@ -82,6 +90,7 @@ def plan(
     *,
     method: Method = "auto",
     seed: int = 0,
+    robust: bool = False,
 ) -> MappingPlan:
     """Place the tasks of `graph` on the devices of `platform` for a small makespan.
 
@@ -94,6 +103,8 @@ def plan(
             by local search; ``exact`` is an optimum, for a dozen tasks; ``auto`` searches, and
             proves the optimum of small graphs.
         seed: the seed of the local search.
+        robust: keep the longest makespan short that the models' intervals allow, in place of the
+            expected one. Needs a `predictor`, or tasks that say their seconds.
 
     Raises:
         MappingError: a task that no device can run, or a graph too large for ``exact``.
@@ -101,10 +112,18 @@ def plan(
     if method not in METHODS:
         raise MappingError(f"there is no method {method!r}; use one of {', '.join(METHODS)}")
     problem = instance(graph, platform, predict)
-    bound = lower_bound(problem)
-    schedule, proven = _schedule(problem, method, seed, bound)
-    if proven:
-        bound = schedule.makespan
+    models = predict if isinstance(predict, ModelPredictor) else None
+    low, high = (
+        problem if models is None else instance(graph, platform, partial(models.end, i))
+        for i in (0, 1)
+    )
+    aim = high if robust else problem
+    schedule, proven = _schedule(aim, method, seed, lower_bound(aim))
+    if robust:
+        schedule = simulate(problem, schedule.order, schedule.device)
+        proven = False
+    bound = schedule.makespan if proven else lower_bound(problem)
+    least, most = (simulate(p, schedule.order, schedule.device).makespan for p in (low, high))
     steps = [
         PlanStep(
             problem.names[t],
@@ -114,8 +133,18 @@ def plan(
         )
         for t in sorted(schedule.order, key=lambda t: (schedule.start[t], t))
     ]
+    unsure = [s.task for s in steps if models and models.unsure(graph[s.task], s.device)]
     proven = proven or schedule.makespan <= bound * (1 + 1e-6)
-    return MappingPlan(graph, platform, tuple(steps), bound, proven, method)
+    return MappingPlan(
+        graph,
+        platform,
+        tuple(steps),
+        bound,
+        proven,
+        method,
+        (least, most) if least < most else None,
+        tuple(unsure),
+    )
 
 
 def _schedule(
@@ -141,11 +170,49 @@ def _schedule(
     return found, False
 
 
-def predictor(models: Mapping[tuple[str, str], Any]) -> Predictor:
+@dataclass(frozen=True)
+class ModelPredictor:
+    """Seconds of tasks by models, their intervals, and where they are guesses: see `predictor`."""
+
+    models: Mapping[tuple[str, str], Any]
+    coverage: float = 0.9
+
+    def __call__(self, task: GraphTask, device: str) -> float | None:
+        """Return predicted seconds, None where the device has no model of the kernel."""
+        model = self.models.get((task.kernel, device))
+        if model is None:
+            return None
+        seconds = float(model.predict([dict(task.query)])[0])
+        return seconds if math.isfinite(seconds) else None
+
+    def end(self, which: int, task: GraphTask, device: str) -> float | None:
+        """Return the lower (0) or upper (1) end of a task's interval, in seconds.
+
+        It is the prediction itself for models without intervals.
+        """
+        seconds = self(task, device)
+        model: Any = self.models.get((task.kernel, device))
+        if seconds is None or getattr(model, "calibration_", None) is None:
+            return seconds
+        bounds = model.predict_interval([dict(task.query)], self.coverage)
+        end = float(bounds[which][0])
+        return end if math.isfinite(end) else seconds
+
+    def unsure(self, task: GraphTask, device: str) -> bool:
+        """Return whether the model of a task that names no seconds has seen nothing like it."""
+        model = self.models.get((task.kernel, device))
+        if device in task.seconds or model is None:
+            return False
+        asked = (getattr(model, name, None) for name in ("outside", "unsure"))
+        return any(bool(ask([dict(task.query)])[0]) for ask in asked if ask is not None)
+
+
+def predictor(models: Mapping[tuple[str, str], Any], coverage: float = 0.9) -> ModelPredictor:
     """Return seconds of tasks by models, one for each (kernel, device's name).
 
-    A model has ``predict`` for rows by name, as the estimators of `tilewright.prediction` do.
-    A device without a model of a task's kernel cannot run it.
+    A model has ``predict`` for rows by name, as the estimators of `tilewright.prediction` do;
+    intervals of `coverage` and warnings come from those that have them. A device without a model
+    of a task's kernel cannot run it.
 
     >>> class Constant:
     ...     def predict(self, rows):
@@ -153,12 +220,4 @@ def predictor(models: Mapping[tuple[str, str], Any]) -> Predictor:
     >>> predictor({("matmul", "cpu"): Constant()})(GraphTask("a", kernel="matmul"), "cpu")
     2.0
     """
-
-    def predict(task: GraphTask, device: str) -> float | None:
-        model = models.get((task.kernel, device))
-        if model is None:
-            return None
-        seconds = float(model.predict([dict(task.query)])[0])
-        return seconds if math.isfinite(seconds) else None
-
-    return predict
+    return ModelPredictor(dict(models), coverage)

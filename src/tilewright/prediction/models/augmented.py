@@ -11,6 +11,7 @@ cross-validation, which also gives the intervals.
 | `logs`, `centre_` | logarithms of the times, and their median | (n,), log seconds |
 | `place` | fold of each instance in the cross-validation | (n,) |
 | `theta` | parameters of the surface | (count,) |
+| `committee_` | those of the folds' models, for intervals and warnings | (folds, count) |
 | `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
 
@@ -43,7 +44,9 @@ from tilewright.prediction.models.surface import Shape, value
 
 _MOST = 600  # instances of the cross-validation
 _TRAINED = 5000  # instances that few numbers are fitted to
-_PROBES = 1000
+_PROBES = 1000  # of each kind
+_BEYOND = 4.0  # times the sizes of an instance
+_SIZES = 8  # different values that a feature has at least whose probes lie beyond
 # A model that is far from those of the folds for a larger share of made-up queries is taken only
 # if no other is about as good.
 _UNSTEADY, _AS_GOOD = 0.02, 1.15
@@ -118,9 +121,9 @@ class Augmented(Estimator):
         )
         self._keep(choice, theta)
         if self.folds > 1:
-            self.calibration_ = IntervalCalibration.fit(
-                np.exp(np.clip(choice.held_out + self.centre_, -200, 200)), seconds[part]
-            )
+            held_out = np.exp(np.clip(choice.held_out + self.centre_, -200, 200))
+            spread = self._spread(data[part])
+            self.calibration_ = IntervalCalibration.fit(held_out, seconds[part], spread)
         self.parameter_count_ = self.shape_.count
         assert self.parameter_count_ <= self.max_parameters
         self.chosen_ = {
@@ -158,13 +161,43 @@ class Augmented(Estimator):
         return choice, theta
 
     def _probes(self, data: Array) -> Array:
-        """Return columns of made-up queries, each mixing the features of two instances."""
+        """Return columns of made-up queries, among the instances and around them.
+
+        Some mix the features of two instances, some lie between two, some have one feature up to
+        `_BEYOND` times smaller or larger.
+        """
         random = np.random.default_rng([self.seed, 4])
-        one, other = random.integers(0, len(data), (2, _PROBES))
-        mixed = np.where(random.random((_PROBES, data.shape[1])) < 0.5, data[one], data[other])
-        columns = np.column_stack([mixed, *(expression(mixed) for expression in self._parsed)])
+        one, other = data[random.integers(0, len(data), (2, _PROBES))]
+        mixed = np.where(random.random(one.shape) < 0.5, one, other)
+        made = np.vstack([mixed, self._between(one, other, random), self._beyond(data, random)])
+        columns = np.column_stack([made, *(expression(made) for expression in self._parsed)])
         sound = np.isfinite(columns).all(axis=1)
         return np.vstack([columns[sound], self._columns(data[:_PROBES])])
+
+    def _between(self, one: Array, other: Array, random: np.random.Generator) -> Array:
+        """Return queries between pairs of instances, features rounded where all are whole."""
+        share = random.random((len(one), 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            geometric = np.exp(share * np.log(one) + (1 - share) * np.log(other))
+        made = np.where((one > 0) & (other > 0), geometric, one)
+        whole = (one == np.round(one)).all(axis=0)
+        return np.where(whole, np.round(made), made)
+
+    def _beyond(self, data: Array, random: np.random.Generator) -> Array:
+        """Return instances with one of their sizes made smaller or larger."""
+        low, high = self.ranges_
+        sizes = [
+            j for j in range(data.shape[1]) if low[j] > 0 and len(np.unique(data[:, j])) >= _SIZES
+        ]
+        made = data[random.integers(0, len(data), _PROBES if sizes else 0)]
+        if sizes:
+            rows, chosen = np.arange(len(made)), random.choice(sizes, len(made))
+            factor = _BEYOND ** random.uniform(-1, 1, len(made))
+            value = made[rows, chosen] * factor
+            whole = (data == np.round(data)).all(axis=0)[chosen]
+            value = np.where(whole, np.maximum(np.round(value), 1), value)
+            made[rows, chosen] = np.minimum(value, np.where(high[chosen] <= 1, 1.0, np.inf))
+        return made
 
     def _keep(self, choice: ScoredConfiguration, theta: Array) -> None:
         """Store the chosen model, with those expressions only that it uses."""
@@ -176,6 +209,7 @@ class Augmented(Estimator):
             choice.inputs, columns=tuple(places[j] for j in choice.inputs.columns)
         )
         self.shape_, self.theta_ = choice.shape, theta
+        self.committee_ = np.stack(choice.models)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -208,6 +242,16 @@ class Augmented(Estimator):
                 total *= np.exp(outputs @ np.tanh(units @ inputs))
         return np.asarray(total)
 
+    def _spread(self, data: Array) -> Array | None:
+        """Return how far the folds' models are from ours, root mean square in log time, (n,)."""
+        if not len(self.committee_):  # a model that was stored before they were
+            return None
+        inputs = with_ones(self.inputs_(self._columns(data)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            own = value(self.shape_, self.theta_[None], inputs)
+            squares = (value(self.shape_, self.committee_, inputs) - own) ** 2
+        return np.asarray(np.sqrt(np.nan_to_num(squares, nan=np.inf).mean(axis=0)))
+
     def folded(self) -> tuple[Array, Array, Array]:
         """Return terms, units (constants last) and outputs for inputs before standardisation.
 
@@ -228,6 +272,7 @@ class Augmented(Estimator):
             "inputs": self.inputs_.to_dict(),
             "shape": [self.shape_.inputs, self.shape_.terms, self.shape_.hidden],
             "theta": self.theta_.tolist(),
+            "committee": self.committee_.tolist(),
             "centre": self.centre_,
         }
 
@@ -237,6 +282,9 @@ class Augmented(Estimator):
         self.theta_ = np.asarray(state["theta"], dtype=float)
         if len(self.theta_) != self.shape_.count:
             raise ValueError("another number of parameters")
+        self.committee_ = np.asarray(state.get("committee", []), dtype=float)
+        if len(self.committee_) and self.committee_.shape[1:] != self.theta_.shape:
+            raise ValueError("the folds' models have another number of parameters")
         self.centre_ = float(state["centre"])
         self.expressions_ = [str(text) for text in state["expressions"]]
         self._prepare()

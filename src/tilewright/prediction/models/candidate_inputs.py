@@ -9,7 +9,7 @@ the held-out error after one Gauss-Newton step with it, which needs no training.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -49,18 +49,22 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
     found += [f"1 + {s} * {d} * {e}" for d, e in combinations(shares, 2) for s in sizes]
     found += [f"min({t}, 2)" for t in threads]
     found += [f"min({s}, {r})" for s, r in combinations(sizes, 2)]
-    return [*found, *_blocked(sizes, threads)][:_MOST]
+    least = {name: int(columns[name].min()) for name in sizes}
+    return [*found, *_blocked(least, threads)][:_MOST]
 
 
-def _blocked(sizes: Sequence[str], threads: Sequence[str]) -> list[str]:
-    """Return how much of the blocks is used into which libraries divide sizes."""
+def _blocked(sizes: Mapping[str, int], threads: Sequence[str]) -> list[str]:
+    """Return how much of the blocks is used into which libraries divide sizes.
+
+    `sizes` has the least value of each: what a smaller one wastes of a block is unknown, and
+    would be far outside the range of the others.
+    """
     found = [" + ".join(f"max(1 - {s} % {q}, 0)" for q in (2, 4, 8)) for s in sizes]
-    # At least one, so that they have a value for any query.
+    # At least the smallest, so that they have a value for any query.
+    kept = [f"max({s}, {least})" for s, least in sizes.items()]
     for t in (f"max({name}, 1)" for name in threads):
-        found += [
-            f"ceil({s} / ({q} * {t})) * {q} * {t} / max({s}, 1)" for q in _SHARED for s in sizes
-        ]
-    found += [f"ceil({s} / {q}) * {q} / max({s}, 1)" for q in _PADDED for s in sizes]
+        found += [f"ceil({s} / ({q} * {t})) * {q} * {t} / {s}" for q in _SHARED for s in kept]
+    found += [f"ceil({s} / {q}) * {q} / {s}" for q in _PADDED for s in kept]
     found += [f"max(1 - {s} % {q}, 0)" for q in _STRIDES for s in sizes]
     return found
 

@@ -135,7 +135,7 @@ class Estimator:
                 "the model has no intervals; fit it with folds=5 to 3 instances or more"
             )
         centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
-        return self.calibration_.interval(centre, coverage)
+        return self.calibration_.interval(centre, coverage, self._spread(data))
 
     def outside(self, X: Any) -> Array:
         """Return which queries lie outside the range of the training instances: booleans (n,)."""
@@ -143,6 +143,20 @@ class Estimator:
         low, high = self.ranges_
         slack = 1e-9 * np.maximum(np.abs(low), np.abs(high))
         return np.asarray(((data < low - slack) | (data > high + slack)).any(axis=1))
+
+    def unsure(self, X: Any) -> Array:
+        """Return for which queries models of parts of the training instances disagree.
+
+        Such queries lie far from every training instance, outside their range or in a gap of it.
+        Booleans of shape (n,); all false for models without intervals, or of another kind than
+        `Augmented`.
+        """
+        data = self._table(X)
+        spread = self._spread(data)
+        if spread is None or self.calibration_ is None:
+            return np.zeros(len(data), dtype=bool)
+        centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
+        return self.calibration_.unsure(centre, spread)
 
     def _describe(self, names: tuple[str, ...], data: Array, seconds: Array) -> None:
         self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -205,6 +219,10 @@ class Estimator:
 
     def _fit(self, data: Array, seconds: Array) -> None:
         raise AssertionError(f"{type(self).__name__} fits nothing")
+
+    def _spread(self, data: Array) -> Array | None:
+        """Return how far models of parts of the instances are apart, in log time, shape (n,)."""
+        return None
 
     def _predict(self, data: Array) -> Array:
         raise AssertionError(f"{type(self).__name__} predicts nothing")
