@@ -84,6 +84,12 @@ GOALS = {
         "regret_calibrated": "<= 1.08",
         "regret_default": ">= regret_calibrated",
     },
+    "prediction_unseen": {
+        "coverage_inside": ">= 0.85",
+        "coverage_gap": ">= 0.85",
+        "coverage_outside": ">= 0.85",
+        "worst_blow_up": "<= 3",
+    },
     "gpu_time_model": {
         "spearman_median": ">= 0.93",
         "spearman_min": ">= 0.6",

@@ -130,7 +130,7 @@ def test_words_of_a_column_are_known_to_the_model(tmp_path, capsys):
         ("m,n,time\n1,2,-4\n1,3,1\n", [], "line 2: time is '-4'"),
         ("m,n,time\n1,2,fast\n", [], "line 2: time is 'fast'"),
         ("m,n,time [kg]\n1,2,3\n", [], "not a unit of time"),
-        ("m,n,time\n1,2,3\n", [], "there is 1 instance; measure at least 2"),
+        ("m,n,time\n1,2,3\n", [], "there is 1 instance (n_samples=1); measure at least 2"),
         ("m,n,time\n1,,3\n,2,3\n", [], "no row has all of its values"),
         ("m,n,time\n1,2,3\n2,3,4\n", ["--complexity", "m*k"], "the name 'k' is unknown"),
         ("mm,n,time\n1,2,3\n2,3,4\n", ["--complexity", "m*n"], "did you mean 'mm'?"),
@@ -403,7 +403,7 @@ def test_collect_measures_a_function_and_a_command_and_goes_on(tmp_path, monkeyp
     code, text, error = run(
         capsys, "collect", "predicted_program.py:total", *common, "--once", "-o", "total.csv"
     )
-    assert code == 0
+    assert code == 0, error
     assert "4 runs" in text
     assert "measuring predicted_program:total 24/24" in error  # six rounds at most
     assert json.loads((tmp_path / "total.json").read_text())["complexity"] == "n"

@@ -1,5 +1,6 @@
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -205,6 +206,18 @@ def test_scikit_learn_can_validate_it():
     assert scores.shape == (3,)
 
 
+def test_scikit_learns_own_checks_pass():
+    """Each of the checks that scikit-learn has for any regressor."""
+    from sklearn.utils.estimator_checks import check_estimator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(Augmented(max_seconds=0.05), on_fail=None)
+    failed = {r["check_name"]: r["exception"] for r in found if r["status"] == "failed"}
+    assert not failed
+    assert sum(r["status"] == "passed" for r in found) > 40
+
+
 def test_small_and_degenerate_data_are_fitted():
     X = np.array([[4.0, 1.0], [8.0, 1.0], [16.0, 1.0]])
     model = Augmented(features=("n", "flag")).fit(X, [1e-3, 2e-3, 4e-3])
@@ -236,7 +249,7 @@ def test_a_forest_has_the_leaves_of_scikit_learns():
         (np.ones((3, 4)), [1, 2, -1], "time of row 2"),
         (np.ones((3, 4)), [1, 2, np.nan], "time of row 2"),
         (np.ones((3, 3)), [1, 2, 3], "needs 4 columns"),
-        (np.array([[1, 2, 3, np.nan]] * 3), [1, 2, 3], "'threads' is nan in row 0"),
+        (np.array([[1, 2, 3, np.nan]] * 3), [1, 2, 3], "'threads' is NaN in row 0"),
         ([{"m": 1, "n": 2, "k": 3}] * 3, [1, 2, 3], "'threads' is missing"),
         ([{"m": 1, "n": "a", "k": 3, "threads": 1}] * 3, [1, 2, 3], "not a number"),
         (np.ones((1, 4)), [1], "at least 2"),

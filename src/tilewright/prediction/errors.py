@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,18 @@ from tilewright.errors import TilewrightError
 
 class PredictionError(TilewrightError, ValueError):
     """Data, an expression or a model file cannot be used; the message names cause and cure."""
+
+
+class WrongTypeError(PredictionError, TypeError):
+    """Data of a kind that is no number, an error that scikit-learn's users expect as such."""
+
+
+def not_fitted(message: str) -> PredictionError:
+    """Return an error that is scikit-learn's `NotFittedError`, too, where that is imported."""
+    theirs = sys.modules.get("sklearn.exceptions")
+    bases = (PredictionError, AttributeError if theirs is None else theirs.NotFittedError)
+    found: PredictionError = type("NotFittedError", bases, {})(message)
+    return found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.files import write_text
-from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.errors import PredictionError, not_fitted
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.tables import names_of, table, times
@@ -105,7 +105,8 @@ class Estimator:
         seconds = times(y, len(data))
         if len(data) < 2:
             raise PredictionError(
-                f"there {'is 1 instance' if len(data) else 'are no instances'}; measure at least 2"
+                f"there {'is 1 instance' if len(data) else 'are no instances'} "
+                f"(n_samples={len(data)}); measure at least 2"
             )
         self._describe(names, data, seconds)
         self.calibration_: IntervalCalibration | None = None
@@ -191,7 +192,12 @@ class Estimator:
 
     def _table(self, X: Any) -> Array:
         if not hasattr(self, "ranges_"):
-            raise PredictionError(f"this {type(self).__name__} is not fitted; call fit first")
+            raise not_fitted(f"this {type(self).__name__} is not fitted; call fit first")
+        if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] != self.n_features_in_:
+            raise PredictionError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: {', '.join(self.names_)}"
+            )
         return table(X, self.names_, self.levels)
 
     def _calibrate(self, data: Array, seconds: Array) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright.prediction.data.runs import read_csv
-from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.errors import PredictionError, WrongTypeError
 
 __all__ = ["names_of", "read_csv", "table", "times"]
 
@@ -17,6 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
     """Return the feature names: those given, else the data's own, else ``x0``, ``x1``, ..."""
+    _check_dense(data)
     if features is not None:
         names = tuple(features)
     elif hasattr(data, "columns"):
@@ -27,12 +30,17 @@ def names_of(data: Any, features: Sequence[str] | None) -> tuple[str, ...]:
         names = tuple(data[0])
     else:
         try:
-            shape = np.shape(data)
+            shape = np.asarray(data).shape
         except ValueError:
             raise PredictionError("the rows of X have different lengths") from None
         if len(shape) != 2:
             raise PredictionError(
-                f"X has {len(shape)} dimensions; give a table of shape (instances, features)"
+                f"X has {len(shape)} dimensions; give a table of shape (instances, features). "
+                "Reshape your data: X.reshape(-1, 1) for one feature"
+            )
+        if not shape[1]:
+            raise PredictionError(
+                f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required: give one"
             )
         names = tuple(f"x{i}" for i in range(shape[1]))
     if len(set(names)) != len(names):
@@ -61,19 +69,22 @@ def table(
     else:
         array = _numbers(data, names, levels or {})
     if array.ndim != 2 or array.shape[1] != len(names):
+        cure = "" if array.ndim == 2 else ". Reshape your data: X.reshape(1, -1) for one instance"
         raise PredictionError(
-            f"X has shape {array.shape}; it needs {len(names)} columns: {', '.join(names)}"
+            f"X has shape {array.shape}; it needs {len(names)} columns: {', '.join(names)}{cure}"
         )
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise PredictionError(
-            f"feature {names[column]!r} is {array[row, column]} in row {row}; "
+            f"feature {names[column]!r} is {str(array[row, column]).replace('nan', 'NaN')} in row "
+            f"{row}; "
             "drop such rows or fill them in"
         )
     return array
 
 
 def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Array:
+    _check_dense(data)
     rows = _rows(data, names, object if levels else None)
     if levels:
         rows = _coded(rows, names, levels)
@@ -81,12 +92,18 @@ def _numbers(data: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]
         rows = np.ma.filled(rows.astype(float), np.nan)
     try:
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "c":
-            raise TypeError("complex numbers")
+            raise ValueError("Complex data not supported")
         return np.asarray(rows, dtype=float)
     except (TypeError, ValueError) as error:
-        raise PredictionError(
+        kind = WrongTypeError if isinstance(error, TypeError) else PredictionError
+        raise kind(
             f"X holds something that is not a number ({error}); encode settings as numbers"
         ) from None
+
+
+def _check_dense(data: Any) -> None:
+    if hasattr(data, "toarray"):
+        raise PredictionError("X is a sparse matrix, which is not supported: give X.toarray()")
 
 
 def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
@@ -145,18 +162,29 @@ def _of(row: Mapping[str, Any], name: str) -> Any:
         ) from None
 
 
+def _warn_of_a_column() -> None:
+    theirs = sys.modules.get("sklearn.exceptions")
+    kind = UserWarning if theirs is None else theirs.DataConversionWarning
+    text = "A column-vector y was passed when a 1d array was expected; it is used as one"
+    warnings.warn(text, kind, stacklevel=4)
+
+
 def times(y: Any, count: int) -> Array:
     """Run times in seconds, shape (count,); NumPy's and pandas' durations are turned into them.
 
     Raises:
         PredictionError: another number of times, or times that are not positive and finite.
     """
+    if y is None:
+        raise PredictionError("this requires y to be passed, but the target y is None: give times")
     try:
         given = np.asarray(y)
         if given.dtype.kind == "c":
             raise TypeError("these are complex")
         if given.dtype.kind == "m":
             given = given / np.timedelta64(1, "s")
+        if given.ndim > 1:
+            _warn_of_a_column()
         seconds = np.asarray(given, dtype=float).reshape(-1)
     except (TypeError, ValueError) as error:
         raise PredictionError(f"times must be numbers of seconds: {error}") from None
