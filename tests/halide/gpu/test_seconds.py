@@ -73,7 +73,7 @@ def test_a_reduction_of_few_rows_is_spread_over_its_columns():
     assert stage.atomic
     # Neighbouring threads read neighbouring pixels.
     assert next(loop.name for loop in stage.loops if loop.mapping == "gpu_thread").startswith("r0")
-    assert group.blocks[0] * group.threads[0] == 4096
+    assert group.blocks[0] * group.tile[0] == 4096
 
 
 def test_a_reduction_of_many_rows_is_not():

@@ -18,8 +18,11 @@ def completed(
     Funcs get an explicit entry: Halide 21 crashes on GPU kernels that read one left at its default.
     """
     order = view.algorithm.order
-    found = [*entries, *(FuncSchedule(order[name], INLINE, INLINE) for name in view.inlined)]
+    found = [*entries]
     placed = {entry.func for entry in found}
+    rest = [order[name] for name in view.inlined if order[name] not in placed]
+    found += [FuncSchedule(func, INLINE, INLINE) for func in rest]
+    placed.update(rest)
     for func in view.funcs:
         kept = func.scheduled or func.memoized or (func.fixed and not extern_in_words)
         if not kept and order[func.name] not in placed:

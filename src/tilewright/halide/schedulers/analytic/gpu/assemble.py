@@ -20,6 +20,7 @@ from tilewright.halide.schedulers.analytic.gpu.loops import (
 )
 from tilewright.halide.schedulers.analytic.gpu.nested import thread_regions
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.staging import staged_operands, staged_schedule
 
 
 def assemble(
@@ -60,6 +61,10 @@ def schedule_of(
                             stage, name, nest, extents[name], algorithm, unroll=options.unroll
                         )
                     )
+        for stage in kernels:
+            for operand in staged_operands(analysis, stage):
+                staged = staged_schedule(analysis, operand, entries)
+                entries += [] if staged is None else [staged]
     complete = completed(entries, view, extern_in_words=True)
     return Schedule(algorithm.digest, model.machine.halide_target, complete)
 

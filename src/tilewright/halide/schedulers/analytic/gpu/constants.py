@@ -131,6 +131,11 @@ class GpuConstants:
     register_dimension: float = constant(1.1, "registers per dimension", "fitted: ptxas 11.8")
     register_stage: float = constant(1.6, "registers per stage", "fitted: ptxas 11.8")
     register_word: float = constant(0.48, "registers per stored word", "fitted: ptxas 11.8")
+    ahead_word: float = constant(
+        0.32,
+        "registers per stored word",
+        "measured: with ptxas 13, 16 sums of a product in steps of 8 fit 64 registers, 32 do not",
+    )
     least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
 
     # --- time of a kernel: rates and waits ----------------------------------------------------
@@ -152,6 +157,9 @@ class GpuConstants:
     instruction_wait: float = constant(
         7.48, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
     )
+    independent_share: float = constant(
+        0.33, RATIO, "chosen: 2.5 cycles, of `instruction_wait`: a warp takes two to issue"
+    )
     miss_wait: float = constant(
         96.5, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
@@ -165,7 +173,9 @@ class GpuConstants:
         448.0, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
     )
     overlap: float = constant(
-        7.25, "exponent", "fitted: benchmarks/gpu_time_model.py; infinite: the longest term decides"
+        7.25,
+        "exponent",
+        "fitted: benchmarks/gpu_time_model.py; infinite: the longest term decides",
     )
     barrier_wait: float = constant(30.0, "cycles per barrier", "chosen: as a load of shared memory")
     memory_share: float = constant(
@@ -265,6 +275,9 @@ class GpuSearch(UnknownSizes):
     point_steps: int = constant(3, COUNT, "chosen: from 1 x 4 points to any within the limits")
     most_estimated_registers: float = constant(
         40.0, "registers", "measured: with ptxas, kernels with estimates of 41 to 48 spill"
+    )
+    most_steps: tuple[int, ...] = constant(
+        (2, 4, 8), "iterations", "chosen: of a reduction that are unrolled together"
     )
     other_tiles: int = constant(2, COUNT, "chosen: as many as the search of one kernel is off")
 

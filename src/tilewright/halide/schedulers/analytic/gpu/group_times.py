@@ -13,10 +13,11 @@ own loops, and the time of a schedule follows from the work of all its groups.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.nest_parts import Boxes
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
@@ -24,6 +25,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registe
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.staging import computed_in, not_inlined
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
 
@@ -58,7 +60,7 @@ class GroupTimes:
         self.spent = 0
         self._plans: dict[tuple[Group, Options], GroupPlan] = {}
         self._known: dict[Hashable, tuple[tuple[Part, ...], float, float]] = {}
-        self._whole: Boxes | None = None
+        self._analyses: dict[frozenset[str], tuple[Analysis, Boxes | None]] = {}
 
     def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
         """Return the plan and time of each group; None if its options allow none.
@@ -85,7 +87,13 @@ class GroupTimes:
         key = (group, options)
         known = self._plans.get(key)
         if known is None:
-            known = self._plans[key] = self.search.final_plan(group, options)
+            if options.steps == 1:
+                known = self.search.final_plan(group, options)
+            else:
+                plain = self._plan(group, replace(options, steps=1))
+                kernels = (replace(kernel, steps=options.steps) for kernel in plain.kernels)
+                known = replace(plain, kernels=tuple(kernels))
+            self._plans[key] = known
         return known
 
     def _count(self, pairs: Sequence[tuple[Group, Options, GroupPlan]]) -> None:
@@ -101,8 +109,12 @@ class GroupTimes:
         schedule = schedule_of(analysis, model, plans, options)
         order = self.search.algorithm.order
         only = frozenset(order[group.output] for group, _, _ in new.values())
-        nest = ScheduledNest(analysis, schedule, only=only, whole=self._whole)
-        self._whole = nest.whole
+        computed = computed_in(analysis, schedule)
+        if computed not in self._analyses:
+            self._analyses[computed] = not_inlined(analysis, computed), None
+        exact, whole = self._analyses[computed]
+        nest = ScheduledNest(exact, schedule, only=only, whole=whole)
+        self._analyses[computed] = exact, nest.whole
         parts: dict[str, list[Part]] = {}
         for part in nest_work(nest, model.machine.warp_size, quick=True):
             parts.setdefault(part.func, []).append(part)
@@ -128,6 +140,7 @@ def _key(plan: GroupPlan) -> Hashable:
             kernel.kind,
             kernel.tile,
             kernel.registers,
+            kernel.steps,
             tuple(kernel.nested.items()),
         )
         for kernel in plan.kernels

@@ -17,7 +17,7 @@ Counts are numbers, or arrays with an entry per kernel, so that a fit evaluates 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,8 @@ def kernel_counts(
         lines=blocks * lines,
         passes=blocks * passes,
         l2_bytes=blocks * (read + SECTOR_BYTES * stored),
-        path=waves * (sum(paths) + start),
+        path=waves
+        * (start + sum(_waited(s, n, c) for s, n in zip(kernel.stages, paths, strict=True))),
         # The first load of a kernel, or its arguments, miss.
         misses=waves * (misses + 1.0),
         hits=waves * max(waits - misses, 0.0),
@@ -124,6 +125,15 @@ def _instructions(stage: StageWork, c: GpuConstants) -> float:
     return stage.plain + stage.special + accesses + loops
 
 
+def _waited(stage: StageWork, instructions: float, c: GpuConstants) -> float:
+    """Return the instructions of a thread that wait for the one before.
+
+    Where nothing is loaded, a thread goes on to the next of independent values.
+    """
+    loads = any(not access.store for access in stage.accesses)
+    return instructions * (1.0 if loads else max(1.0 / stage.copies, c.independent_share))
+
+
 def _misses(
     kernel: KernelWork, resident: float, machine: GpuMachine, c: GpuConstants
 ) -> tuple[float, float]:
@@ -147,13 +157,32 @@ def _misses(
 
 def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
     """Return the registers that a thread is expected to use."""
+    return _registers(kernel, [max(s.runs, s.iterations, 1.0) for s in kernel.stages], c)
+
+
+def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
+    """Return the registers without which a thread is expected to spill.
+
+    Straight code uses what it loads in order, and loads later if registers are short (measured with
+    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and so
+    do Funcs in registers; of terms that it adds one after the other, it may load the next later.
+    """
+    straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
+    if straight:
+        return c.register_base
+    times = [max(s.runs, s.iterations, 1.0) * s.steps for s in kernel.stages]
+    ahead = any(stage.iterations and stage.steps > 1.0 for stage in kernel.stages)
+    more = c.ahead_word * kernel.registers if ahead else 0.0
+    return _registers(kernel, times, c) + more
+
+
+def _registers(kernel: KernelWork, times: Sequence[float], c: GpuConstants) -> float:
     body = loads = 0.0
-    for stage in kernel.stages:
-        times = max(stage.runs, stage.iterations, 1.0)
+    for stage, each in zip(kernel.stages, times, strict=True):
         accesses = sum(access.count for access in stage.accesses)
         own = [a.count for a in stage.accesses if a.place == "memory" and not a.store]
-        body = max(body, (stage.plain + accesses) / times)
-        loads = max(loads, sum(own) / times)
+        body = max(body, (stage.plain + accesses) / each)
+        loads = max(loads, sum(own) / each)
     return (
         c.register_base
         + c.register_body * math.sqrt(body)
@@ -162,17 +191,6 @@ def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
         + c.register_stage * len(kernel.stages)
         + c.register_word * kernel.registers
     )
-
-
-def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
-    """Return the registers without which a thread is expected to spill.
-
-    Straight code uses what it loads in order, and loads later if registers are short (measured with
-    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and so
-    do Funcs in registers.
-    """
-    straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
-    return c.register_base if straight else registers_of(kernel, c)
 
 
 def resident_blocks(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> float:

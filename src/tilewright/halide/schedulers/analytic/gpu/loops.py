@@ -12,7 +12,7 @@ A parallel loop ``v`` of extent N with the tile T and R iterations per thread be
 | ``v_b`` | the block, outermost | ceil(N / T) |
 | ``v_t`` | the thread | T / R, or T where R = 1 |
 | ``v_r`` | iterations of one thread, unrolled; only where R > 1 | R |
-| ``v_s``, ``v_u`` | a serial loop, and its unrolled part | 1, N |
+| ``v_s``, ``v_u`` | a serial loop, and its unrolled part | 1, N; N / U, U of reductions |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.loops import part_of, pure_loop
-from tilewright.halide.ir.nest import NestLoop, default_stage, original_loops
+from tilewright.halide.ir.nest import default_stage, original_loops
 from tilewright.halide.ir.schedule import (
     ROOT,
     FuncSchedule,
@@ -50,20 +50,21 @@ class ScheduledStage:
 
 
 class _Budget:
-    """The number of points of a stage that may still be unrolled."""
+    """The number of points of a stage that may still be unrolled; `room` with a reduction's."""
 
     def __init__(self, body: float, enabled: bool) -> None:
-        self.left = (
-            min(SEARCH.most_unrolled_together, SEARCH.most_body / max(body, 1.0))
-            if enabled
-            else 1.0
-        )
+        self.room = SEARCH.most_body / max(body, 1.0) if enabled else 1.0
+        self.left = min(SEARCH.most_unrolled_together, self.room)
 
     def take(self, extent: int, most: int = SEARCH.most_unrolled) -> bool:
         if not 1 < extent <= min(most, self.left):
             return False
-        self.left /= extent
+        self.use(extent)
         return True
+
+    def use(self, extent: int) -> None:
+        self.left /= extent
+        self.room /= extent
 
 
 def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
@@ -101,7 +102,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             splits.append(Split(loop, block, inside, tile, tail))
             splits.append(Split(inside, thread, registers, each, "guard_with_if"))
             unrolled.append(registers)
-            budget.left /= each
+            budget.use(each)
         else:
             splits.append(Split(loop, block, thread, tile, tail))
         threads.append(thread)
@@ -120,9 +121,9 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             serial.append(whole_loop)
         else:
             serial.append(loop)
-    reductions = _reductions(
-        kernel.func, kernel.stage, budget, {loop.loop.name for loop in kernel.loops}
-    )
+    taken = {loop.loop.name for loop in kernel.loops}
+    parts, reductions = _reductions(kernel.func, kernel.stage, budget, taken, plan.steps)
+    splits += parts
     whole = {names[loop.loop.name] for loop in kernel.loops}
     blocks = _fused(blocks, counts, splits, serial, whole if plan.nested else set())
     loops = (
@@ -213,7 +214,7 @@ def member_nest(
         if each > 1:
             unrolled.append(part_of(whole, "_r"))
             splits.append(Split(inner, thread, unrolled[-1], each, "guard_with_if"))
-            budget.left /= each
+            budget.use(each)
         threads.append(thread)
     most = SEARCH.most_unrolled_together if inside else SEARCH.most_unrolled
     for loop in stage.loops:
@@ -234,9 +235,11 @@ def member_nest(
             splits.append(Split(canonical, whole_loop, copies, extent, "guard_with_if"))
             unrolled.append(copies)
             serial.append(whole_loop)
+    parts, reductions = _reductions(func, stage, budget, set(), plan.steps)
+    splits += parts
     loops = (
         *(ScheduledLoop(loop, "unrolled") for loop in unrolled),
-        *_reductions(func, stage, budget, set()),
+        *reductions,
         *(ScheduledLoop(loop) for loop in serial),
         *(ScheduledLoop(loop, "gpu_thread") for loop in threads),
         *(ScheduledLoop(loop) for loop in outside),
@@ -305,22 +308,35 @@ def _canonical(func: Func, stage: Stage) -> dict[str, str]:
     return {loop.name: nest.name for loop, nest in zip(stage.loops, loops, strict=True)}
 
 
-def _reductions(func: Func, stage: Stage, budget: _Budget, taken: set[str]) -> list[ScheduledLoop]:
-    """Serial reduction loops in their own order; small constant ones unrolled from inside out."""
+def _reductions(
+    func: Func, stage: Stage, budget: _Budget, taken: set[str], steps: int
+) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
+    """Return the reduction loops in their own order, and their splits.
+
+    Small constant loops are unrolled from inside out. Of the first that is not, as many iterations
+    are unrolled as divide its extent, up to `steps`: the loads of one are then under way together,
+    and those of neighbours share an address.
+    """
+    splits: list[Split | Fuse] = []
     result = []
     unrolling = True
-    loops: list[tuple[str, NestLoop]] = [
-        (loop.name, nest)
-        for loop, nest in zip(stage.loops, original_loops(func, stage), strict=True)
-        if loop.kind != "pure" and loop.name not in taken
-    ]
-    for _, nest in loops:
-        known = nest.extent is not None
-        unrolling = (
-            unrolling and known and budget.take(nest.extent or 0, SEARCH.most_unrolled_reduction)
-        )
-        result.append(ScheduledLoop(nest.name, "unrolled" if unrolling else "serial"))
-    return result
+    for loop, nest in zip(stage.loops, original_loops(func, stage), strict=True):
+        if loop.kind == "pure" or loop.name in taken:
+            continue
+        extent = nest.extent or 0
+        if unrolling and budget.take(extent, SEARCH.most_unrolled_reduction):
+            result.append(ScheduledLoop(nest.name, "unrolled"))
+            continue
+        most = int(min(steps, budget.room, extent)) if unrolling else 1
+        unrolling = False
+        together = max((n for n in range(2, most + 1) if extent % n == 0), default=1)
+        if together == 1:
+            result.append(ScheduledLoop(nest.name))
+            continue
+        copies, rest = part_of(nest.name, "_u"), part_of(nest.name, "_s")
+        splits.append(Split(nest.name, rest, copies, together, "guard_with_if"))
+        result += [ScheduledLoop(copies, "unrolled"), ScheduledLoop(rest)]
+    return splits, result
 
 
 def _host_stage(func: Func, stage: Stage) -> StageSchedule:

@@ -23,6 +23,7 @@ from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.ir.algorithm import Variable, walk
+from tilewright.halide.ir.loops import pure_loop
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.gpu.stage_work import (
     Activity,
@@ -30,11 +31,12 @@ from tilewright.halide.schedulers.analytic.gpu.stage_work import (
     StageWork,
     Storage,
     activity,
+    copies_only,
     count,
     inner_loops,
     stage_work,
 )
-from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES, Threads
+from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES, Array, Threads
 
 Path = tuple[tuple[StageKey, str], ...]
 
@@ -44,9 +46,10 @@ class KernelWork:
     """A kernel that is launched `runs` times with `blocks` blocks of `block` threads.
 
     `shared` are the bytes of a block, `registers` the words that a thread keeps of Funcs computed
-    in it, `read` the bytes of each Func and input outside that one block touches, and in all;
-    `written` and `atomics` (additions) are those of all blocks. `dimensions` are those of all that
-    is read or written, `fused` the loops of blocks and threads that are two loops in one.
+    in it, without copies of what it loads, `read` the bytes of each Func and input outside that
+    one block touches, and in all; `written` and `atomics` (additions) are those of all blocks.
+    `dimensions` are those of all that is read or written, `fused` the loops of blocks and threads
+    that are two loops in one.
     """
 
     func: str
@@ -84,12 +87,14 @@ class _Kernel:
     """A kernel under construction.
 
     `bytes` has the size of the largest element loaded of each Func and input. The work of the
-    stages is `waiting` until it is known what else the kernel computes and reads.
+    stages is `waiting` until it is known what else the kernel computes and reads. `staged` are the
+    words of loads that wait in registers.
     """
 
     block: Threads
     places: dict[str, Place]
     bytes: dict[str, float] = field(default_factory=dict)
+    staged: float = 0.0
     waiting: list[Callable[[], StageWork]] = field(default_factory=list)
     read: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -187,7 +192,7 @@ class _Gathering:
             blocks,
             kernel.block,
             float(np.max(launch.shared_bytes)),
-            count(launch.registers) if np.max(launch.registers) > 0 else 0.0,
+            max(float(np.max(launch.registers)) - kernel.staged, 0.0),
             tuple(make() for make in kernel.waiting),
             read,
             written,
@@ -222,7 +227,26 @@ class _Gathering:
             for production in body.productions if body is not None else ():
                 for stage in production.stages:
                     if not nothing_to_do(stage.stage):
-                        self._member(kernel, stage, path, runs, around)
+                        inside = around and self._carried(host, stage, around)
+                        self._member(kernel, stage, path, runs, inside)
+
+    def _carried(self, host: StageNest, stage: StageNest, around: Activity) -> Activity:
+        """Return the threads of a member's reader, with their positions along the member.
+
+        If it is not read at plain places, its dimensions are taken for those of the reader.
+        """
+        loops = {variable: loop for loop, variable in host.variables.items()}
+        reads = self.analysis.instructions(host.func.name)[host.key[1]].accesses
+        strides = next((a.strides for a in reads if a.callee == stage.func.name), None)
+        if strides is None or None in strides.values():
+            return around
+        found: dict[str, Array] = {}
+        for variable, moved in strides.items():
+            known = around.positions.get(loops.get(variable, ""))
+            for d, step in enumerate(moved or ()):
+                if step and known is not None:
+                    found[pure_loop(d)] = found.get(pure_loop(d), np.zeros(1)) + step * known
+        return replace(around, positions=found)
 
     def _sizes_of(self, host: StageNest, path: Path) -> list[LoopSize]:
         """Return all loops of the stage that the end of `path` is a loop of."""
@@ -271,6 +295,8 @@ class _Gathering:
             # A position along a dimension moves with that of the Func that it is computed in.
             active = replace(around, positions={**around.positions, **active.positions})
         found = self.analysis.instructions(stage.func.name)[stage.key[1]]
+        if kernel.places[stage.func.name] == "registers" and copies_only(found):
+            kernel.staged += math.prod(count(loop.extent) for loop in sizes)
         for access in found.accesses:
             if not access.store:
                 known = kernel.bytes.get(access.callee, 0.0)

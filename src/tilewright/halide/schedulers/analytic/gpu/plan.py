@@ -22,9 +22,9 @@ class Options:
     `inline` is false if loads weigh less when inlining, so that less is inlined; `max_threads`
     bounds a block, and with `any_size` outputs may be smaller than a tile. `points` are those that
     a thread computes along x, y and z; if empty, one, or as many as pay where a reduction is in
-    registers. `unlike` lists final
-    tiles of kernels, each with its Func and stage; new tiles have to differ from them by at least a
-    factor of two in some dimension.
+    registers. Up to `steps` iterations of a reduction are unrolled together, and their operands
+    copied to registers. `unlike` lists final tiles of kernels, each with its Func and stage; new
+    tiles have to differ from them by at least a factor of two in some dimension.
     """
 
     mode: Mode = "nested"
@@ -34,6 +34,7 @@ class Options:
     register_tiles: bool = True
     any_size: bool = False
     points: tuple[int, ...] = ()
+    steps: int = 1
     unlike: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
 
 
@@ -41,7 +42,8 @@ class Options:
 class KernelPlan:
     """One stage of a group's output, with the members computed inside its blocks.
 
-    `tile` and `registers` are by parallel loop; `nested` maps members computed inside threads
+    `tile` and `registers` are by parallel loop; `steps` bounds the iterations of a reduction that
+    are unrolled together. `nested` maps members computed inside threads
     to the Func in whose threads they are. `relaxed` counts the model's rejections that had to
     be waived: 1 the warp multiple, 2 also the occupancy, 3 also the SM count.
     """
@@ -58,6 +60,7 @@ class KernelPlan:
     occupancy: float = 0.0
     relaxed: int = 0
     reason: str = ""
+    steps: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,7 +109,9 @@ class StageWork:
     """The work of a stage in one block: of an active thread, and over all runs.
 
     `plain` and `special` are instructions without accesses; `iterations` are those of loops that
-    are not unrolled. A stage of a member ends with a barrier.
+    are not unrolled, `copies` the values that unrolled ones compute independently of each other,
+    and `steps` the terms that they add to each, or all that a copy into registers loads. A stage of
+    a member ends with a barrier.
     """
 
     member: bool
@@ -119,6 +121,8 @@ class StageWork:
     plain: float
     special: float
     iterations: float
+    copies: float
+    steps: float
     accesses: tuple[WarpAccess, ...]
     waits: Waits
 
@@ -267,6 +271,11 @@ def _positions(
     return {name: now[name] for name in wanted if name in now}
 
 
+def copies_only(found: StageInstructions) -> bool:
+    """Return whether a stage computes nothing of what it loads."""
+    return not found.work and any(not access.store for access in found.accesses)
+
+
 # --- one stage ------------------------------------------------------------------------------------
 
 
@@ -286,6 +295,12 @@ def stage_work(
     plain += _addresses(found.accesses, inner, storage)
     serial = [loop.extent for loop in inner if not loop.unrolled]
     iterations = sum(math.prod(serial[: i + 1]) for i in range(len(serial)))
+    stored = frozenset[str]().union(*(a.moved for a in found.accesses if a.store))
+    unrolled = [loop for loop in inner if loop.unrolled]
+    copies = math.prod(loop.extent for loop in unrolled if loop.variables & stored)
+    steps = math.prod(loop.extent for loop in unrolled if not loop.variables & stored)
+    staged = storage.place(stage.func.name) == "registers" and copies_only(found)
+    steps *= copies if staged else 1.0
     times = runs * live
     known = _Patterns(stage, active, storage, warp)
     accesses: dict[tuple[Place, bool, TouchedLines], float] = {}
@@ -302,8 +317,10 @@ def stage_work(
         plain * times,
         special * times,
         iterations * times,
+        copies,
+        steps,
         tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
-        _waits(found.accesses, inner, storage, known, times, active.warps),
+        _waits(found.accesses, inner, storage, known, times, active.warps, staged),
     )
 
 
@@ -385,12 +402,15 @@ def _waits(
     known: _Patterns,
     times: float,
     warps: float,
+    staged: bool,
 ) -> Waits:
     """Return the waits of a thread: of loads that are issued together, the most counts.
 
     A load whose address was loaded itself waits in addition.
     """
     loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
+    # Copies into registers are used later: all loads of an unrolled loop are under way together.
+    waited = tuple(loop for loop in inner if not (staged and loop.unrolled))
     asked: dict[str, float] = {}  # bytes that a block asks for
     for load in loads:
         each = executions(load.loops, inner) * times * warps
@@ -398,7 +418,7 @@ def _waits(
         asked[load.callee] = asked.get(load.callee, 0.0) + each * bytes_each
     waits, first, fresh = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
     for load in loads:
-        each = executions(load.loops, inner)
+        each = executions(load.loops, waited)
         share, once = sectors_along(load, inner, storage.size(load.callee))
         footprint = storage.footprint(load.callee)
         if footprint and not load.indirect:

@@ -214,6 +214,8 @@ class TimeSearch:
         for threads in THREADS:
             now = self._changed(now, _with(max_threads=threads))
             now = self._changed(now, _with(points=(), max_threads=threads))
+        for steps in SEARCH.most_steps:
+            now = self._changed(now, _reduced(steps))
         if self.first.mode == "nested":
             now = self._changed(now, _with(mode="overlapped"))
         for _ in range(SEARCH.other_tiles):
@@ -317,6 +319,19 @@ def _neighbour(each: TimedGroup, at: int) -> Options | None:
     if not within or math.prod(points) > SEARCH.most_register_tile:
         return None
     return replace(each.options, points=tuple(points))
+
+
+def _reduced(steps: int) -> Change:
+    """Return the change to more iterations of a reduction together, where there is one."""
+
+    def change(each: TimedGroup) -> Options | None:
+        stages = (
+            each.plan.kernels[-1].kernel.analysis.view.stages(name) for name in each.group.members
+        )
+        reduces = any(stage.rvars for own in stages for stage in own)
+        return replace(each.options, steps=steps) if reduces else None
+
+    return change
 
 
 def _other_tile(each: TimedGroup) -> Options:

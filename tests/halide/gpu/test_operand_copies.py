@@ -1,0 +1,80 @@
+"""Operands of reductions that are copied to registers before they are used."""
+
+import halide as hl
+
+from tilewright.halide.execution.lowering import refusal
+from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.nest_costs import kernels_of
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.prediction import schedule_nest
+from tilewright.halide.schedulers.task import Task
+from tilewright.machines import gpu
+
+SIZE = 512
+
+
+def product(*, shared: bool = False, depth: int = SIZE):
+    """A matrix product; if `shared`, its result is divided by an operand."""
+    a, b = (hl.ImageParam(hl.Float(32), 2, name) for name in "ab")
+    x, y = hl.vars("x y")
+    k = hl.RDom([(0, depth)], "k")
+    total, out = hl.Func("total"), hl.Func("out")
+    total[x, y] = 0.0
+    total[x, y] += a[x, k] * b[k, y]
+    out[x, y] = total[x, y] / a[x, y] if shared else total[x, y]
+    for image in (a, b):
+        image.set_estimates([(0, SIZE), (0, SIZE)])
+    out.set_estimates([(0, SIZE), (0, SIZE)])
+    return load(hl.Pipeline(out))
+
+
+def copied(algorithm):
+    """The schedule for an A100, and the entries of the images that it computes in registers."""
+    (planned,) = schedule_gpu(algorithm, gpu("a100"))
+    named = [(algorithm.funcs[e.func].name.split("_")[0], e) for e in planned.schedule.funcs]
+    return planned.schedule, {n: e for n, e in named if n in "ab" and e.memory == "register"}
+
+
+def reduction(schedule, algorithm):
+    """The entry of the sum."""
+    updated = (e for e in schedule.funcs if len(algorithm.funcs[e.func].stages) > 1)
+    return next(updated)
+
+
+def test_operands_of_a_product_are_copied_for_several_steps():
+    algorithm = product()
+    schedule, images = copied(algorithm)
+    total = reduction(schedule, algorithm)
+    (split,) = total.stages[1].splits
+    assert split.old == "r0"
+    assert SIZE % split.factor == 0
+    assert sorted(images) == ["a", "b"]
+    for entry in images.values():
+        assert (entry.compute.func, entry.compute.loop) == (total.func, split.outer)
+    assert not refusal(schedule, algorithm)
+
+
+def test_a_copy_is_loaded_where_its_reader_is():
+    algorithm = product()
+    schedule, images = copied(algorithm)
+    assert images
+    machine = gpu("a100")
+    nest = schedule_nest(Task(algorithm, machine.halide_target, machine, "test"), schedule)
+    (kernel,), _ = kernels_of(nest, machine, GpuConstants())
+    loads = [a for stage in kernel.stages for a in stage.accesses if not a.store]
+    x, y, _ = kernel.block
+    rows = min(y, max(machine.warp_size // x, 1))
+    # All threads along x load the same of b: about a sector for each of the warp's rows.
+    assert rows <= min(load.touched.sectors for load in loads) < 1.2 * rows
+
+
+def test_steps_divide_the_reduction():
+    algorithm = product(depth=509)  # a prime
+    schedule, _ = copied(algorithm)
+    assert not reduction(schedule, algorithm).stages[1].splits
+
+
+def test_an_image_that_others_read_is_not_copied():
+    _, images = copied(product(shared=True))
+    assert "a" not in images
