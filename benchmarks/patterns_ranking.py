@@ -7,7 +7,7 @@ is refused or wrong is counted and left out.
 
 Before every timed run, the stencil as it is written (lowered in the simplest way, one thread) is
 timed as an anchor; the points of a part are timed in turn, in `ROUNDS` rounds in alternating order.
-A time is the median over the rounds of its ratio to the anchor beside it, so a machine whose speed
+A time is the median over the rounds of its ratio to the anchor next to it, so a machine whose speed
 drifts does not change the ranking. The fastest of these points are timed again, all of a stencil in
 turn and in `FINAL_ROUNDS` rounds, because the best one decides what 90% of it is.
 

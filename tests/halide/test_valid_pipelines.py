@@ -292,8 +292,8 @@ def four_dimensions(extents):
 def test_fused_blocks_around_registers_lower():
     task = make_task(four_dimensions((64, 15, 11, 2)), **V100)
     (planned,) = plan(task)
-    (entry,) = [e for e in planned.schedule.funcs if e.memory == "register"]
-    assert entry.compute.loop == "v0_t"
+    kept = [e.compute.loop for e in planned.schedule.funcs if e.memory == "register"]
+    assert "v0_t" in kept  # others are copies of operands, inside its reduction
     assert refusal(planned.schedule, task.algorithm) == ""
 
 
