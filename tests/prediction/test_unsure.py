@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tilewright.prediction import Augmented, Estimator
+from tilewright.prediction import Augmented, Auto, Estimator
 
 FEATURES = ("m", "n", "k")
 
@@ -66,6 +66,18 @@ def test_the_folds_models_survive_storage_and_older_files_have_none(model):
     assert not older.unsure(X).any()
     low, high = older.predict_interval(X)
     assert np.all(high / low < np.divide(*model.predict_interval(X)[::-1]))
+
+
+def test_a_chosen_model_keeps_its_intervals_and_warnings(model):
+    X = 2.0 ** np.random.default_rng(1).integers(4, 12, (80, 3))
+    chosen = Auto(features=FEATURES, complexity="m*n*k", max_parameters=75).fit(X, seconds(X))
+    far = between(13, 15, 50, 5)
+    expected = chosen.model_.predict_interval(far)
+    np.testing.assert_array_equal(chosen.predict_interval(far), expected)
+    np.testing.assert_array_equal(chosen.unsure(far), chosen.model_.unsure(far))
+    again = Estimator.from_dict(json.loads(json.dumps(chosen.to_dict())))
+    np.testing.assert_array_equal(again.predict_interval(far), expected)
+    assert chosen.unsure(far).any()
 
 
 def test_a_committee_of_another_shape_is_damage(model):

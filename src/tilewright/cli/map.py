@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.shapes import read_json
 
 if TYPE_CHECKING:
-    from tilewright.mapping import Platform
+    from tilewright.mapping import GraphTask, Platform
 
 # What a graph's file may say besides its tasks.
 _MACHINE = ("devices", "links", "link", "home")
@@ -92,7 +92,9 @@ def _model(text: str) -> tuple[tuple[str, str], str]:
     return (kernel, device), path
 
 
-def _platform(data: Mapping[str, Any], devices: list[str], tasks: Any) -> Platform:
+def _platform(
+    data: Mapping[str, Any], devices: Iterable[str], tasks: Sequence[GraphTask]
+) -> Platform:
     """Return the machine that the file describes, or the devices that tasks and models name."""
     from tilewright.mapping import Device, Platform, platform_from_dict
 

@@ -14,7 +14,7 @@ class PredictionError(TilewrightError, ValueError):
 
 
 class WrongTypeError(PredictionError, TypeError):
-    """Data of a kind that is no number, an error that scikit-learn's users expect as such."""
+    """Data that cannot be numbers; also a TypeError, as scikit-learn's users expect."""
 
 
 def not_fitted(message: str) -> PredictionError:

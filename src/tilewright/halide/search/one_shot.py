@@ -37,7 +37,7 @@ def plan_checked(
     found = _first_lowered(task, planned, refusals)
     known = {each.schedule for each in planned}
     # The paper's cost gives threads fewer points, whose registers Halide can bound more often.
-    for other in (objective, SIOUTAS):
+    for other in dict.fromkeys((objective, SIOUTAS if task.gpu else objective)):
         if not found:
             more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion, objective=other)
             found = _first_lowered(task, [p for p in more if p.schedule not in known], refusals)[:k]

@@ -59,6 +59,9 @@ class Auto(Estimator):
     def _predict(self, data: Array) -> Array:
         return self.model_._predict(data)
 
+    def _spread(self, data: Array) -> Array | None:
+        return self.model_._spread(data)
+
     def _state(self) -> dict[str, Any]:
         return {"model": self.model_.to_dict()}
 

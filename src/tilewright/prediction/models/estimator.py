@@ -135,8 +135,7 @@ class Estimator:
             raise PredictionError(
                 "the model has no intervals; fit it with folds=5 to 3 instances or more"
             )
-        centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
-        return self.calibration_.interval(centre, coverage, self._spread(data))
+        return self.calibration_.interval(self._centre(data), coverage, self._spread(data))
 
     def outside(self, X: Any) -> Array:
         """Return which queries lie outside the range of the training instances: booleans (n,)."""
@@ -156,8 +155,11 @@ class Estimator:
         spread = self._spread(data)
         if spread is None or self.calibration_ is None:
             return np.zeros(len(data), dtype=bool)
-        centre = np.maximum(self._predict(data), self.target_range_[0] * 1e-3)
-        return self.calibration_.unsure(centre, spread)
+        return self.calibration_.unsure(self._centre(data), spread)
+
+    def _centre(self, data: Array) -> Array:
+        """Return predicted seconds, positive ones, shape (n,)."""
+        return np.asarray(np.maximum(self._predict(data), self.target_range_[0] * 1e-3))
 
     def _describe(self, names: tuple[str, ...], data: Array, seconds: Array) -> None:
         self.feature_names_in_ = np.asarray(names, dtype=object)
