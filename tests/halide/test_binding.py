@@ -18,7 +18,7 @@ from tilewright.halide.execution.binding import (
 )
 from tilewright.halide.execution.inputs import InputError, describe_inputs
 from tilewright.halide.frontend.importer import import_pipeline
-from tilewright.halide.frontend.live import capture, live_funcs
+from tilewright.halide.frontend.live import LiveFuncs, capture, live_funcs
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Span
 
@@ -218,3 +218,22 @@ def test_free_strides_follow_densely(fixed, expected):
 def test_overlapping_strides_are_refused():
     with pytest.raises(InputError, match="overlap"):
         layout("im", (5, 7), (1, 4))
+
+
+@pytest.mark.parametrize("name", ["several_outputs", "long_chain", *WRAPPED])
+def test_single_funcs_are_fetched_by_halides_order(name, monkeypatch):
+    algorithm = load(pipeline(name))
+    live = deserialize(algorithm.serialized, describe_inputs(algorithm))
+    fetched = []
+    take = type(live.pipeline).get_func
+
+    def counted(pipeline, index):
+        fetched.append(index)
+        return take(pipeline, index)
+
+    monkeypatch.setattr(type(live.pipeline), "get_func", counted)
+    funcs = LiveFuncs(algorithm, live.pipeline)
+    for place in reversed(range(len(funcs))):
+        assert funcs[place].name() == algorithm.funcs[place].name
+    if not algorithm.wrappers:
+        assert len(fetched) == len(funcs)

@@ -19,11 +19,11 @@ from tilewright.halide.emit.directives import (
     directives,
 )
 from tilewright.halide.frontend.importer import import_pipeline
-from tilewright.halide.frontend.live import known_condition, live_funcs, live_parameters
+from tilewright.halide.frontend.live import LiveFuncs, known_condition, live_parameters
 from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_calls, with_clones
-from tilewright.halide.ir.names import FuncNames, LoopNames, loop_names
+from tilewright.halide.ir.names import FuncNames, LoopNames, algorithm_names, loop_names
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, ScheduleError
 
 
@@ -58,9 +58,13 @@ def apply(
             f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
             "schedule it again"
         )
-    funcs = _cloned(schedule, algorithm, live_funcs(live, pipeline))
+    funcs: Sequence[Any] = LiveFuncs(live, pipeline)
+    known = algorithm_names(live)
+    if schedule.clones:
+        funcs = _cloned(schedule, algorithm, funcs)
+        known = tuple(_names(func) for func in funcs)
     algorithm = with_clones(algorithm, schedule.clones)
-    names = loop_names(schedule, algorithm, [_names(func) for func in funcs])
+    names = loop_names(schedule, algorithm, known)
     wanted = directives(schedule, algorithm)
     params = []
     if any(directive.method == "specialize" for directive in wanted):

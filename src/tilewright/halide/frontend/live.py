@@ -216,6 +216,40 @@ def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
     return [found[func.name] for func in algorithm.funcs]
 
 
+class LiveFuncs(Sequence[Any]):
+    """The Funcs of a live pipeline, as `live_funcs` returns them, each fetched when it is needed.
+
+    To find one Func, Halide walks the whole pipeline: fetching all of them takes quadratic time.
+    """
+
+    def __init__(self, algorithm: Algorithm, pipeline: Any) -> None:
+        """`algorithm` was read from this very `pipeline`."""
+        self._algorithm = algorithm
+        self._pipeline = pipeline
+        self._found: list[Any] = [None] * len(algorithm.funcs)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._found[index] is None:
+            name = self._algorithm.funcs[index].name
+            func = None if self._algorithm.wrappers else self._fetch(name)
+            if func is not None and func.name() == name:
+                self._found[index] = func
+            else:
+                self._found = live_funcs(self._algorithm, self._pipeline)
+        return self._found[index]
+
+    def _fetch(self, name: str) -> Any:
+        import halide as hl
+
+        try:
+            return self._pipeline.get_func(self._algorithm.halide_order[name])
+        except hl.HalideError:
+            return None
+
+
 def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
     """Return the wrapper or clone called `name`, if the Func that it stands for is in `found`."""
     for link in algorithm.wrappers:
