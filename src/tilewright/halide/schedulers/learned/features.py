@@ -1,0 +1,434 @@
+"""NestFeatures of a scheduled pipeline on a CPU, as arrays over N rows of sizes.
+
+All of them are read from a `ScheduledNest`, as ratios to the machine: bytes over the sizes of
+caches, tasks over cores, lanes over a register. Most are means over the places where stages run,
+weighted by their cycles.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| place | a stage with the loops around it: a stage computed in two loops has two places | |
+| `points` | times that a stage's definition is evaluated, over the whole run | (N,), count |
+| `cycles` | arithmetic and loads of a place, on one core | (N,), cycles |
+| `footprint` | bytes touched by one iteration of a loop of a stage at root | (N,), bytes |
+| `roofline` | cycles of the pipeline by this module's own, simple model | (N,), cycles |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.analysis.bounds import Bound, Box
+from tilewright.halide.analysis.nest_parts import LoopSize
+from tilewright.halide.analysis.nest_structure import StageKey, StageNest
+from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+from tilewright.halide.analysis.summaries import StageSummary, nothing_to_do
+from tilewright.halide.ir.schedule import Fuse
+from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
+    across,
+    load_cycles,
+    op_cycles,
+)
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Path: TypeAlias = tuple[tuple[StageKey, str], ...]
+_IN_REGISTERS = ("vectorized", "unrolled")
+
+
+@dataclass(frozen=True, eq=False)
+class NestFeatures:
+    """Rows of features, shape (N, `len(NAMES)`), and the roofline's cycles, shape (N,)."""
+
+    rows: Array
+    roofline: Array
+
+
+@dataclass(eq=False)
+class _Place:
+    """A stage at one place: its loops, outermost first, and the iterations around it."""
+
+    stage: StageNest
+    path: Path
+    loops: list[LoopSize]
+    around: Bound = 1.0
+
+    @property
+    def root(self) -> StageKey:
+        return self.path[0][0] if self.path else self.stage.key
+
+
+def features(nest: ScheduledNest, model: CpuModel) -> NestFeatures:
+    """Return the features of a nest, one row per row of its sizes.
+
+    Raises one of `UNKNOWN` if its sizes cannot be known.
+    """
+    # Regions without bound make infinities, which may meet in a subtraction.
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        return _Reader(nest, model).features()
+
+
+class _Reader:
+    def __init__(self, nest: ScheduledNest, model: CpuModel) -> None:
+        self.nest, self.model = nest, model
+        self.analysis = nest.analysis
+        self.names = nest.structure.names
+        entries = nest.structure.entries
+        self._innermost = {
+            self.names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order
+        }
+        self._innermost = {**self.analysis.contiguous, **self._innermost}
+        self.places = self._read()
+        sizes = [np.size(loop.extent) for place in self.places for loop in place.loops]
+        self.n = max([1, *sizes])
+
+    def _read(self) -> list[_Place]:
+        """Return the places in the order of the nest."""
+        self._found: dict[tuple[Path, StageKey], _Place] = {}
+        self._loops = {(loop.path, loop.stage, loop.name): loop for loop in self.nest.loops}
+        found = self._found
+        structure = self.nest.structure
+        for loop in self.nest.loops:
+            own = len(loop.path)
+            while own and loop.path[own - 1][0] == loop.stage:
+                own -= 1
+            path = loop.path[:own]
+            stage = structure.stages[loop.stage]
+            place = found.setdefault((path, loop.stage), _Place(stage, path, []))
+            place.loops.append(loop)
+        for place in found.values():
+            for at, (stage_key, name) in enumerate(place.path):
+                outer = self._loops[place.path[:at], stage_key, name]
+                place.around = place.around * _count(outer.extent)
+        return [place for place in found.values() if not nothing_to_do(place.stage.stage)]
+
+    def row(self, values: Bound) -> Array:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n,))
+
+    def bytes_of(self, boxes: Mapping[str, Box]) -> tuple[Array, Array]:
+        """Return bytes and cache lines of boxes of Funcs and inputs."""
+        size, lines = np.zeros(self.n), np.zeros(self.n)
+        line = self.model.constants.line_bytes
+        for name, box in boxes.items():
+            each = self.analysis.element_bytes.get(name, SEARCH.unknown_bytes)
+            inner = self._inner(name)
+            volume: Bound = 1.0
+            rows: Bound = 1.0
+            for d, part in enumerate(box):
+                extent = _count(part.extent)
+                volume = volume * extent
+                rows = rows * (np.ceil(extent * each / line) if d == inner else extent)
+            size = size + self.row(volume) * each
+            lines = lines + self.row(rows)
+        return size, lines
+
+    # --- one place ------------------------------------------------------------------------
+
+    def points(self, place: _Place) -> Array:
+        """Return evaluations of the stage, if nothing is kept between iterations."""
+        count: Bound = place.around
+        for loop in place.loops:
+            count = count * _count(loop.extent)
+        return self.row(count)
+
+    def cycles(self, place: _Place) -> tuple[float, dict[str, float]]:
+        """Return cycles per point, and what they are: lanes, shares of kinds of work."""
+        stage, model = place.stage, self.model
+        summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
+        variables, lanes, rows = self._block(place)
+        vector = variables[0] if variables else None
+        arithmetic = self._arithmetic(place, vector, lanes)
+        loads, gathered = self._loads(summary, vector, lanes, rows)
+        total = max(arithmetic + loads, model.constants.simple_cycles)
+        size = max((t.bytes for t in summary.types), default=SEARCH.unknown_bytes)
+        return total / lanes, {
+            "vectorised": float(lanes > 1),
+            "lanes": math.log2(lanes),
+            "registers": math.log2(max(lanes * size, 1) / model.vector_bytes),
+            "gathered": gathered / total,
+            "loads": loads / total,
+            "copies": math.log2(math.prod(rows.values())),
+            "size": math.log2(max(total, 1.0)),
+            "indirect": float(any(load.indirect for load in summary.loads)),
+            "clamped": float(vector is not None and any(
+                vector in load.clamped for load in summary.loads)),
+            "update": float(stage.key[1] > 0),
+            "scatter": float(summary.scatter),
+            "scan": float(summary.scans),
+            "member": float(bool(place.path)),
+        }  # fmt: skip
+
+    def _arithmetic(self, place: _Place, vector: str | None, lanes: int) -> float:
+        """Return cycles of the operations of one vector, or of one point."""
+        stage, model = place.stage, self.model
+        names = [
+            name
+            for loop in place.loops
+            if loop.mapping not in _IN_REGISTERS
+            for name in _variables(stage, loop.name)
+        ]
+        total = 0.0
+        for op in self.analysis.summaries(stage.func.name)[stage.key[1]].ops:
+            # What depends on no inner loop is moved out of it.
+            hoisted = names and not {names[-1], vector} & op.loops
+            share = model.constants.hoisted_share if hoisted else 1.0
+            total += share * op.count * op_cycles(op, lanes if vector in op.loops else 1, model)
+        return total
+
+    def _loads(
+        self, summary: StageSummary, vector: str | None, lanes: int, rows: Mapping[str, float]
+    ) -> tuple[float, float]:
+        """Return cycles of the loads of one vector, and those of gathered ones."""
+        loads = gathered = 0.0
+        for load in summary.loads:
+            each = load_cycles(load, vector, lanes, self.model, self._inner)
+            each /= math.prod(count for name, count in rows.items() if name not in load.strides)
+            loads += each
+            if vector is not None and vector in load.strides:
+                steps = load.strides[vector]
+                if steps is None or across(load, steps, self._inner):
+                    gathered += each
+        return loads, gathered
+
+    def _inner(self, name: str) -> int:
+        return self._innermost.get(name, 0)
+
+    def _block(self, place: _Place) -> tuple[list[str], int, dict[str, float]]:
+        """Return the variables of the vector, its lanes, and copies by unrolled variable."""
+        vector: list[str] = []
+        lanes, rows = 1, dict[str, float]()
+        for loop in place.loops:
+            count = float(np.max(_count(loop.extent)))
+            names = _variables(place.stage, loop.name)
+            if loop.mapping == "vectorized" and len(names) == 1:
+                vector, lanes = names, lanes * int(count)
+            elif loop.mapping == "unrolled":
+                for name in names:
+                    rows[name] = rows.get(name, 1.0) * count
+        return vector, lanes, rows
+
+    # --- the whole pipeline -----------------------------------------------------------------
+
+    def features(self) -> NestFeatures:
+        model, n = self.model, self.n
+        weights: list[Array] = []
+        described: list[dict[str, Bound]] = []
+        compute: dict[StageKey, Array] = {}
+        overhead: dict[StageKey, Array] = {}
+        c = model.constants
+        least = float(sum(self._least(key) for key in self.nest.structure.stages))
+        computed = np.zeros(n)
+        for place in self.places:
+            points = np.maximum(self.points(place) * self._kept(place), 1.0)
+            per_point, facts = self.cycles(place)
+            cycles = points * per_point
+            computed = computed + points
+            trips: Bound = 1.0
+            for loop in place.loops:
+                if loop.mapping not in _IN_REGISTERS:
+                    trips = _count(loop.extent)
+            starts = points / np.maximum(trips * 2.0 ** facts["lanes"] * 2.0 ** facts["copies"], 1)
+            extra = starts * c.row_cycles + self.row(place.around) * (
+                c.tile_cycles if place.path else 0.0
+            )
+            weights.append(cycles + extra)
+            compute[place.root] = compute.get(place.root, np.zeros(n)) + cycles
+            overhead[place.root] = overhead.get(place.root, np.zeros(n)) + extra
+            described.append({**facts, "trips": np.log2(np.maximum(trips, 1.0))})
+        terms, roofline, facts_at_root = self._parts(compute, overhead)
+        total = np.sum(weights, axis=0) if weights else np.ones(n)
+        rows = [self._mean(described, weights, total, name) for name in PLACE_NAMES]
+        rows += [terms[name] / np.maximum(roofline, 1.0) for name in TERM_NAMES]
+        rows += [facts_at_root[name] for name in ROOT_NAMES]
+        rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
+        rows += self._allocated()
+        rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
+        stacked = np.stack([self.row(np.nan_to_num(row)) for row in rows], axis=1)
+        return NestFeatures(stacked, self.row(np.maximum(roofline, 1.0)))
+
+    def _least(self, key: StageKey) -> float:
+        """Return points of a stage that computes its region once, reductions left out."""
+        region = self.analysis.regions.get(self.names[key[0]], ())
+        return math.prod(float(np.max(_count(part.extent))) for part in region)
+
+    def _mean(
+        self, facts: Sequence[Mapping[str, Bound]], weights: list[Array], total: Array, name: str
+    ) -> Array:
+        found = sum((w * f[name] for w, f in zip(weights, facts, strict=True)), np.zeros(self.n))
+        return np.asarray(found / total)
+
+    def _kept(self, place: _Place) -> Array:
+        """Return the share of points that are computed, as others are kept between iterations.
+
+        A Func that slides computes each value once per iteration of its store level; what is
+        computed in its loops, and all its stages, run as much less often.
+        """
+        host = place.path[-1][0] if place.path else None
+        share = np.ones(self.n)
+        if host is not None:
+            own = len(place.path)
+            while own and place.path[own - 1][0] == host:
+                own -= 1
+            around = self._found.get((place.path[:own], host))
+            share = share if around is None else self._kept(around)
+        func = place.stage.key[0]
+        entry = self.nest.structure.entries[func]
+        first = self._found.get((place.path, (func, 0)))
+        if entry.store == entry.compute or first is None:
+            return share
+        times: Bound = 1.0
+        box = self.analysis.regions.get(self.names[func])
+        for at, (key, name) in enumerate(place.path if entry.store.kind == "at" else ()):
+            times = times * _count(self._loops[place.path[:at], key, name].extent)
+            if (key[0], name) == (entry.store.func, entry.store.loop):
+                outer = self._loops[place.path[:at], key, name]
+                box = self.nest.touched_in(outer).get(self.names[func])
+                break
+        for part in box or ():
+            times = times * _count(part.extent)
+        return share * np.minimum(1.0, self.row(times) / self.points(first))
+
+    def _parts(
+        self, compute: Mapping[StageKey, Array], overhead: Mapping[StageKey, Array]
+    ) -> tuple[dict[str, Array], Array, dict[str, Array]]:
+        """Return terms of the roofline, their sum over parts, and facts of the parallel loops."""
+        model, n = self.model, self.n
+        c = model.constants
+        terms = {name: np.zeros(n) for name in TERM_NAMES}
+        facts = {name: np.zeros(n) for name in ROOT_NAMES}
+        roofline = np.zeros(n)
+        for place in self.places:
+            if place.path:
+                continue
+            key = place.stage.key
+            tasks: Bound = 1.0
+            parallel = False
+            for loop in place.loops:
+                if loop.mapping == "parallel":
+                    tasks, parallel = tasks * _count(loop.extent), True
+            many = self.row(tasks)
+            split = traffic.imbalance(many, model) / model.cores
+            moved, innermost, lines = self._moved(place)
+            parts = (
+                compute.get(key, np.zeros(n)) * split,
+                moved.l2 / model.l2_rate * split,
+                moved.l3 / model.l3_rate * split,
+                traffic.memory_cycles(moved.memory, many, model),
+            )
+            extra = overhead.get(key, np.zeros(n)) * split
+            if parallel:
+                extra = extra + c.region_cycles + traffic.parallel_cycles(many, model)
+            whole = np.asarray(traffic.combined(parts, model) + extra)
+            for name, part in zip(TERM_NAMES, (*parts, extra), strict=True):
+                terms[name] = terms[name] + part
+            found = {
+                "tasks": np.log2(many / model.cores),
+                "imbalance": split * model.cores,
+                "serial": self.row(float(not parallel)),
+                "innermost": np.log2(np.maximum(innermost, 1.0) / model.l1_bytes),
+                "line use": lines,
+                "parts": np.zeros(n),
+            }
+            for name in ROOT_NAMES:
+                facts[name] = facts[name] + whole * found[name]
+            roofline = roofline + whole
+        scale = np.maximum(roofline, 1.0)
+        found = {name: fact / scale for name, fact in facts.items()}
+        found["parts"] = self.row(math.log2(1 + sum(not place.path for place in self.places)))
+        return terms, roofline, found
+
+    def _moved(self, place: _Place) -> tuple[traffic.Traffic, Array, Array]:
+        """Return traffic into each cache, bytes of the innermost loop, and how full its lines are.
+
+        Of the loops whose iteration touches less than a cache holds, the outermost counts.
+        """
+        line = self.model.constants.line_bytes
+        zeros = np.zeros(self.n)
+        sweeps: list[traffic.Sweep] = []
+        sizes, full = [], []
+        outside = [loop for loop in place.loops if loop.mapping not in _IN_REGISTERS]
+        times: list[Bound] = [1.0]
+        for loop in outside:
+            times.append(times[-1] * _count(loop.extent))
+        for at in range(len(outside), -1, -1):
+            if at:
+                boxes = self.nest.touched_in(outside[at - 1])
+            elif place.loops:
+                first = place.loops[0]
+                whole = replace(first.context, depth=-1, fixed={}, body=None)
+                boxes = self.nest.touched_in(replace(first, context=whole))
+            else:
+                break
+            size, lines = self.bytes_of(boxes)
+            sizes.append(size)
+            full.append(size / np.maximum(lines * line, 1.0))
+            sweeps.append(traffic.Sweep(self.row(times[at]), lines * line, lines * line, zeros))
+        if not sweeps:
+            return traffic.Traffic(zeros, zeros, zeros), zeros, zeros + 1.0
+        return traffic.fetched(sweeps, self.model), sizes[0], full[0]
+
+    def _allocated(self) -> list[Array]:
+        """Return sizes of the largest allocation at root and in loops over caches; heap share."""
+        model = self.model
+        root, inner, heap = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
+        for allocation in self.nest.allocations:
+            size = self.row(np.nan_to_num(allocation.bytes, posinf=0.0))
+            if allocation.path:
+                inner = inner + size
+                heap = heap + (size > model.constants.stack_bytes)
+            else:
+                root = root + size
+        return [
+            np.log2(1.0 + root / model.l3_bytes),
+            np.log2(1.0 + inner / model.l1_bytes),
+            np.log2(1.0 + inner / model.l2_bytes),
+            heap,
+        ]
+
+
+PLACE_NAMES = (
+    "vectorised lanes registers gathered loads copies size indirect clamped update scatter scan "
+    "member trips"
+).split()
+TERM_NAMES = "compute second third memory overhead".split()
+ROOT_NAMES = ["tasks", "imbalance", "serial", "innermost", "line use", "parts"]
+NAMES = (
+    *PLACE_NAMES,
+    *TERM_NAMES,
+    *ROOT_NAMES,
+    "recomputed",
+    "root over third",
+    "inner over first",
+    "inner over second",
+    "heap",
+    "roofline",
+)
+
+
+def _variables(stage: StageNest, loop: str) -> list[str]:
+    """Return the variables of the definition that a loop runs over."""
+    sources: dict[str, list[str]] = {}
+    for change in stage.splits:
+        if isinstance(change, Fuse):
+            sources[change.fused] = [
+                *sources.get(change.inner, [change.inner]),
+                *sources.get(change.outer, [change.outer]),
+            ]
+        else:
+            found = sources.get(change.old, [change.old])
+            sources[change.outer] = sources[change.inner] = found
+    found = sources.get(loop, [loop])
+    return [stage.variables[name] for name in found if name in stage.variables]
+
+
+def _count(extent: Bound) -> Bound:
+    """Return iterations, at least 1; a guess where nothing bounds them."""
+    value = np.where(np.isfinite(extent), extent, float(SEARCH.unknown_extent))
+    return np.maximum(value, 1.0)

@@ -1,0 +1,491 @@
+"""Moves: every choice that makes one schedule from another, as frozen values.
+
+A state is a `Schedule`; `applied` gives another one, and undoing a move is returning to the value
+before it. `legal_moves` lists what `check` allows, `possible_moves` also the rest.
+
+| move | what it does |
+|---|---|
+| `Inline` | compute a Func where it is read |
+| `ComputeRoot` | compute it whole, before all that reads it |
+| `ComputeAt` | compute it in a loop of a reader; stored further out, it slides along the loops \
+between, and Halide folds its storage where it can |
+| `Reshape` | give it other loops: levels of tiles, vector dimension and lanes, register block, \
+order, parallel loops |
+| `Resize` | another factor of one split: a tile, a block, lanes |
+| `Steps` | vectorise or unroll part of the innermost loop over a reduction |
+| `Swap` | exchange a loop with the next one outside it |
+| `Remap` | run a serial loop in parallel, or a parallel one serially |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.halide.analysis.inlining import View, may_inline
+from tilewright.halide.analysis.paths import Node, find_paths
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm, Func, walk
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.loops import origin, part_of
+from tilewright.halide.ir.nest import stage_schedules
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    Clone,
+    FuncSchedule,
+    Level,
+    Mapping,
+    Schedule,
+    ScheduledLoop,
+    ScheduleError,
+    Split,
+    StageSchedule,
+)
+from tilewright.halide.legality.check import Violation, check
+from tilewright.halide.legality.stages import is_associative
+from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
+from tilewright.machines import CpuMachine
+
+# A dimension with fewer iterations is not run in vectors, nor are fewer lanes used.
+LEAST_LANES = 4
+# Rows of a block; parts of a reduction; factors that a size is multiplied by.
+ROWS = (2, 4)
+STEPS = (2, 4, 8, 16)
+RESIZES = (1 / 4, 1 / 2, 2, 4)
+# Tasks per core of a shape before its sizes are chosen; iterations per tile of an inner level.
+TASKS_PER_CORE = 8
+INNER_TILE = 32
+# Nodes of the expression that inlining a Func may leave in each reader: compiling takes time in
+# proportion.
+LARGEST_EXPRESSION = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Compute a Func wherever it is read."""
+
+    func: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRoot:
+    """Compute a Func whole, in a shape."""
+
+    func: int
+    shape: NestShape
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    """Compute a Func at a loop of a reader, in a shape; `store` is that level or one around it."""
+
+    func: int
+    compute: Level
+    store: Level
+    shape: NestShape
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Give a Func other loops where it is."""
+
+    func: int
+    shape: NestShape
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Give a split another factor."""
+
+    func: int
+    stage: int
+    split: int
+    factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Run `count` iterations of the innermost reduction at once: in a vector, or unrolled."""
+
+    func: int
+    stage: int
+    count: int
+    mapping: Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Exchange the loop at place `inner` (innermost: 0) with the next one outside it."""
+
+    func: int
+    stage: int
+    inner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remap:
+    """Run a loop in parallel, or serially."""
+
+    func: int
+    stage: int
+    loop: str
+    mapping: Mapping
+
+
+Move: TypeAlias = Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A pipeline and the machine to schedule it for; `clones` are those of all its states.
+
+    `algorithm` is the pipeline as given, `extended` has the clones.
+    """
+
+    algorithm: Algorithm
+    machine: CpuMachine
+    clones: tuple[Clone, ...] = ()
+
+    @cached_property
+    def extended(self) -> Algorithm:
+        """The pipeline with the clones."""
+        return with_clones(self.algorithm, self.clones)
+
+    @cached_property
+    def extents(self) -> dict[str, tuple[float, ...]]:
+        """Extents of every Func at root, infinite where they are unknown."""
+        view = View(self.extended)
+        regions = Analysis(view, estimated_boxes(view), self.extended.symbols).regions
+        return {
+            name: tuple(float(np.max(part.extent)) for part in box) for name, box in regions.items()
+        }
+
+    def lanes(self, func: Func) -> tuple[int, ...]:
+        """Return the lanes worth trying: one register of the widest type handled, the narrowest."""
+        kinds = {t.bytes for t in func.types}
+        kinds |= {node.type.bytes for s in func.stages for node in walk(*s.values)}
+        kinds.discard(0)
+        natural = {self.machine.lanes(8 * size) for size in (max(kinds), min(kinds))}
+        natural |= {self.machine.lanes(8 * max(t.bytes for t in func.types))}
+        return tuple(sorted((n for n in natural if n >= LEAST_LANES), reverse=True))
+
+
+# --- applying -----------------------------------------------------------------------------------
+
+
+def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
+    """Return the schedule after a move; whether it is legal is for `check` to say.
+
+    Raises `ScheduleError` if the move is of another schedule.
+    """
+    entries = {entry.func: entry for entry in schedule.funcs}
+    entry = entries.get(move.func)
+    if entry is None:
+        raise ScheduleError(f"Func {move.func} is not the schedule's to change")
+    func = scene.extended.funcs[move.func]
+    if isinstance(move, Inline):
+        changed = FuncSchedule(move.func, INLINE, INLINE)
+    elif isinstance(move, ComputeRoot):
+        changed = _at(entry, ROOT, ROOT, stages_of(func, move.shape))
+    elif isinstance(move, ComputeAt):
+        changed = _at(entry, move.compute, move.store, stages_of(func, move.shape))
+    elif isinstance(move, Reshape):
+        changed = replace(entry, stages=stages_of(func, move.shape))
+    else:
+        nests = [nest for _, nest in stage_schedules(scene.extended, entry)]
+        nests[move.stage] = _changed(nests[move.stage], move)
+        changed = replace(entry, stages=tuple(nests))
+    entries[move.func] = changed
+    funcs = tuple(_rehung(entries[i], changed) for i in sorted(entries))
+    return replace(schedule, funcs=funcs)
+
+
+def _at(
+    entry: FuncSchedule, compute: Level, store: Level, stages: tuple[StageSchedule, ...]
+) -> FuncSchedule:
+    return FuncSchedule(
+        entry.func, compute, store, stages=stages, storage_order=entry.storage_order
+    )
+
+
+def _changed(nest: StageSchedule, move: Resize | Steps | Swap | Remap) -> StageSchedule:
+    loops = list(nest.loops)
+    if isinstance(move, Resize):
+        splits = list(nest.splits)
+        old = splits[move.split]
+        if not isinstance(old, Split):
+            raise ScheduleError(f"change {move.split} of the nest is not a split")
+        splits[move.split] = replace(old, factor=move.factor)
+        return replace(nest, splits=tuple(splits))
+    if isinstance(move, Steps):
+        at = next(i for i, loop in enumerate(loops) if _reduces(loop.name))
+        run = loops[at].name
+        outer, inner = part_of(run, "b", move.stage), part_of(run, "u", move.stage)
+        split = Split(run, outer, inner, move.count, "guard_with_if")
+        loops[at] = ScheduledLoop(outer)
+        vector = move.mapping == "vectorized"
+        loops.insert(0 if vector else at, ScheduledLoop(inner, move.mapping))
+        return replace(
+            nest, splits=(*nest.splits, split), loops=tuple(loops), atomic=nest.atomic or vector
+        )
+    if isinstance(move, Swap):
+        pair = loops[move.inner : move.inner + 2]
+        loops[move.inner : move.inner + 2] = pair[::-1]
+    else:
+        at = next(i for i, loop in enumerate(loops) if loop.name == move.loop)
+        loops[at] = replace(loops[at], mapping=move.mapping)
+    return replace(nest, loops=tuple(loops))
+
+
+def _rehung(entry: FuncSchedule, after: FuncSchedule) -> FuncSchedule:
+    """Return an entry, with levels at loops of a changed Func that are gone at its tiles instead.
+
+    Without such loops, they are where the Func itself is computed, or at root.
+    """
+    compute, store = (_moved(level, after) for level in (entry.compute, entry.store))
+    if (compute, store) == (entry.compute, entry.store):
+        return entry
+    return replace(entry, compute=compute, store=store)
+
+
+def _moved(level: Level, host: FuncSchedule) -> Level:
+    if level.kind != "at" or level.func != host.func:
+        return level
+    if host.compute.kind == "inline" or level.stage >= len(host.stages):
+        return ROOT
+    loops = host.stages[level.stage].loops
+    if level.loop in [loop.name for loop in loops]:
+        return level
+    outside = [
+        loop.name
+        for loop in loops
+        if loop.mapping in ("serial", "parallel") and not _reduces(loop.name)
+    ]
+    tiles = [name for name in outside if "t" in name or name.startswith("p")] or outside[1:]
+    return replace(level, loop=tiles[0]) if tiles else host.compute
+
+
+def _reduces(loop: str) -> bool:
+    found = origin(loop)
+    return found is not None and found[0] == "r"
+
+
+# --- listing ------------------------------------------------------------------------------------
+
+
+def violations(schedule: Schedule, scene: Scene) -> list[Violation]:
+    """Return why a state is illegal; empty if it is legal."""
+    return check(schedule, scene.algorithm)
+
+
+def legal_moves(schedule: Schedule, scene: Scene) -> Iterator[Move]:
+    """Yield the moves that lead to legal schedules."""
+    for move in possible_moves(schedule, scene):
+        if not violations(applied(schedule, move, scene), scene):
+            yield move
+
+
+def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) -> Iterator[Move]:
+    """Yield moves, of one Func or of all; some may be illegal."""
+    for entry in schedule.funcs:
+        if func is None or entry.func == func:
+            yield from places(entry, schedule, scene)
+            yield from nests(entry, schedule, scene)
+
+
+def _hosts(func: int, schedule: Schedule) -> bool:
+    levels = (level for entry in schedule.funcs for level in (entry.compute, entry.store))
+    return any(level.kind == "at" and level.func == func for level in levels)
+
+
+def _free(func: Func) -> bool:
+    """Return whether the Func's loops are ours to choose."""
+    dotted = any("." in loop.name for stage in func.stages for loop in stage.loops)
+    return not (func.fixed or func.scheduled or dotted)
+
+
+def places(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
+    """Yield other places to compute a Func: inlined, at root, at loops of its readers."""
+    algorithm = scene.extended
+    func = algorithm.funcs[entry.func]
+    if func.name in algorithm.outputs or not _free(func):
+        return
+    gone = entry.compute.kind == "inline" or _hosts(entry.func, schedule)
+    if not gone and may_inline(algorithm, func) and _small(entry.func, schedule, algorithm):
+        yield Inline(entry.func)
+    if entry.compute.kind != "root":
+        yield ComputeRoot(entry.func, next(root_shapes(func, scene)))
+    shape = next(member_shapes(func, scene))
+    for compute, store in _levels(entry.func, schedule, algorithm):
+        if (compute, store) != (entry.compute, entry.store):
+            yield ComputeAt(entry.func, compute, store, shape)
+
+
+def _small(func: int, schedule: Schedule, algorithm: Algorithm) -> bool:
+    gone = {e.func for e in schedule.funcs if e.compute.kind == "inline"} | {func}
+    view = View(algorithm, frozenset(algorithm.funcs[i].name for i in gone))
+    for name in view.reached(algorithm.funcs[func].name):
+        if name not in view.inlined:
+            for stage in view.stages(name):
+                nodes = walk(*stage.values, *stage.args)
+                if any(n >= LARGEST_EXPRESSION for n, _ in enumerate(nodes)):
+                    return False
+    return True
+
+
+def _levels(func: int, schedule: Schedule, algorithm: Algorithm) -> Iterator[tuple[Level, Level]]:
+    """Yield compute and store levels around all readers of a Func, the outermost first."""
+    others = tuple(entry for entry in schedule.funcs if entry.func != func)
+    trial = replace(schedule, funcs=(FuncSchedule(func, ROOT, ROOT), *others), clones=())
+    try:
+        paths = find_paths(replace(trial, algorithm=algorithm.digest), algorithm)
+    except ScheduleError:
+        return
+    ways = [path for use in paths.uses.get(func, ()) for path in paths.stages[use]]
+    if not ways:
+        return
+    stages = _stages_of_loops({node.func for node in ways[0]}, others, algorithm)
+    free: list[Level] = []  # loops that a Func computed further in may be stored at
+    for node in ways[0]:
+        if node.func == func or node.mapping in ("vectorized", "unrolled"):
+            return
+        if (node.func, node.loop) not in stages or not all(_holds(way, node) for way in ways):
+            continue
+        level = Level("at", node.func, stages[node.func, node.loop], node.loop)
+        yield level, level
+        if node.mapping == "parallel":
+            free = []
+        for outer in free[:1] + free[-1:] if len(free) > 1 else free:
+            yield level, outer
+        free.append(level)
+
+
+def _stages_of_loops(
+    funcs: set[int], entries: Sequence[FuncSchedule], algorithm: Algorithm
+) -> dict[tuple[int, str], int]:
+    """Return the last stage that has each loop of some Funcs."""
+    found: dict[tuple[int, str], int] = {}
+    for entry in entries:
+        if entry.func in funcs:
+            for stage, nest in stage_schedules(algorithm, entry):
+                found |= {(entry.func, loop.name): stage.index for loop in nest.loops}
+    return found
+
+
+def _holds(way: tuple[Node, ...], node: Node) -> bool:
+    return any((each.func, each.loop) == (node.func, node.loop) for each in way)
+
+
+def nests(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
+    """Yield other loops for a Func where it is."""
+    func = scene.extended.funcs[entry.func]
+    if entry.compute.kind == "inline" or not _free(func):
+        return
+    shapes = root_shapes if entry.compute.kind == "root" else member_shapes
+    for shape in shapes(func, scene):
+        yield Reshape(entry.func, shape)
+    extents = scene.extents.get(func.name, ())
+    for stage, nest in stage_schedules(scene.extended, entry):
+        for i, change in enumerate(nest.splits):
+            if isinstance(change, Split):
+                most = _extent(change.old, extents)
+                for factor in dict.fromkeys(int(change.factor * by) for by in RESIZES):
+                    if 2 <= factor <= most:
+                        yield Resize(entry.func, stage.index, i, factor)
+        yield from _steps(entry.func, func, stage.index, nest)
+        for at, (inner, outer) in enumerate(zip(nest.loops, nest.loops[1:], strict=False)):
+            if {inner.mapping, outer.mapping} == {"serial"}:
+                yield Swap(entry.func, stage.index, at)
+        for loop in nest.loops[-2:] if entry.compute.kind == "root" else ():
+            if loop.mapping in ("serial", "parallel") and not _reduces(loop.name):
+                other: Mapping = "serial" if loop.mapping == "parallel" else "parallel"
+                yield Remap(entry.func, stage.index, loop.name, other)
+
+
+def _extent(loop: str, extents: tuple[float, ...]) -> float:
+    found = origin(loop)
+    if found is None or found[0] == "r" or found[1] >= len(extents):
+        return np.inf
+    return extents[found[1]]
+
+
+def _steps(i: int, func: Func, stage: int, nest: StageSchedule) -> Iterator[Move]:
+    runs = [loop for loop in nest.loops if _reduces(loop.name)]
+    if not runs or runs[0].mapping != "serial" or not runs[0].name[1:].isdigit():
+        return
+    vector = is_associative(func.stages[stage]) and not any(
+        loop.mapping == "vectorized" for loop in nest.loops
+    )
+    for count in STEPS:
+        yield Steps(i, stage, count, "unrolled")
+        if vector and count >= LEAST_LANES:
+            yield Steps(i, stage, count, "vectorized")
+
+
+# --- shapes worth trying ------------------------------------------------------------------------
+
+
+def _blocks(func: Func, scene: Scene) -> Iterator[NestShape]:
+    """Yield the blocks of a Func, the usual one first: lanes of its values along its rows."""
+    extents = scene.extents.get(func.name, ())
+    dims = tuple(range(len(func.args)))
+    along = [d for d in dims if LEAST_LANES <= extents[d] < np.inf] if extents else []
+    for vector in along[:2]:
+        order = (vector, *(d for d in dims if d != vector))
+        found = [NestShape((), order, vector, lanes) for lanes in scene.lanes(func)]
+        found = [s for s in found if s.lanes <= extents[vector]] or [
+            NestShape((), order, vector, 1 << int(np.log2(extents[vector])))
+        ]
+        rows = [d for d in along if d != vector][:1]
+        yield from found
+        yield replace(found[-1], vectors=2)
+        for row in rows:
+            for count in ROWS:
+                yield replace(found[-1], row=row, rows=count)
+            yield replace(found[-1], row=row, rows=2, vectors=2)
+    yield NestShape((), dims)
+
+
+def member_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
+    """Yield shapes of a Func that is computed in a loop of a reader."""
+    yield from _blocks(func, scene)
+
+
+def root_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
+    """Yield shapes of a Func at root: untiled with parallel rows, tiles, tiles of tiles."""
+    extents = scene.extents.get(func.name, ())
+    tasks = TASKS_PER_CORE * scene.machine.cores
+    for block in _blocks(func, scene):
+        ordered = [d for d in block.order if LEAST_LANES <= extents[d] < np.inf]
+        yield replace(block, parallel=1)
+        if not ordered:
+            continue
+        last = ordered[-1]
+        strip = max(_width(block, last), int(extents[last]) // tasks)
+        task = tuple(strip if d == last else 0 for d in range(len(extents)))
+        if strip < extents[last]:
+            yield replace(block, tiles=(task,), parallel=1)
+        if len(ordered) < 2:
+            continue
+        first = ordered[0]
+        wide = INNER_TILE * _width(block, first)
+        tile = tuple(
+            INNER_TILE if d == last else wide if d == first and wide < extents[d] else 0
+            for d in range(len(extents))
+        )
+        if extents[last] > INNER_TILE:
+            yield replace(block, tiles=(tile,), parallel=2 if tile[first] else 1)
+            rows = tuple(_width(block, d) if d == last else size for d, size in enumerate(tile))
+            if strip > rows[last]:
+                yield replace(block, tiles=(task, rows), parallel=1)
+
+
+def _width(block: NestShape, d: int) -> int:
+    if d == block.vector:
+        return block.lanes * block.vectors
+    return block.rows if d == block.row else 1
