@@ -84,6 +84,7 @@ GOALS = {
         "regret_calibrated": "<= 1.08",
         "regret_default": ">= regret_calibrated",
     },
+    "prediction_adapt": {"error_vs_20_alone": "<= 0.5", "error_vs_250": "<= 1.5"},
     "prediction_unseen": {
         "coverage_inside": ">= 0.85",
         "coverage_gap": ">= 0.85",
@@ -133,7 +134,7 @@ GOALS = {
         "evals_to_95_vs_best_peer": "<= 0.5",
         "conv_median_evals_to_90": "<= 60",
     },
-    "tuning_parallel": {"wall_ratio": "<= 0.25"},
+    "tuning_parallel": {"evaluations_ratio": "<= 1.2", "wall_ratio": "<= 0.2"},
 }
 
 INTRODUCTION = """\

@@ -27,6 +27,7 @@ from .models.stored import (
     Estimator as Estimator,
     load as load,
 )
+from .models.adapted import Adapted as Adapted
 from .models.augmented import Augmented as Augmented
 from .models.auto import Auto as Auto
 from .models.boosted import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tilewright.cli.predict import collect, evaluate, export, fit, select, train
+from tilewright.cli.predict import adapt, collect, evaluate, export, fit, select, train
 
-_COMMANDS = (fit, evaluate, select, export, collect, train)
+_COMMANDS = (fit, adapt, evaluate, select, export, collect, train)
 
 
 def add_parser(commands: Any) -> None:

@@ -64,20 +64,29 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
     _spare_the_description(args)
-    from tilewright.cli.progress import counted, show_progress
-    from tilewright.prediction import cross_validate, prediction_report, read_csv
-    from tilewright.report import Progress
+    from tilewright.prediction import read_csv
 
-    tables = shared.read_tables(args.tables)
     runs = read_csv(args.runs, args.target, args.features, names=args.names)
-    model = _model(args, runs)
     if args.model in ("nn", "nnc") and len(runs) > MANY:
         warn(
             f"{args.model} goes through all {len(runs)} runs thousands of times, which may take "
             "hours; the paper has 250"
         )
+    model = _model(args, runs)
+    if len(runs) < FEW:
+        warn(f"{args.runs} has only {len(runs)} runs; a few hundred make a good model")
+    return fitted(args, model, runs)
+
+
+def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
+    """Fit a model to runs, show it, and write the files that the arguments ask for."""
+    from tilewright.cli.progress import counted, show_progress
+    from tilewright.prediction import cross_validate, prediction_report
+    from tilewright.report import Progress
+
+    tables = shared.read_tables(args.tables)
     with show_progress(args.quiet) as progress:
-        progress(Progress(f"fitting {args.model} to {len(runs)} runs"))
+        progress(Progress(f"fitting {shared.name_of(model)} to {len(runs)} runs"))
         began = time.perf_counter()
         model.fit(runs.table, runs.times)
         seconds = time.perf_counter() - began
@@ -90,8 +99,6 @@ def run(args: argparse.Namespace) -> int:
                 retimes=runs.retimes,
                 on_progress=counted(progress, "cross-validating"),
             )
-    if len(runs) < FEW:
-        warn(f"{args.runs} has only {len(runs)} runs; a few hundred make a good model")
     show(
         args, _result(args, model, runs, seconds, found), *_text(args, model, runs, seconds, found)
     )

@@ -96,10 +96,15 @@ def write_page(
     write_file(args.report, prediction_page(replace(report, facts=known)))
 
 
+def name_of(model: Estimator) -> str:
+    """Return the model's name on the command line."""
+    named = {kind: name for name, kind in MODELS.items()}
+    return named.get(type(model).__name__, model.kind)
+
+
 def describe(model: Estimator) -> str:
     """Describe a model in a few words, such as ``ours (75 fitted numbers)``."""
-    named = {kind: name for name, kind in MODELS.items()}
-    word = named.get(type(model).__name__, model.kind)
+    word = name_of(model)
     if word == "auto":
         picked = str(model.chosen_.get("model"))
         word = f"auto: {'ours' if picked == 'augmented' else picked}"

@@ -162,7 +162,7 @@ class GaussianProcess(Estimator):
         kept = np.sort(order[: self.most])
         rest = rest[kept]
         self.points_ = inputs[kept] / self.lengths_
-        gram = signal * _matern(self.points_, self.points_)
+        gram = signal * matern(self.points_, self.points_)
         gram.flat[:: len(gram) + 1] += noise + 1e-9 * signal
         self.weights_ = cho_solve(cho_factor(gram, lower=True), rest)
         self.parameter_count_ = self.weights_.size + self.points_.size
@@ -176,7 +176,7 @@ class GaussianProcess(Estimator):
     def _predict(self, data: Array) -> Array:
         inputs = self.inputs_(self._with_complexity(data)) / self.lengths_
         corrections = [
-            self.signal_ * _matern(inputs[i : i + _AT_ONCE], self.points_) @ self.weights_
+            self.signal_ * matern(inputs[i : i + _AT_ONCE], self.points_) @ self.weights_
             for i in range(0, max(1, len(inputs)), _AT_ONCE)
         ]
         return np.asarray(self.trend_._predict(data) * np.exp(np.concatenate(corrections)))
@@ -201,7 +201,7 @@ class GaussianProcess(Estimator):
         self.points_ = np.asarray(state["points"], dtype=float).reshape(shape)
 
 
-def _matern(a: Array, b: Array) -> Array:
+def matern(a: Array, b: Array) -> Array:
     """Matérn 5/2 correlations of scaled points, shape (len(a), len(b))."""
     squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
     distance = np.sqrt(5 * np.maximum(squares, 0.0))

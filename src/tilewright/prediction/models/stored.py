@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.prediction.models import augmented, auto, boosted, forest
+from tilewright.prediction.models import adapted, augmented, auto, boosted, forest
 from tilewright.prediction.models import nnc_paper as paper
 from tilewright.prediction.models.estimator import Estimator
 
 __all__ = ["KINDS", "Estimator", "load", "model_from_dict"]
 
 KINDS = (
+    adapted.Adapted,
     augmented.Augmented,
     auto.Auto,
     boosted.Boosted,
