@@ -199,7 +199,7 @@ def clock(monkeypatch):
     return clock
 
 
-def learner(clock, real, predicted):
+def learner(clock, real, predicted, away=False, **options):
     calls = []
 
     def route(name):
@@ -210,9 +210,9 @@ def learner(clock, real, predicted):
         return run
 
     def forecast(a):
-        return Forecast({"n": len(a)}, tuple(f(len(a)) for f in predicted.values()), False)
+        return Forecast({"n": len(a)}, tuple(f(len(a)) for f in predicted.values()), away)
 
-    return Dispatcher({n: route(n) for n in real}, forecast, learn=True), calls
+    return Dispatcher({n: route(n) for n in real}, forecast, learn=True, **options), calls
 
 
 def test_it_learns_that_a_prediction_was_wrong(clock):
@@ -231,6 +231,47 @@ def test_it_learns_that_a_prediction_was_wrong(clock):
     queries, seconds = call.observed("a")
     assert queries[0] == {"n": 4}
     assert set(seconds) == {5.0}
+
+
+WRONG = (
+    {"a": lambda n: 3.4, "b": lambda n: 1.0, "c": lambda n: 8.0},
+    {"a": lambda n: 1.0, "b": lambda n: 6.0, "c": lambda n: 4.0},
+)
+
+
+def test_routes_that_are_predicted_to_be_slow_are_tried_within_the_budget(clock):
+    call, calls = learner(clock, *WRONG, explore=0.1)
+    lost = 0.0
+    for i in range(200):
+        before = clock.now
+        fastest = min((WRONG[0][name](4) for name in calls), default=3.4)
+        call(np.zeros(4))
+        lost += max(0.0, clock.now - before - fastest)
+        # One try may take longer than was predicted: c is predicted to take 4, and takes 8.
+        assert lost <= 0.1 * clock.now + 4.6 + 3 * 2.4 or i < 3
+    assert calls[-100:] == ["b"] * 100
+    # It takes over twice as long as a: once is enough.
+    assert calls.count("c") == 1
+
+
+def test_nothing_is_tried_without_a_budget(clock):
+    call, calls = learner(clock, *WRONG, explore=0.0)
+    for _ in range(100):
+        call(np.zeros(4))
+    assert set(calls) == {"a"}
+    with pytest.raises(PredictionError, match="share from 0"):
+        Dispatcher({"a": len}, lambda a: Forecast({}, (1.0,), False), explore=1.5)
+
+
+def test_outside_their_range_models_are_overruled_by_measured_times(clock):
+    real, predicted = WRONG
+    call, calls = learner(clock, real, {**predicted, "b": lambda n: 0.1}, away=True)
+    for _ in range(200):
+        call(np.zeros(4))
+    # The default comes first, though b is predicted to be faster.
+    assert calls[:3] == ["a"] * 3
+    assert calls[-100:] == ["b"] * 100
+    assert call.decision(np.zeros(4)).outside
 
 
 def test_learned_corrections_carry_over_to_new_shapes(clock):

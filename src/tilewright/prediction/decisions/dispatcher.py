@@ -2,7 +2,8 @@
 
 A decision is made once for each signature of arguments (shapes, dtypes, densities) and kept, so
 that a later call pays for looking it up. Outside the models' training range the safe default
-runs. With ``learn=True`` calls are timed, and measured times overrule predictions.
+runs. With ``learn=True`` calls are timed, measured times overrule predictions, and routes that are
+predicted to be slower are tried as far as a budget allows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Query: TypeAlias = Mapping[str, float]
 _SETTLED, _BETTER = 3, 0.95
 # The rate at which a variant's correction follows measured times, and how many are kept.
 _FOLLOW, _KEPT = 0.2, 10_000
+# A tried route that takes so many times as long as the fastest is not tried again.
+_HOPELESS = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Dispatcher:
             (see `by_models`, `tilewright.prediction.decisions.library_dispatcher`).
         default: the safe route, by default the first.
         learn: time calls, and let measured times overrule predictions.
+        explore: with `learn`, the share of the time spent in calls that trying other routes may
+            cost, beyond what the fastest known ones take; 0 for none. A route that takes longer
+            than predicted may exceed it once: none is tried until the share is kept again.
         samples: entries looked at to estimate a dense array's density; 0 if densities of
             dense arrays do not matter.
         key: a function from the tuple of arguments to the signature of a call;
@@ -90,6 +96,7 @@ class Dispatcher:
         *,
         default: str | None = None,
         learn: bool = False,
+        explore: float = 0.05,
         samples: int = 0,
         key: Callable[[tuple[Any, ...]], Any] | None = None,
         size: int = 4096,
@@ -103,7 +110,11 @@ class Dispatcher:
                 f"the default {default!r} is not a route; there are {', '.join(self.routes)}"
             )
         self.default = self.routes[0] if default is None else default
+        if not 0 <= explore < 1:
+            raise PredictionError(f"explore is {explore!r}; give a share from 0 to below 1")
         self.learn = learn
+        self.explore = explore
+        self._spent, self._lost = 0.0, 0.0
         self._safe = self.routes.index(self.default)
         self._forecast = forecast
         self._samples, self._own_key, self._size = samples, key, max(1, size)
@@ -123,9 +134,9 @@ class Dispatcher:
             entry = self._decide(key, args, kwargs)
         if not self.learn:
             return entry.run(*args, **kwargs)
-        route, run = entry.route, entry.run
+        route = self._tried(entry)
         began = time.perf_counter()
-        result = run(*args, **kwargs)
+        result = self._runs[route](*args, **kwargs)
         self._learn(entry, route, time.perf_counter() - began)
         return result
 
@@ -190,8 +201,29 @@ class Dispatcher:
                 found.append(math.inf)
         return found
 
+    def _tried(self, entry: _Entry) -> int:
+        """Return the route of the next call: the fastest known, or one that is worth a try."""
+        with self._lock:
+            known = entry.seen.get(entry.route, ())
+            if not self.explore or len(known) < _SETTLED:
+                return entry.route
+            seconds, found = statistics.median(known), entry.route
+            least = self.explore * self._spent - self._lost
+            for i, expected in enumerate(self._estimates(entry)):
+                seen = entry.seen.get(i, ())
+                if len(seen) >= _SETTLED or (seen and min(seen) > _HOPELESS * seconds):
+                    continue
+                more = (min(seen) if seen else expected) - seconds
+                if more <= least:
+                    least, found = more, i
+            return found
+
     def _learn(self, entry: _Entry, route: int, seconds: float) -> None:
         with self._lock:
+            known = entry.seen.get(entry.route, ())
+            self._spent += seconds
+            if route != entry.route and known:
+                self._lost += max(0.0, seconds - statistics.median(known))
             seen = entry.seen.setdefault(route, deque(maxlen=2 * _SETTLED - 1))
             seen.append(seconds)
             self._observed.append((route, entry.forecast.query, seconds))
@@ -202,10 +234,13 @@ class Dispatcher:
                 # Once a signature, so that one that is called often does not outweigh others.
                 off = math.log(max(statistics.median(seen), 1e-9) / predicted)
                 self._corrections[route] += _FOLLOW * (off - self._corrections[route])
-            if entry.forecast.outside or entry.route != route:
-                return
             estimates = self._estimates(entry)
-            if min(estimates) < _BETTER * estimates[route]:
+            if entry.forecast.outside:  # predictions are guesses there: only measured times count
+                estimates = [
+                    e if len(entry.seen.get(i, ())) >= _SETTLED else math.inf
+                    for i, e in enumerate(estimates)
+                ]
+            if min(estimates) < _BETTER * estimates[entry.route]:
                 self._take(entry, estimates)
 
 
