@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -230,6 +231,16 @@ def test_the_readme_stencil_means_what_it_says():
     b = np.pad(a, 1, mode="edge")
     expected = (b[:-2, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:] + b[2:, 1:-1]) / np.float32(4)
     assert np.array_equal(tp.interpret(program(), a), expected)
+
+
+def test_windows_are_interpreted_in_little_memory():
+    windows = tp.array("A", tp.f32[N, M]) >> tp.slide2(9, 1)
+    corners = windows >> tp.map2(tp.fun(lambda w: w[0, 0] + w[8, 8], "corners"))
+    a = np.ones((256, 256), np.float32)
+    tracemalloc.start()
+    tp.interpret(corners, a)
+    assert tracemalloc.get_traced_memory()[1] < 9 * a.nbytes
+    tracemalloc.stop()
 
 
 def test_a_type_applied_to_a_number_is_a_literal():

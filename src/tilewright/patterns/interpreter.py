@@ -2,6 +2,7 @@
 
 All elements of enclosing maps are computed at once: a value inside k maps is an array with k
 leading batch axes. An array of tuples is a tuple of arrays, so that zip and unzip do nothing.
+Windows, elements and repetitions are views: copies would need the memory of all neighbourhoods.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def interpret(program: n.Pattern, *arrays: Any, sizes: Mapping[str, int] | None 
     known = bind(n.inputs(program), named, sizes or {})
     for requirement in requirements(program):
         requirement.check(known)
-    return _run(program, (), UNIT, _Scope(_World(known, named), ()))
+    return _each(_run(program, (), UNIT, _Scope(_World(known, named), ())), np.array)
 
 
 def _run(p: n.Pattern, value: Value, given: DataType, scope: _Scope) -> Value:
@@ -83,6 +84,11 @@ def _each2(a: Value, b: Value, f: Callable[[Any, Any], Any]) -> Value:
 
 def _take(value: Value, index: Any, axis: int) -> Value:
     return _each(value, lambda a: np.take(a, index, axis))
+
+
+def _part(value: Value, index: int | slice, axis: int) -> Value:
+    """Return a view of one element of an axis, or of some of its elements."""
+    return _each(value, lambda a: a[(slice(None),) * axis + (index,)])
 
 
 def _length(given: DataType, scope: _Scope) -> int:
@@ -112,7 +118,7 @@ def _reduce(p: n.Reduce, value: Value, given: DataType, scope: _Scope) -> Value:
         acc = _run(p.init, (), UNIT, scope)
     pair = TupleType((kind, given.item))
     for i in range(_length(given, scope)):
-        acc = _run(p.f, (acc, _take(value, i, scope.axis)), pair, scope)
+        acc = _run(p.f, (acc, _part(value, i, scope.axis)), pair, scope)
     return acc
 
 
@@ -129,8 +135,12 @@ def _join(p: n.Join, value: Value, given: DataType, scope: _Scope) -> Value:
 
 def _slide(p: n.Slide, value: Value, given: DataType, scope: _Scope) -> Value:
     size, step = (evaluate(x, scope.world.sizes) for x in (p.size, p.step))
-    starts = np.arange(0, _length(given, scope) - size + 1, step)
-    return _take(value, starts[:, None] + np.arange(size), scope.axis)
+    k = scope.axis
+
+    def windows(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.moveaxis(np.lib.stride_tricks.sliding_window_view(a, size, k), -1, k + 1)
+
+    return _part(_each(value, windows), slice(None, None, step), k)
 
 
 def _pad(p: n.Pad, value: Value, given: DataType, scope: _Scope) -> Value:
@@ -152,7 +162,7 @@ def _pad_value(p: n.PadValue, value: Value, given: DataType, scope: _Scope) -> V
 
 
 def _crop(p: n.Crop, value: Value, given: DataType, scope: _Scope) -> Value:
-    return _take(value, np.arange(evaluate(p.length, scope.world.sizes)), scope.axis)
+    return _part(value, slice(evaluate(p.length, scope.world.sizes)), scope.axis)
 
 
 def _transpose(p: n.Transpose, value: Value, given: DataType, scope: _Scope) -> Value:
@@ -181,7 +191,7 @@ def _iterate(p: n.Iterate, value: Value, given: DataType, scope: _Scope) -> Valu
 
 
 def _at(p: n.At, value: Value, given: DataType, scope: _Scope) -> Value:
-    return _take(value, evaluate(p.index, scope.world.sizes), scope.axis)
+    return _part(value, evaluate(p.index, scope.world.sizes), scope.axis)
 
 
 def _fork(p: n.Fork, value: Value, given: DataType, scope: _Scope) -> Value:
@@ -195,8 +205,12 @@ def _par(p: n.Par, value: Value, given: DataType, scope: _Scope) -> Value:
 
 
 def _repeat(p: n.Repeat, value: Value, given: DataType, scope: _Scope) -> Value:
-    length = evaluate(p.length, scope.world.sizes)
-    return _each(value, lambda a: np.repeat(np.expand_dims(a, scope.axis), length, scope.axis))
+    length, k = evaluate(p.length, scope.world.sizes), scope.axis
+
+    def repeated(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.broadcast_to(np.expand_dims(a, k), (*a.shape[:k], length, *a.shape[k:]))
+
+    return _each(value, repeated)
 
 
 def _spread(array: np.ndarray[Any, Any], scope: _Scope) -> np.ndarray[Any, Any]:
