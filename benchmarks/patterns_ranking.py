@@ -17,8 +17,8 @@ boosted trees, has the largest median correlation over the stencils that are not
 
 A row is a stencil and a model. Keys of the summary (`tilewright.patterns.ranking.summary`), for the
 default model; for the paper's model (principal components, five nearest neighbours) with the prefix
-``paper_``, for extremely randomised trees with ``trees_``, for the estimate that learns nothing
-with ``estimate_``, and with the suffix ``_held_out`` for the stencils that are held out only:
+``paper_``, for extremely randomised trees with ``trees_``, and with the suffix ``_held_out`` for
+the stencils that are held out only:
 
 - ``correlation_median``: of predicted and measured performance (Pearson).
 - ``runs_to_90_median``, ``runs_to_90_worst``: points that are run, best prediction first, until one
@@ -27,11 +27,16 @@ with ``estimate_``, and with the suffix ``_held_out`` for the stencils that are 
 - ``points_least``, ``wrong``, ``refused``: points of a stencil, and kernels that were left out.
 
 ``redundancy`` is the paper's table: what each feature says of the performance, from 0 to 0.5.
+
+With ``--ship``, the points are also written to the package, which ranks C kernels from them, with
+points of `OTHERS`, measured alike: reductions, products of matrices and more.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import importlib.metadata
 import statistics
 import subprocess
 import time
@@ -49,13 +54,39 @@ EXPLORED = 3000  # programs of a stencil, in the order of the exploration
 EXPRESSIONS = 256  # of them that are measured
 THREADS = (1, 2)
 PART = 32  # programs that are timed in turn, and kept together
-ROUNDS = 7
+ROUNDS = 14
 FINAL_ROUNDS = 31
 FINAL = 1.4  # times the best time, up to which points are timed again
 TOLERANCE = 1e-4  # of the largest number, as in patterns_correct
 HELD_OUT = ("srad1", "jacobi9")
 SEED = 0
+OTHER_EXPRESSIONS = 48  # of each of `OTHERS`
+DIGITS = 4  # of features and times that are shipped
 LEAF = 2  # points in a leaf of a tree: times repeat within some 10%
+
+
+# Sizes of other programs, so that most kernels run for 0.2 to 20 ms.
+OTHERS: dict[str, tuple[int, ...]] = {
+    "asum": (2**20,),
+    "dot": (2**20,),
+    "scal": (2**20,),
+    "gemv": (1024, 1024),
+    "matmul": (128, 128, 128),
+    "convolution": (512, 512),
+    "softmax": (512, 512),
+    "kmeans": (4096, 16, 8),
+    "harris": (512, 512),
+    "nbody": (512,),
+}
+
+
+def program_of(name: str) -> Any:
+    """A program, with its sizes."""
+    from tilewright.patterns.programs import APPLICATIONS, LINEAR_ALGEBRA, STENCILS
+
+    if name in STENCILS:
+        return STENCILS[name].build(SIZE, SIZE)
+    return {**LINEAR_ALGEBRA, **APPLICATIONS}[name](*OTHERS[name])
 
 
 @dataclass(frozen=True)
@@ -68,15 +99,14 @@ class Drawn:
 
 
 def draw(name: str) -> list[Any]:
-    """The programs of a stencil that are measured, as data, the simplest one first."""
+    """The derived programs that are measured, as data, the simplest one first."""
     import numpy as np
 
     from tilewright.patterns import PatternError, rewriting, to_json
     from tilewright.patterns.check import requirements
-    from tilewright.patterns.programs import STENCILS
 
     settings = rewriting.ExplorationSettings(target="c", limit=EXPLORED)
-    found = rewriting.explore(STENCILS[name].build(SIZE, SIZE), settings)
+    found = rewriting.explore(program_of(name), settings)
     order = np.random.default_rng(SEED).permutation(len(found))
     made: dict[str, Any] = {}  # some programs have the same source
     for number in [0, *order]:
@@ -87,7 +117,7 @@ def draw(name: str) -> list[Any]:
         except PatternError:
             continue
         made.setdefault(one.source, to_json(one.program))
-        if len(made) > EXPRESSIONS:
+        if len(made) > (OTHER_EXPRESSIONS if name in OTHERS else EXPRESSIONS):
             break
     return list(made.values())
 
@@ -103,17 +133,17 @@ def compiled(program: Any) -> Drawn:
 
 def library(work: Path, source: str) -> Path | None:
     """The compiled source, kept between runs; None if the compiler refuses it."""
-    from tilewright.patterns.compiling import FAST, FLAGS, compiler
+    from tilewright.patterns.compiling import FLAGS, compiler, options
 
     folder = work / "patterns_ranking" / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
-    options = [*FLAGS, *FAST]
-    key = hashlib.sha256(" ".join([*options, source]).encode()).hexdigest()[:20]
+    given = [*FLAGS, *options()]
+    key = hashlib.sha256(" ".join([*given, source]).encode()).hexdigest()[:20]
     path = folder / f"{key}.so"
     if not path.exists():
         text, made = folder / f"{key}.c", folder / f"{key}.partial"
         text.write_text(source)
-        command = [compiler(), *options, "-o", str(made), str(text), "-lm"]
+        command = [compiler(), *given, "-o", str(made), str(text), "-lm"]
         done = subprocess.run(command, capture_output=True, check=False)
         text.unlink()
         if done.returncode:
@@ -139,9 +169,8 @@ def measured(
     """The times of points, relative to the anchor, which is program 0 on one thread."""
     from tilewright.patterns import interpret, random_inputs, relative_error
     from tilewright.patterns.compiling import CKernel
-    from tilewright.patterns.programs import STENCILS
 
-    start = STENCILS[name].build(SIZE, SIZE)
+    start = program_of(name)
     inputs = random_inputs(start, None, SEED)
     expected = interpret(start, *inputs)
     runs: dict[tuple[int, int], Callable[[], Any]] = {}
@@ -190,12 +219,15 @@ def relative(found: dict[str, Any]) -> dict[tuple[int, int], float]:
 
 
 def digest(programs: Sequence[Drawn]) -> str:
-    """Of their sources: measurements of the same kernels are taken from earlier runs."""
-    return hashlib.sha256("".join(one.source for one in programs).encode()).hexdigest()[:16]
+    """Of kernels: measurements of the same ones are taken from earlier runs."""
+    from tilewright.patterns.compiling import options
+
+    text = "".join([*options(), *(one.source for one in programs)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def stencil(name: str, programs: list[Drawn], args: Any) -> dict[str, Any]:
-    """Features and times of a stencil's points."""
+def points_of(name: str, programs: list[Drawn], args: Any) -> dict[str, Any]:
+    """Features and times of a program's points."""
     import numpy as np
 
     from tilewright.patterns.ranking import cpu_features, cpu_vector
@@ -218,7 +250,6 @@ def stencil(name: str, programs: list[Drawn], args: Any) -> dict[str, Any]:
     counted = {number: cpu_features(programs[number].code, {}) for number, _ in ratios}
     print(f"{name:10} {len(ratios)} points, {len(final)} timed again, left out {left}", flush=True)
     return {
-        "counted": [(counted[number], threads) for number, threads in ratios],
         "features": np.array([cpu_vector(counted[i], threads) for i, threads in ratios]),
         "ratios": np.array(list(ratios.values())),
         **left,
@@ -232,19 +263,51 @@ def compile_all(name: str, programs: list[Drawn], work: Path) -> None:
     print(f"{name:10} {len(made)} kernels, {made.count(None)} refused", flush=True)
 
 
-def ranked(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """The rows of all models, and the redundancy of the features."""
-    from tilewright.machines import detect_cpu
+def shortened(values: Any) -> Any:
+    """Numbers with as many digits as are shipped."""
+    import numpy as np
+
+    return np.vectorize(lambda v: float(f"{v:.{DIGITS}g}"), otypes=[float])(values)
+
+
+def ship(programs: list[Any]) -> None:
+    """Write the points to the package, with their origin, and how they rank what is left out."""
+    from tilewright.measure import machine_id
     from tilewright.patterns import ranking
-    from tilewright.patterns.ranking.cpu import cpu_seconds
-    from tilewright.patterns.ranking.evaluation import quality
+    from tilewright.patterns.compiling import compiler, options
+    from tilewright.patterns.ranking.trained import CPU_POINTS
+
+    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
+    about = {
+        "written_by": "benchmarks/patterns_ranking.py --ship",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seed": SEED,
+        "machine": machine_id(),
+        "compiler": version.stdout.splitlines()[0],
+        "options": " ".join(options()),
+        "tilewright": importlib.metadata.version("tilewright"),
+        "sizes": {"stencils": (SIZE, SIZE), **OTHERS},
+        "seconds": "relative to the program as it is written, on one thread",
+        "left_out": {
+            q.program: {"correlation": round(q.correlation, 3), "runs_to_90": q.runs}
+            for q in ranking.leave_one_program_out(programs, ranking.NearestNeighbours)
+        },
+    }
+    short = [
+        ranking.MeasuredProgram(
+            p.program, p.sizes, shortened(p.features), shortened(p.seconds), p.names
+        )
+        for p in programs
+    ]
+    ranking.write_measured(CPU_POINTS, short, about)
+    print(f"{CPU_POINTS}: {CPU_POINTS.stat().st_size} bytes")
+
+
+def ranked(programs: list[Any]) -> list[dict[str, Any]]:
+    """The rows of all models."""
+    from tilewright.patterns import ranking
     from tilewright.prediction import Boosted, Forest
 
-    sizes = {"N": SIZE, "M": SIZE}
-    programs = [
-        ranking.MeasuredProgram(name, sizes, one["features"], one["ratios"], ranking.CPU_FEATURES)
-        for name, one in found.items()
-    ]
     models: dict[str, Callable[[], Any]] = {
         "trees": lambda: ranking.FromRunTimes(Forest(leaf=LEAF, folds=0)),
         "paper": ranking.NearestNeighbours,
@@ -253,12 +316,7 @@ def ranked(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
     qualities = {
         model: ranking.leave_one_program_out(programs, make) for model, make in models.items()
     }
-    machine = detect_cpu()
-    qualities["estimate"] = [
-        quality(p, np_inverse([cpu_seconds(f, machine, t) for f, t in found[p.program]["counted"]]))
-        for p in programs
-    ]
-    rows = [
+    return [
         {
             "program": q.program,
             "held_out": q.program in HELD_OUT,
@@ -271,14 +329,6 @@ def ranked(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
         for model, each in qualities.items()
         for q in each
     ]
-    return rows, ranking.redundancy(programs)
-
-
-def np_inverse(seconds: list[float]) -> Any:
-    """Performance from times."""
-    import numpy as np
-
-    return 1 / np.array(seconds)
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -286,7 +336,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     from tilewright.patterns import ranking
 
     figures: dict[str, Any] = {}
-    for prefix, model in (("", "boosted"), *((f"{m}_", m) for m in ("paper", "trees", "estimate"))):
+    for prefix, model in (("", "boosted"), *((f"{m}_", m) for m in ("paper", "trees"))):
         for suffix, only in (("", False), ("_held_out", True)):
             found = [
                 ranking.RankingQuality(
@@ -315,25 +365,39 @@ def main() -> None:
     parser.add_argument(
         "--prepare", action="store_true", help="only derive and compile; the machine may be busy"
     )
+    parser.add_argument("--ship", action="store_true", help="write the points to the package, too")
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "patterns_ranking", False)
     found = {}
-    for name in common.chosen(args, list(STENCILS)):
+    for name in [*common.chosen(args, list(STENCILS)), *(OTHERS if args.ship else ())]:
         drawn = pieces.get(f"drawn-{name}", partial(draw, name))
         programs = [compiled(from_json(data)) for data in drawn]
         if args.prepare:
             compile_all(name, programs, args.work)
         else:
-            found[name] = stencil(name, programs, args)
+            found[name] = points_of(name, programs, args)
     if args.prepare:
         return
-    rows, redundant = ranked(found)
+    from tilewright.patterns import ranking
+
+    programs_of = {
+        name: ranking.MeasuredProgram(
+            name, {}, one["features"], one["ratios"], ranking.CPU_FEATURES
+        )
+        for name, one in found.items()
+    }
+    if args.ship:
+        ship(list(programs_of.values()))
+    measured_programs = [p for name, p in programs_of.items() if name in STENCILS]
+    rows = ranked(measured_programs)
     figures = summary(rows) | {
         "points_least": min(row["points"] for row in rows),
         "wrong": sum(len(one["wrong"]) for one in found.values()),
         "refused": sum(len(one["refused"]) for one in found.values()),
     }
-    common.write(args, "patterns_ranking", rows, figures, redundancy=redundant)
+    common.write(
+        args, "patterns_ranking", rows, figures, redundancy=ranking.redundancy(measured_programs)
+    )
 
 
 if __name__ == "__main__":

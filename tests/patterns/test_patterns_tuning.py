@@ -1,19 +1,32 @@
 """Tuning: kernels are verified, measured once, and shown with what they were chosen for."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import tilewright.patterns as tp
-from tilewright.machines import detect_cpu
 from tilewright.patterns import nodes as n
-from tilewright.patterns import programs, tuning
+from tilewright.patterns import programs, ranking, tuning
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.page import deciding_features, patterns_page, program_graph
-from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_seconds, cpu_vector
+from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_vector
+from tilewright.patterns.ranking.trained import CPU_POINTS
 from tilewright.records import Records
+
+
+class Opposite:
+    """A model that ranks in the opposite order."""
+
+    def fit(self, features, performance):
+        raise AssertionError("it has learnt already")
+
+    def predict(self, features):
+        return -ranking.cpu_model().predict(features)
+
 
 SETTINGS = rw.ExplorationSettings("c", tiles=(4, 8), limit=30)
 TOP = tuning.TuningOptions(top=2, threads=1)
@@ -22,7 +35,7 @@ TOP = tuning.TuningOptions(top=2, threads=1)
 @pytest.fixture(scope="module")
 def stencil():
     p = programs.STENCILS["hotspot"].build(16, 32)
-    return p, tuning.ranked_for_cpu(p, {}, SETTINGS, detect_cpu(), 1)
+    return p, tuning.ranked_for_cpu(p, {}, SETTINGS, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +108,37 @@ def test_counts_of_c_kernels_are_exact():
     f = cpu_features(generate(p), {})
     assert (f.loads, f.stores, f.calls, f.loop_bodies) == (64, 64, 64, 8 + 64)
     assert (f.vector_share, f.parallel, f.parallel_loops) == (1, 8, 1)
-    machine = detect_cpu()
-    scalar = replace(f, vector_share=0.0)
-    assert cpu_seconds(scalar, machine, 1) > cpu_seconds(f, machine, 1) > cpu_seconds(f, machine, 2)
+
+
+def test_kernels_are_measured_in_the_order_of_the_predictions(stencil):
+    p, ranked = stencil
+    table = np.array([cpu_vector(k.features, 1) for k in ranked])
+    seconds = 1 / ranking.cpu_model().predict(table)
+    assert [k.predicted for k in ranked] == list(seconds)
+    assert list(seconds) == sorted(seconds)
+    reversed_order = tuning.ranked_for_cpu(p, {}, SETTINGS, Opposite(), 1)
+    assert reversed_order[-1].predicted == pytest.approx(-seconds[0])
+
+
+def test_an_unseen_program_runs_long_loops_on_all_cores_first():
+    p = programs.APPLICATIONS["box"](512, 512)
+    ranked = tuning.ranked_for_cpu(p, {}, rw.ExplorationSettings("c", limit=150), threads=2)
+    first, last = ranked[0].features, ranked[-1].features
+    assert first.parallel_loops == 1
+    assert first.parallel > 2
+    assert first.innermost > 6  # 64 points of a row
+    assert last.parallel == 1
+
+
+def test_the_points_that_come_along_rank_a_program_that_is_left_out():
+    found = ranking.leave_one_program_out(ranking.cpu_points(), ranking.NearestNeighbours)
+    figures = ranking.summary([q for q in found if q.program in programs.STENCILS])
+    assert figures["correlation_median"] > 0.85
+    assert figures["runs_to_90_worst"] <= 20
+    about = json.loads(CPU_POINTS.read_text())["about"]
+    for q in found:
+        kept = about["left_out"][q.program]
+        assert q.correlation == pytest.approx(kept["correlation"], abs=0.01)
 
 
 def test_features_of_c_kernels_say_how_their_innermost_loop_runs():
@@ -112,5 +153,5 @@ def test_features_of_c_kernels_say_how_their_innermost_loop_runs():
     g = cpu_features(generate(rw.derive(columns, rw.lower_nest(n.PAR, n.SEQ)).program), {})
     assert (g.contiguous, g.irregular, g.lanes_share) == (0.5, 0, 0)
     names = dict(zip(CPU_FEATURES, cpu_vector(g, 3), strict=True))
-    assert names["speedup"] == 64 / 22
+    assert names["speedup"] == 1 + (64 / 22 - 1) / 2
     assert names["innermost"] == 5

@@ -7,6 +7,7 @@ the program as it is written, so that the speedup compares times of one interlea
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,6 @@ import numpy as np
 
 import tilewright
 from tilewright.files import scratch_folder
-from tilewright.machines import CpuMachine
 from tilewright.measure import (
     Candidate,
     ConfidenceInterval,
@@ -38,8 +38,9 @@ from tilewright.patterns.features import Features
 from tilewright.patterns.interpreter import interpret
 from tilewright.patterns.json_form import from_json, to_json
 from tilewright.patterns.ranking.candidates import candidates, rank
-from tilewright.patterns.ranking.cpu import CpuFeatures, cpu_features, cpu_seconds
+from tilewright.patterns.ranking.cpu import CpuFeatures, cpu_features, cpu_vector
 from tilewright.patterns.ranking.models import PerformanceModel
+from tilewright.patterns.ranking.trained import cpu_model
 from tilewright.patterns.rewriting.exploration import ExplorationSettings, explore
 from tilewright.patterns.rewriting.strategies import Derivation
 from tilewright.patterns.sizing import with_sizes
@@ -141,15 +142,23 @@ def ranked_for_cpu(
     program: n.Pattern,
     sizes: Mapping[str, int],
     settings: ExplorationSettings,
-    machine: CpuMachine,
+    model: PerformanceModel | None = None,
     threads: int | None = None,
 ) -> list[RankedKernel]:
-    """Return the C kernels of a program by their estimated time, the best first.
+    """Return the C kernels of a program by a model, the best first.
+
+    Args:
+        program: any.
+        sizes: of the program, by name.
+        settings: of the exploration.
+        model: of `CPU_FEATURES`; None for one that has learnt from the points that come along.
+        threads: cores of a kernel; None for all.
 
     Raises:
         PatternTypeError: the program is not well typed.
         SizeError: a size is unknown.
     """
+    cores = threads or len(os.sched_getaffinity(0))
     found = []
     for derivation in explore(with_sizes(program, sizes), settings):
         try:
@@ -158,9 +167,15 @@ def ranked_for_cpu(
             counted = cpu_features(generate(derivation.program), {})
         except (LoweringError, SizeError):
             continue
-        seconds = cpu_seconds(counted, machine, threads or machine.cores)
-        found.append(RankedKernel(derivation, None, counted, seconds))
-    return sorted(found, key=lambda k: k.predicted or 0.0)
+        found.append((derivation, counted))
+    if not found:
+        return []
+    table = np.array([cpu_vector(counted, cores) for _, counted in found])
+    values = (model or cpu_model()).predict(table)
+    return [
+        RankedKernel(found[i][0], None, found[i][1], float(1 / values[i]))
+        for i in np.argsort(-values, kind="stable")
+    ]
 
 
 def ranked_for_gpu(

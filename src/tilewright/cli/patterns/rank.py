@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.patterns.features import Features
-    from tilewright.patterns.ranking import PerformanceModel
+    from tilewright.patterns.ranking import MeasuredProgram, PerformanceModel
 
 _DEFAULT_GPU = "a100"
 MODEL = {
@@ -123,16 +124,23 @@ def model_of(args: argparse.Namespace) -> tuple[PerformanceModel, str]:
         return ranking.StaticEstimate(machine), f"an estimate for {machine.name}"
     if args.machine is not None:
         raise TilewrightError("--machine is for the estimate: leave it out with --measured")
-    import numpy as np
-
     programs = [p for path in args.measured for p in ranking.read_measured(path)]
+    return learnt(args, programs)
+
+
+def learnt(
+    args: argparse.Namespace, programs: Sequence[MeasuredProgram]
+) -> tuple[PerformanceModel, str]:
+    """Return the model that the options name, which has learnt from programs, and its name.
+
+    Raises:
+        TilewrightError: there are no programs.
+    """
     if not programs:
         raise TilewrightError(f"{args.measured[0]} has no programs: measure some")
-    model = _learner(args.model or "knn")
-    model.fit(
-        np.concatenate([p.features for p in programs]),
-        np.concatenate([p.performance for p in programs]),
-    )
+    from tilewright.patterns.ranking import fitted
+
+    model = fitted(_learner(args.model or "knn"), programs)
     points = sum(len(p.seconds) for p in programs)
     return model, f"{args.model or 'knn'} from {points} measured kernels"
 

@@ -25,8 +25,9 @@ def add_parser(commands: Any) -> None:
         example="tilewright patterns tune --example jacobi5 --sizes N=1024,M=1024",
         help="measure the kernels that are ranked best, and keep the fastest",
         description="Derive kernels, rank them before any is run, then compile those ranked best, "
-        "compare their results with the interpreter's, and time them. C kernels are ranked by an "
-        "estimate from counts, OpenCL kernels as by tilewright patterns rank.",
+        "compare their results with the interpreter's, and time them. C kernels are ranked "
+        "by a model that has learnt from measured kernels of other programs: by default those that "
+        "come with Tilewright. OpenCL kernels are ranked as by tilewright patterns rank.",
         options={
             **shared.PROGRAM,
             "--target c|opencl = c": "C for the cores of this CPU, or the first OpenCL device",
@@ -101,13 +102,14 @@ def _ranked(
         settings = shared.settings(args, "gpu")
         shown = counted(progress, "deriving")
         return ranked_for_gpu(program, {}, settings, model, args.launches, shown), called
-    given = [name for name in ("measured", "model", "machine") if getattr(args, name)]
-    if given:
-        raise TilewrightError(f"--{given[0]} is for --target opencl: leave it out for C kernels")
-    from tilewright.machines import detect_cpu
+    if args.machine:
+        raise TilewrightError("--machine is for --target opencl: leave it out for C kernels")
+    from tilewright.patterns.ranking import CPU_FEATURES, cpu_points, read_measured
 
-    machine, settings = detect_cpu(), shared.settings(args, "c")
-    return ranked_for_cpu(program, {}, settings, machine, args.threads), "an estimate from counts"
+    given = [p for path in args.measured or () for p in read_measured(path, CPU_FEATURES)]
+    model, called = rank.learnt(args, given if args.measured else cpu_points())
+    settings = shared.settings(args, "c")
+    return ranked_for_cpu(program, {}, settings, model, args.threads), called
 
 
 def _present(args: argparse.Namespace, tuned: PatternTuning, called: str) -> None:

@@ -2,7 +2,8 @@
 
 In the order in which data flows: `points` (measured programs), `models` (what a model needs to
 have), `nearest` (the paper's model), `estimate` (one that needs no measurements), `evaluation` (how
-well a model ranks unseen programs), `candidates` (the kernels of a program, and their order).
+well a model ranks unseen programs), `trained` (what comes along for C kernels), `candidates` (the
+kernels of a program, and their order).
 """
 
 from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table
@@ -10,6 +11,7 @@ from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_vect
 from tilewright.patterns.ranking.estimate import StaticEstimate
 from tilewright.patterns.ranking.evaluation import (
     RankingQuality,
+    fitted,
     leave_one_program_out,
     quality,
     redundancy,
@@ -23,6 +25,7 @@ from tilewright.patterns.ranking.points import (
     read_measured,
     write_measured,
 )
+from tilewright.patterns.ranking.trained import cpu_model, cpu_points
 
 __all__ = [
     "CPU_FEATURES",
@@ -37,7 +40,10 @@ __all__ = [
     "StaticEstimate",
     "candidates",
     "cpu_features",
+    "cpu_model",
+    "cpu_points",
     "cpu_vector",
+    "fitted",
     "leave_one_program_out",
     "quality",
     "rank",

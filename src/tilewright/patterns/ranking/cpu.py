@@ -1,8 +1,4 @@
-"""What a C kernel does, counted before it is compiled, and an estimate of its time on a CPU.
-
-The counts are exact for known sizes. The estimate is a first order for choosing what to measure:
-its constants are not fitted to measurements, and caches are left out.
-"""
+"""What a C kernel does, counted before it is compiled; the counts are exact for known sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.arith import Boundary, Div, LoopVariable, Mod, Poly, evaluate
-from tilewright.machines import CpuMachine
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.codegen.borders import inner_range
@@ -37,13 +32,6 @@ from tilewright.patterns.codegen.generate import UNDECIDED
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-LOOP_INSTRUCTIONS = 2.0  # chosen: compare and branch of an iteration
-ACCESS_INSTRUCTIONS = 1.0  # chosen: a load or store, its address included
-CALL_INSTRUCTIONS = 4.0  # chosen: operations of a user function, on average
-INSTRUCTIONS_PER_CYCLE = 2.0  # chosen: of all instructions together
-SPREAD_CYCLES = 5000.0  # chosen: to start the threads of a parallel loop and wait for them
-DEFAULT_HZ = 2.5e9  # where the clock of a machine is not known
-FLOAT_BITS = 32
 UNROLLED = 16  # iterations: gcc's max-completely-peel-times
 LOOPS = ("innermost", "second", "third")
 
@@ -116,10 +104,12 @@ CPU_FEATURES = (
 def cpu_vector(f: CpuFeatures, threads: int) -> Array:
     """Return what models of C kernels learn from, of shape (len(CPU_FEATURES),).
 
-    Counts are for each store, so that programs of different sizes can be compared; ``speedup`` is
-    how many of the threads have work all the time.
+    Counts are for each store, so that programs of different sizes can be compared. ``speedup`` is
+    1 where one of the threads has work, 2 where all have work all the time, for any number of
+    threads: so what was measured on two threads says how kernels rank on more.
     """
-    speedup = f.parallel / -(-f.parallel // threads)
+    busy, stores = f.parallel / -(-f.parallel // threads), max(f.stores, 1.0)
+    speedup = 1 + (busy - 1) / (threads - 1) if threads > 1 else 1.0
     return np.array(
         [
             f.innermost,
@@ -129,12 +119,12 @@ def cpu_vector(f: CpuFeatures, threads: int) -> Array:
             f.irregular,
             f.lanes_share,
             max(0.0, f.vector_share - f.lanes_share),
-            f.tests / f.stores,
-            f.divisions / f.stores,
+            f.tests / stores,
+            f.divisions / stores,
             speedup,
             np.log2(1 + f.parallel_loops),
-            np.log2(f.loop_bodies / f.stores),
-            f.scratch_bytes / f.stores,
+            np.log2(f.loop_bodies / stores),
+            f.scratch_bytes / stores,
             f.nest,
         ]
     )
@@ -279,16 +269,3 @@ def _stride(
             return None
         total += c * step
     return total
-
-
-def cpu_seconds(f: CpuFeatures, machine: CpuMachine, threads: int) -> float:
-    """Return the estimated time of a run on some cores of a CPU."""
-    lanes = machine.lanes(FLOAT_BITS)
-    work = (
-        ACCESS_INSTRUCTIONS * (f.loads + f.stores)
-        + CALL_INSTRUCTIONS * f.calls
-        + LOOP_INSTRUCTIONS * f.loop_bodies
-    )
-    scalar = work * (1 - f.vector_share) + work * f.vector_share / lanes
-    cycles = scalar / INSTRUCTIONS_PER_CYCLE / min(threads, f.parallel)
-    return (cycles + SPREAD_CYCLES * f.parallel_loops) / DEFAULT_HZ

@@ -57,13 +57,18 @@ def leave_one_program_out(
         training = [p for p in programs if p.program != name]
         if not training:
             raise PatternError(f"all programs are called {name}: measure one of another name")
-        features = np.concatenate([p.features for p in training])
-        fitted = model()
-        fitted.fit(features, np.concatenate([p.performance for p in training]))
+        learnt = fitted(model(), training)
         for i, p in enumerate(programs):
             if p.program == name:
-                found[i] = quality(p, fitted.predict(p.features))
+                found[i] = quality(p, learnt.predict(p.features))
     return [found[i] for i in range(len(programs))]
+
+
+def fitted(model: PerformanceModel, programs: Sequence[MeasuredProgram]) -> PerformanceModel:
+    """Return a model that has learnt from programs, of which there is at least one."""
+    features = np.concatenate([p.features for p in programs])
+    model.fit(features, np.concatenate([p.performance for p in programs]))
+    return model
 
 
 def quality(p: MeasuredProgram, predicted: Array) -> RankingQuality:

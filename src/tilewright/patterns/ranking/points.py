@@ -30,7 +30,7 @@ class MeasuredProgram:
         sizes: by name.
         features: of shape (points, features), with the columns ``names``.
         seconds: the run time of each, of shape (points,).
-        names: of the features; by default those of GPU kernels, which alone are kept in files.
+        names: of the features; by default those of GPU kernels.
 
     Raises:
         PatternError: shapes that do not fit, numbers that are not finite, times that are not
@@ -65,15 +65,23 @@ class MeasuredProgram:
         return np.asarray(self.seconds.min() / self.seconds)
 
 
-def write_measured(path: str | Path, programs: Sequence[MeasuredProgram]) -> None:
+def write_measured(
+    path: str | Path, programs: Sequence[MeasuredProgram], about: Mapping[str, Any] | None = None
+) -> None:
     """Write measured programs as JSON.
 
+    Args:
+        path: of the file.
+        programs: all with the same features.
+        about: where the measurements come from.
+
     Raises:
-        PatternError: they have other features than `FEATURES`.
+        PatternError: they have different features.
         TilewrightError: the file cannot be written.
     """
-    if any(p.names != FEATURES for p in programs):
-        raise PatternError("files keep the features of GPU kernels only")
+    names = {p.names for p in programs} or {FEATURES}
+    if len(names) > 1:
+        raise PatternError("the programs have different features: write one file for each kind")
     written = [
         {
             "program": p.program,
@@ -83,12 +91,16 @@ def write_measured(path: str | Path, programs: Sequence[MeasuredProgram]) -> Non
         }
         for p in programs
     ]
-    data = {"format": FORMAT, "version": VERSION, "features": FEATURES, "programs": written}
-    write_text(path, json.dumps(data, indent=1) + "\n")
+    data = {"format": FORMAT, "version": VERSION, "about": about or {}, "features": names.pop()}
+    write_text(path, json.dumps(data | {"programs": written}, separators=(",", ":")) + "\n")
 
 
-def read_measured(path: str | Path) -> list[MeasuredProgram]:
+def read_measured(path: str | Path, names: tuple[str, ...] = FEATURES) -> list[MeasuredProgram]:
     """Return the programs in a file that `write_measured` wrote.
+
+    Args:
+        path: of the file.
+        names: the features that it must have; `CPU_FEATURES` for C kernels.
 
     Raises:
         PatternError: the file cannot be read, or has another form, version or features.
@@ -96,13 +108,13 @@ def read_measured(path: str | Path) -> list[MeasuredProgram]:
     data = read_json(Path(path), PatternError)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise PatternError(f"{path} has no measured programs: it is not written by write_measured")
-    if data.get("version") != VERSION or tuple(data.get("features", ())) != FEATURES:
+    if data.get("version") != VERSION or tuple(data.get("features", ())) != names:
         raise PatternError(
             f"{path} is of version {data.get('version')} with other features: measure again"
         )
     try:
         return [
-            MeasuredProgram(p["program"], p["sizes"], np.array(p["features"]), p["seconds"])
+            MeasuredProgram(p["program"], p["sizes"], np.array(p["features"]), p["seconds"], names)
             for p in data["programs"]
         ]
     except (KeyError, TypeError, ValueError) as error:
