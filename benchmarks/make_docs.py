@@ -47,6 +47,13 @@ GOALS = {
         "source_bytes_max": "<= 64000",
     },
     "patterns_features": {"mismatches": "<= 0", "line_mismatches": "<= 0"},
+    "patterns_speed": {
+        "vs_plain_c": ">= 2.0",
+        "vs_halide": ">= 0.9",
+        "mm_vs_openblas": ">= 0.5",
+        "wrong": "<= 0",
+        "failed": "<= 0",
+    },
     "patterns_ranking": {
         "correlation_median": ">= 0.9",
         "runs_to_90_median": "<= 1",
