@@ -92,6 +92,20 @@ GOALS = {
         "regret_default": ">= regret_calibrated",
     },
     "prediction_adapt": {"error_vs_20_alone": "<= 0.5", "error_vs_250": "<= 1.5"},
+    "halide_model": {
+        "spearman_median": ">= 0.85",
+        "spearman_min": ">= 0.6",
+        "ordering_rate": ">= 0.93",
+        "top1_regret": "<= 1.15",
+    },
+    "halide_learned_host": {
+        "failures": "<= 0",
+        "oneshot_vs_analytic": ">= 1.1",
+        "top_vs_analytic": ">= 1.1",
+        "auto_vs_analytic_min": ">= 0.95",
+        "search_max_seconds": "<= 10",
+        "search_median_seconds": "<= 2",
+    },
     "prediction_unseen": {
         "coverage_inside": ">= 0.85",
         "coverage_gap": ">= 0.85",

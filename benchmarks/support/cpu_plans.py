@@ -94,6 +94,29 @@ def recosted(
     data: Data,
 ) -> float:
     """Cycles of a plan under other numbers; `base` is the analysis of the bare algorithm."""
+    extended, base, costs, grouping = _rebuilt(algorithm, base, machine, constants, data)
+    search = InliningSearch(
+        extended, machine, base.output_boxes, {}, Policy(), base, constants=constants
+    )
+    return search.total(costs, grouping)
+
+
+def schedule_of(
+    algorithm: Algorithm, base: Analysis, machine: CpuMachine, constants: CpuConstants, data: Data
+) -> Schedule:
+    """The schedule of a plan; `base` is the analysis of the bare algorithm."""
+    extended, _, costs, grouping = _rebuilt(algorithm, base, machine, constants, data)
+    return assembled(extended, costs, grouping, machine.cores)
+
+
+def _rebuilt(
+    algorithm: Algorithm,
+    base: Analysis,
+    machine: CpuMachine,
+    constants: CpuConstants,
+    data: Data,
+) -> tuple[Algorithm, Analysis, CpuCosts, Grouping[CpuPlan]]:
+    """The algorithm with a plan's clones, its analysis, the costs and the groups of the plan."""
     clones = tuple(Clone(func, tuple(readers), kind) for func, readers, kind in data["clones"])
     if clones:
         algorithm, base = _extended(algorithm, clones)
@@ -109,8 +132,7 @@ def recosted(
     )
     for func, stage, *block in data["blocks"]:
         costs.set_block(names[func], stage, Block(*block))
-    policy = Policy()
-    planner = Planner(costs, policy, {})
+    planner = Planner(costs, Policy(), {})
     groups, plans = [], []
     for members, sizes, order, window, deep in data["groups"]:
         group = Group(tuple(names[i] for i in members))
@@ -118,10 +140,7 @@ def recosted(
         tiling = Tiling(tuple(sizes), tuple(order), sliding, bool(deep))
         groups.append(group)
         plans.append(planner.given(group, tiling))
-    search = InliningSearch(
-        algorithm, machine, base.output_boxes, {}, policy, base, constants=constants
-    )
-    return search.total(costs, Grouping(tuple(groups), tuple(plans)))
+    return algorithm, base, costs, Grouping(tuple(groups), tuple(plans))
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,6 +13,7 @@ PAGES = [
     "README.md",
     "docs/exit-codes.md",
     "docs/halide.md",
+    "docs/learned-scheduler.md",
     "docs/patterns.md",
     "docs/prediction.md",
     *sorted(
@@ -22,7 +23,7 @@ PAGES = [
     ),
 ]
 # Blocks that need what a test has not; a page may not grow more of them unseen.
-LEFT_OUT = {"gpu": 1, "network": 2, "quiet machine": 1}
+LEFT_OUT = {"gpu": 1, "network": 2, "quiet machine": 2}
 
 # What identical lines of several pages did: they share the cache directory, too.
 SEEN: dict[tuple[object, ...], Ran] = {}

@@ -33,7 +33,7 @@ PIPELINE = {
     "--inputs FILE": "inputs to run with: an .npz file with one array per input, or a "
     "file.py:function that returns a dict of arrays; axis d of an array is dimension d of the "
     "input (default: random)",
-    "--seed SEED = 0": "seed of the random inputs",
+    "--seed SEED = 0": "seed of the random inputs, and of the learned scheduler",
 }
 # For pipelines whose Funcs already have schedules; they exclude each other.
 SCHEDULED = {

@@ -35,6 +35,8 @@ def add_parser(commands: Any) -> None:
             "in overlapping tiles, or also inside the loops of a thread",
             "--objective time|sioutas = time": "what the search for a GPU minimises: the predicted "
             "time, or the cost of Sioutas et al. 2020, as published",
+            "--scheduler analytic|learned|auto = analytic": "for CPUs: the analytic search, a beam "
+            "search with a learned cost model, or that one's best where it expects a clear gain",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
             "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule",
         },
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
             mode=args.mode or ("top" if args.improve else "oneshot"),
             fusion=args.fusion,
             objective=args.objective,
+            scheduler=args.scheduler,
             verify=args.verify,
             check=not args.no_check,
             keep_schedule=args.keep,

@@ -30,6 +30,7 @@ from tilewright.halide.options import (
 )
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.given import given_plan
+from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import device_limits, model_facts, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Estimates, Machine, Task, make_task, name_of
@@ -136,7 +137,7 @@ def schedule(
     given = [given_plan(serialized(pipeline), task)] if existing == "improve" else []
     watch.enter("searching")
     searching = time.process_time()
-    planned = _planned(task, mode, groups.planning, given)
+    planned = _planned(task, mode, groups.planning, given, groups.measuring.seed)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
     if mode in ("oneshot", "given") and not groups.measuring.verify:
@@ -174,7 +175,7 @@ def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
 
 
 def _planned(
-    task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule]
+    task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule], seed: int
 ) -> list[PlannedSchedule]:
     """Return the schedules that a mode considers: `given` ones, then the model's best first."""
     if mode == "given":
@@ -182,9 +183,18 @@ def _planned(
     fusion, objective = planning.fusion, planning.objective
     if mode == "oneshot":
         return plan_checked(
-            task, k=planning.k or 1, fusion=fusion, objective=objective, check=planning.check
+            task,
+            k=planning.k or 1,
+            fusion=fusion,
+            objective=objective,
+            scheduler=planning.scheduler,
+            seed=seed,
+            check=planning.check,
         )
-    return [*given, *plan_sizes(task, k=planning.k or TOP_K, fusion=fusion, objective=objective)]
+    k = planning.k or TOP_K
+    if planning.scheduler == "analytic":
+        return [*given, *plan_sizes(task, k=k, fusion=fusion, objective=objective)]
+    return [*given, *plan_learned(task, k=k, auto=planning.scheduler == "auto", seed=seed)]
 
 
 def _verified(

@@ -45,6 +45,7 @@ from tilewright.halide.schedulers.halide_autoschedulers import (
     peers,
     run_peers,
 )
+from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import Machine, Task, make_task
 from tilewright.halide.search.finals import Rounds
@@ -228,6 +229,8 @@ def compare(
 def _considered(task: Task, planning: Planning) -> list[PlannedSchedule]:
     """Return the schedules that are compared, the model's best first."""
     count = planning.k or TOP_K
+    if planning.scheduler != "analytic":
+        return plan_learned(task, k=count, auto=planning.scheduler == "auto")
     return plan(task, k=count, fusion=planning.fusion, objective=planning.objective)
 
 

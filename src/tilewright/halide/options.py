@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.schedulers.registry import Fusion, Objective
+from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler
 from tilewright.records import Records
 
 Mode = Literal["oneshot", "top", "tune", "given"]
@@ -43,6 +43,9 @@ class Planning:
             2020, Section 4.3), ``overlapped`` or ``none``.
         objective: on GPUs, what the search minimises: the predicted ``time``, or the cost of
             ``sioutas`` (2020), as that paper has it.
+        scheduler: ``analytic``, or ``learned``: a beam search from the analytic schedules, over
+            more of the space, judged by a cost model that measurements have corrected; CPUs only.
+            ``auto``: the learned one's best where its model expects a clear gain.
         existing: what to do with Funcs that have been scheduled already. ``refuse`` them;
             ``keep`` them as they are; ``discard`` their schedules (estimates and bounds stay, and
             `Result.apply` needs the pipeline without them); or ``improve``: discard them, and
@@ -64,6 +67,7 @@ class Planning:
     evaluations: int = EVALUATIONS
     fusion: Fusion = "nested"
     objective: Objective = "time"
+    scheduler: Scheduler = "analytic"
     existing: Existing = "refuse"
     check: bool = True
     calibration: bool = True
@@ -75,9 +79,10 @@ class Planning:
             raise TilewrightError(f"k={self.k}: at least one schedule is needed")
         if self.evaluations < 1:
             raise TilewrightError(f"evaluations={self.evaluations}: at least one is needed")
-        if self.existing not in get_args(Existing):
-            known = ", ".join(get_args(Existing))
-            raise TilewrightError(f"existing={self.existing!r}: it is one of {known}")
+        for name, kind in (("existing", Existing), ("scheduler", Scheduler)):
+            if getattr(self, name) not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise TilewrightError(f"{name}={getattr(self, name)!r}: it is one of {known}")
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,7 @@ class ScheduleOptions(CommonOptions, total=False):
     """Fields of the groups as keyword arguments of `schedule`."""
 
     evaluations: int
+    scheduler: Scheduler
     check: bool
     exact_sizes: bool
     verify: bool

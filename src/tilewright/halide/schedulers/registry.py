@@ -22,6 +22,7 @@ from tilewright.machines import GpuMachine
 T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
 Objective = Literal["time", "sioutas"]
+Scheduler = Literal["analytic", "learned", "auto"]
 # Variations that are checked for each schedule that is wanted, if the cost model has too few.
 VARIATIONS = 60
 # The beginning of the note for a pipeline that the model cannot analyse, which is a defect.

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.schedulers.registry import Fusion, Objective, naive
+from tilewright.halide.schedulers.learned.scheduler import plan_learned
+from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
 
@@ -22,15 +23,20 @@ def plan_checked(
     k: int = 1,
     fusion: Fusion = "nested",
     objective: Objective = "time",
+    scheduler: Scheduler = "analytic",
+    seed: int = 0,
     check: bool = True,
 ) -> list[PlannedSchedule]:
-    """Plan like `plan`; Halide has lowered the first, and those refused before it are dropped.
+    """Plan like `plan` or `plan_learned`; Halide has lowered the first.
 
-    If it refuses all of the model's, those that the paper's cost prefers follow, then the naive
-    schedule. The notes of the first one say what was refused, and why. With `check` false, nothing
-    is lowered.
+    Those refused before it are dropped. If it refuses all of the model's, those that the paper's
+    cost prefers follow, then the naive schedule. The notes of the first one say what
+    was refused, and why. With `check` false, nothing is lowered.
     """
-    planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
+    if scheduler == "analytic":
+        planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
+    else:
+        planned = plan_learned(task, k=k, auto=scheduler == "auto", seed=seed)
     if not check:
         return planned
     refusals: list[str] = []

@@ -1,0 +1,292 @@
+"""How well the learned cost model ranks schedules of pipelines that it was not fitted to.
+
+The labels are those of ``halide_labels`` and, as ``pairs:PROGRAM``, the recorded pairs of
+``halide_calibration``, whose schedules are all the analytic search's own. One program at a time is
+held out: the model is fitted to all other pipelines, and ranks that program's schedules, of either
+source. Pipelines whose two copies of the anchor differ by more than `NOISY` are left out, as are
+those with fewer than `LEAST` labels.
+
+- ``spearman``: rank correlation of predicted and measured times;
+- ``ordering``: share of pairs that differ by 1.3 or more in time and are ordered right;
+- ``regret``: time of the schedule that is predicted to be the fastest, over the fastest one's.
+
+Keys that end in ``_prior`` are of the analytic model alone, in ``_roofline`` of the features'
+own simple model, in ``_array`` of the correction of the latter, which rates all sizes at once.
+``--train`` fits the model to everything and writes the file that the package ships.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import math
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import common
+import halide_labels
+from support import cpu_plans
+
+Data = dict[str, Any]
+LEAST = 6  # labels of a pipeline
+NOISY = 1.25  # the anchor's second copy over the first, at most, or the inverse
+APART = 1.3  # pairs of times that count for the ordering
+KINDS = ("", "_prior", "_array", "_roofline")
+SEED = 0
+
+
+def program_of(name: str) -> str:
+    """The pipeline of a set of labels."""
+    return name.removeprefix("pairs:")
+
+
+def pairs() -> list[Data]:
+    """The pairs of ``halide_calibration``, as labels."""
+    import halide_calibration
+
+    data = halide_calibration.read(halide_calibration.DATA)
+    common_to_all = {"again": None, "machine": data["machine"]}
+    return [
+        {**each, **common_to_all, "pipeline": f"pairs:{each['program']}"}
+        for each in data["programs"]
+    ]
+
+
+def described(pipeline: Data, machine: Any) -> Data:
+    """The features of a pipeline's labelled schedules, as JSON data."""
+    from tilewright.halide.ir.json import from_data
+    from tilewright.halide.legality.check import check
+    from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+    from tilewright.halide.schedulers.learned.evaluation import Evaluator
+
+    task = halide_labels.task_of(program_of(pipeline["pipeline"]))
+    if task.algorithm.digest != pipeline["digest"]:
+        return {"status": "changed since it was recorded", "rows": []}
+    model = model_of(machine)
+    base = cpu_plans.analysed(task.algorithm)
+    evaluator = Evaluator(task.algorithm, model)
+    rows = []
+    for entry in pipeline["schedules"]:
+        if entry["status"] != "ok" or "ratio" not in entry:
+            continue
+        if "schedule" in entry:
+            schedule = from_data(entry["schedule"], task.algorithm)
+        else:
+            schedule = cpu_plans.schedule_of(task.algorithm, base, machine, model.constants, entry)
+        if check(schedule, task.algorithm):
+            continue  # a recorded plan that today's nests do not have
+        prior, found = evaluator.prior(schedule), evaluator.features(schedule)
+        if prior is None or found is None:
+            continue
+        row = prior.with_features(found, model.clock_hz)[0]
+        rows.append(
+            {
+                "ratio": entry["ratio"],
+                "roofline": float(found.roofline[0]) / model.clock_hz,
+                "prior": prior.seconds,
+                "features": [float(f"{x:.7g}") for x in row],
+            }
+        )
+    return {"status": "ok", "rows": rows}
+
+
+def table(args: Any) -> tuple[Data, dict[str, Data]]:
+    """The labels with their features, by pipeline; features are kept between runs."""
+    from tilewright.machines import detect_cpu, machine_from_dict, machine_to_dict
+
+    data = halide_labels.read(args.data)
+    data.setdefault("machine", machine_to_dict(detect_cpu()))
+    folder = args.work / "halide_model"
+    folder.mkdir(parents=True, exist_ok=True)
+    code = common.HERE.parent / "src" / "tilewright" / "halide" / "schedulers"
+    hashed = hashlib.sha256()
+    for path in [
+        *sorted((code / "learned").glob("*.py")),
+        *sorted((code / "analytic").rglob("*.py")),
+    ]:
+        if path.stem in ("features", "evaluation") or "analytic" in path.parts:
+            hashed.update(path.read_bytes())
+    found = {}
+    for pipeline in [*data["pipelines"], *pairs()]:
+        name = pipeline["pipeline"]
+        machine = pipeline.get("machine", data["machine"])
+        text = json.dumps([pipeline, machine], sort_keys=True)
+        key = hashlib.sha256((hashed.hexdigest() + text).encode()).hexdigest()[:16]
+        path = folder / f"{key}.json"
+        if not path.exists():
+            path.write_text(json.dumps(described(pipeline, machine_from_dict(machine))))
+        found[name] = json.loads(path.read_text()) | {"again": pipeline["again"]}
+    return data, found
+
+
+def usable(pipeline: Data) -> bool:
+    """Whether a pipeline's labels are enough, and not too noisy."""
+    again = pipeline["again"] or 1.0
+    quiet = max(again, 1 / again) <= NOISY
+    return pipeline["status"] == "ok" and quiet and len(pipeline["rows"]) >= LEAST
+
+
+class Labels:
+    """Labels as arrays: features, times over the anchor's, predictions, pipelines."""
+
+    def __init__(self, found: dict[str, Data]) -> None:
+        rows = [(name, row) for name, data in found.items() for row in data["rows"]]
+        self.groups = [name for name, _ in rows]
+        self.of = np.array(self.groups)
+        self.rows = np.array([row["features"] for _, row in rows])
+        self.times = np.log([row["ratio"] for _, row in rows])
+        self.prior = np.log([row["prior"] for _, row in rows])
+        self.roofline = np.log([row["roofline"] for _, row in rows])
+
+    def fit(self, train: Any, array: bool, seed: int = SEED, **options: Any) -> Any:
+        """A model of some labels: of the analytic time, or of the roofline alone."""
+        from tilewright.halide.schedulers.learned.cost_model import fitted
+        from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
+        from tilewright.halide.schedulers.learned.features import NAMES
+
+        names = NAMES if array else PRIOR_NAMES
+        base = self.roofline if array else self.prior
+        rows = self.rows[:, : len(names)]
+        groups = [group for group, used in zip(self.groups, train, strict=True) if used]
+        return fitted(rows[train], (self.times - base)[train], groups, names, seed=seed, **options)
+
+    def predicted(self, model: Any, array: bool) -> Any:
+        """Logarithms of times by a model."""
+        base = self.roofline if array else self.prior
+        return base + model.correction(self.rows[:, : len(model.names)]).mean
+
+
+def ordering(costs: Any, times: Any) -> tuple[int, int]:
+    """Pairs of schedules whose times differ, and those of them that are ordered right."""
+    right = count = 0
+    for i in range(len(times)):
+        for j in range(i):
+            if abs(times[i] - times[j]) >= math.log(APART):
+                count += 1
+                right += (costs[i] - costs[j]) * (times[i] - times[j]) > 0
+    return right, count
+
+
+def held_out(labels: Labels, name: str) -> Data:
+    """One program's row, with a model of all others."""
+    from scipy.stats import spearmanr
+
+    test = labels.of == name
+    others = np.array([program_of(group) != program_of(name) for group in labels.groups])
+    made = {array: labels.fit(others, array) for array in (False, True)}
+    costs = {
+        "": labels.predicted(made[False], False)[test],
+        "_prior": labels.prior[test],
+        "_array": labels.predicted(made[True], True)[test],
+        "_roofline": labels.roofline[test],
+    }
+    times = labels.times[test]
+    off = times - costs[""]
+    row: Data = {"program": name, "labels": int(test.sum()), "residual": float(off.std())}
+    for kind, cost in costs.items():
+        right, count = ordering(cost, times)
+        row[f"spearman{kind}"] = float(spearmanr(cost, times).statistic)
+        row[f"regret{kind}"] = float(np.exp(times[np.argmin(cost)] - times.min()))
+        row[f"right{kind}"], row["pairs"] = int(right), count
+    return row
+
+
+def residual(labels: Labels, name: str) -> float:
+    """What the analytic times leave to explain in all pipelines but one.
+
+    An upper bound of what a model fitted to them leaves, which is costlier to know.
+    """
+    off = labels.times - labels.prior
+    groups = [g for g in sorted(set(labels.groups)) if program_of(g) != name]
+    return math.sqrt(statistics.fmean(float(off[labels.of == g].var()) for g in groups))
+
+
+def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
+    """The figures that the claim is about."""
+    copies = [d["again"] for d in found.values() if d["again"]]
+    result: Data = {
+        "programs": len({program_of(row["program"]) for row in rows}),
+        "sets": len(rows),
+        "labels_of_programs": sum(row["labels"] for row in rows),
+        "random_pipelines": random,
+        "labels": sum(len(data["rows"]) for data in found.values()),
+        "noise_floor": statistics.median(max(c, 1 / c) for c in copies) if copies else None,
+        "best_possible": common.geometric_mean(
+            min(r["ratio"] for r in found[row["program"]]["rows"]) for row in rows
+        ),
+    }
+    result["residual"] = math.sqrt(statistics.fmean(row["residual"] ** 2 for row in rows))
+    for kind in KINDS:
+        spearman = [row[f"spearman{kind}"] for row in rows]
+        result[f"spearman_median{kind}"] = statistics.median(spearman)
+        result[f"spearman_min{kind}"] = min(spearman)
+        pairs = sum(row["pairs"] for row in rows)
+        result[f"ordering_rate{kind}"] = sum(row[f"right{kind}"] for row in rows) / pairs
+        result[f"top1_regret{kind}"] = common.geometric_mean(row[f"regret{kind}"] for row in rows)
+    return result
+
+
+def train(labels: Labels, data: Data, figures: Data, path: Path) -> None:
+    """Fit the model to every label, and write it with its provenance."""
+    from tilewright.halide.schedulers.learned.cost_model import LearnedModel
+
+    everything = np.ones(len(labels.of), dtype=bool)
+    sizes, schedules = labels.fit(everything, array=True), labels.fit(everything, array=False)
+    provenance = {
+        "date": datetime.date.today().isoformat(),
+        "machine": data["machine"],
+        "versions": {"halide": importlib.metadata.version("halide")},
+        "seed": SEED,
+        "pipelines": sorted(set(labels.groups)),
+        "labels": len(labels.of),
+        "held_out": {k: figures[k] for k in ("spearman_median", "ordering_rate", "top1_regret")},
+    }
+    path.write_text(
+        LearnedModel(sizes, schedules, round(figures["residual"], 4), provenance).to_json()
+    )
+    print(f"{path}: {path.stat().st_size} bytes")
+
+
+def main() -> None:
+    """Hold every program out in turn."""
+    parser = common.arguments(__doc__.splitlines()[0], common.PROGRAMS)
+    parser.add_argument("--data", type=Path, default=halide_labels.DATA, help="the labels")
+    parser.add_argument("--train", type=Path, help="write the model of all labels to this file")
+    args = parser.parse_args()
+    data, everything = table(args)
+    found = {name: d for name, d in everything.items() if usable(d)}
+    names = [name for name in found if not name.startswith("random:")]
+    if args.only:
+        names = [name for name in common.chosen(args, [*common.PROGRAMS, *names]) if name in found]
+    if not names:
+        sys.exit("no program has enough labels: record some with halide_labels.py")
+    labels = Labels(found)
+    rows = []
+    for name in names:
+        rows.append(held_out(labels, name))
+        print(line(rows[-1]), flush=True)
+    figures = summary(rows, found, sum(name.startswith("random:") for name in found))
+    figures["left_out"] = len(everything) - len(found)
+    print(json.dumps(figures, indent=1))
+    if args.train:
+        train(labels, data, figures, args.train)
+    common.write(args, "halide_model", rows, figures)
+
+
+def line(row: Data) -> str:
+    """One program, as it is finished."""
+    shown = "; ".join(
+        f"{kind.strip('_') or 'learned'} {row[f'spearman{kind}']:.2f} {row[f'regret{kind}']:.2f}"
+        for kind in KINDS
+    )
+    return f"{row['program']:20} {row['labels']:3} labels  Spearman and regret: {shown}"
+
+
+if __name__ == "__main__":
+    main()

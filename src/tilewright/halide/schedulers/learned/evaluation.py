@@ -1,0 +1,99 @@
+"""The predicted time of schedules: features, the analytic model's prediction, the corrections."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.paths import inlined
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, Factors, ScheduledNest
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.variants import running_at
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS, part_times
+from tilewright.halide.schedulers.learned.features import NAMES, NestFeatures, features
+
+Array: TypeAlias = npt.NDArray[np.float64]
+# Features with the analytic model's: its time over the roofline's, and shares of its terms.
+PRIOR_NAMES = (*NAMES, "prior over roofline", *(f"prior {term}" for term in TERMS))
+# Nodes of one stage's expressions with its inlined Funcs; larger ones are not costed.
+LARGEST_VIEW = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The analytic model's prediction: seconds, and each term's share of them."""
+
+    seconds: float
+    shares: tuple[float, ...]
+
+    def with_features(self, found: NestFeatures, clock_hz: float) -> Array:
+        """Return the row of `PRIOR_NAMES`, shape (1, F), from the features at the same sizes."""
+        ratio = math.log(self.seconds * clock_hz / float(found.roofline[0]))
+        return np.concatenate([found.rows[:1], [[ratio, *self.shares]]], axis=1)
+
+
+@dataclass(eq=False)
+class Evaluator:
+    """Evaluates schedules of one pipeline; what depends on inlining alone is computed once."""
+
+    algorithm: Algorithm
+    model: CpuModel
+    _analyses: dict[object, Analysis] = field(default_factory=dict)
+
+    def nest(self, schedule: Schedule, factors: Factors | None = None) -> ScheduledNest:
+        """Return the nest with the schedule's sizes, or with the rows of `factors`.
+
+        Raises one of `UNKNOWN` if its sizes cannot be known.
+        """
+        schedule = running_at(schedule, self.algorithm)
+        special = any(nest.specialize for entry in schedule.funcs for nest in entry.stages)
+        key = schedule.clones, special
+        if key not in self._analyses:
+            view = View(with_clones(self.algorithm, schedule.clones), limit=LARGEST_VIEW)
+            symbols = view.algorithm.symbols
+            boxes = estimated_boxes(view)
+            self._analyses[key] = Analysis(view, boxes, symbols, specialize=special)
+        found = self._analyses[key]
+        gone: frozenset[int] = frozenset()
+        for func in sorted(inlined(schedule, self.algorithm)):
+            gone |= {func}
+            if (key, gone) not in self._analyses:
+                name = found.view.algorithm.funcs[func].name
+                self._analyses[key, gone] = found.toggled(name)
+            found = self._analyses[key, gone]
+        if special:
+            funcs = (
+                replace(entry, stages=tuple(replace(nest, specialize=()) for nest in entry.stages))
+                for entry in schedule.funcs
+            )
+            schedule = replace(schedule, funcs=tuple(funcs))
+        return ScheduledNest(found, schedule, factors)
+
+    def features(self, schedule: Schedule, factors: Factors | None = None) -> NestFeatures | None:
+        """Return features of every row of sizes; None if they cannot be known."""
+        try:
+            return features(self.nest(schedule, factors), self.model)
+        except UNKNOWN:
+            return None
+
+    def prior(self, schedule: Schedule) -> Prior | None:
+        """Return the analytic model's prediction; None if it has none."""
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                parts = part_times(self.nest(schedule), self.model)
+        except UNKNOWN:
+            return None
+        seconds = sum(part.seconds for part in parts)
+        if not (math.isfinite(seconds) and seconds > 0):
+            return None
+        shares = (sum(part.terms.get(term, 0.0) for part in parts) / seconds for term in TERMS)
+        return Prior(seconds, tuple(shares))

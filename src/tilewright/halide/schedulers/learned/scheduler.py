@@ -1,0 +1,99 @@
+"""The learned scheduler: beam search from the analytic schedules, judged by the learned model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.ir.nest import exact_size
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.schedulers.diversity import Chosen
+from tilewright.halide.schedulers.given import nest_groups
+from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
+from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
+from tilewright.halide.schedulers.learned.sampling import SEEDS
+from tilewright.halide.schedulers.registry import naive, plan, sized, why_illegal
+from tilewright.halide.schedulers.task import Task
+
+# States that are made right at every size and checked, for each schedule that is wanted.
+TRIED = 6
+NO_GPU = (
+    "scheduler={0!r} schedules for CPUs only, as its model knows no GPU: use scheduler='analytic' "
+    "for the target {1!r}"
+)
+ONE_SIZE = "scheduler={0!r} takes one size: give one estimate of each name, or scheduler='analytic'"
+
+
+def plan_learned(
+    task: Task,
+    *,
+    k: int = 1,
+    auto: bool = False,
+    seed: int = 0,
+    effort: Effort | None = None,
+    model: LearnedModel | None = None,
+) -> list[PlannedSchedule]:
+    """Return up to `k` distinct legal schedules, the learned model's best first.
+
+    The analytic search's best is always among them if `k` is at least 2. With `auto` it is the
+    first unless the learned model expects another to be faster by more than its uncertainty.
+
+    Raises `TilewrightError` if the task is for a GPU, or has several sizes.
+    """
+    name = "auto" if auto else "learned"
+    if task.gpu:
+        raise TilewrightError(NO_GPU.format(name, task.target))
+    if task.smaller:
+        raise TilewrightError(ONE_SIZE.format(name))
+    analytic = plan(task, k=max(k, SEEDS))
+    starts = {exact_size(each.schedule): each for each in analytic}
+    search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
+    states = search.run([*starts, naive(task)])
+    chosen = Chosen(task.algorithm)
+    for state in states[: TRIED * k]:
+        if len(chosen.accepted) < k:
+            planned = _planned(state, starts.get(state.schedule), task)
+            if planned is not None:
+                chosen.offer(planned)
+    found = chosen.best(k)
+    first = analytic[0]
+    if not found or (auto and not _clearly_better(states, first.schedule, search.model.residual)):
+        found = [first, *(each for each in found if each.schedule != first.schedule)][:k]
+    elif k > 1 and all(each.schedule != first.schedule for each in found):
+        found[k - 1 :] = [first]
+    effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
+    found[0] = replace(found[0], notes=(*found[0].notes, f"Learned scheduler: {effort_note}"))
+    return found
+
+
+def _planned(state: State, known: PlannedSchedule | None, task: Task) -> PlannedSchedule | None:
+    """Return a state as a plan, right at every size as the task asks; None if it is illegal."""
+    if known is not None:
+        return known
+    schedule, doubts = sized(replace(state.schedule, target=task.target), task)
+    if why_illegal(schedule, task):
+        return None
+    groups = nest_groups(schedule, task.algorithm)
+    return PlannedSchedule(schedule, groups, state.seconds, (*_words(state), *doubts))
+
+
+def _words(state: State) -> tuple[str, ...]:
+    """Return notes on a state for the reader."""
+    kinds = Counter(type(move).__name__ for move in state.moves)
+    made = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    off = 100 * (math.exp(state.spread) - 1)
+    seconds = f"The learned model expects {1e3 * state.seconds:.3g} ms, give or take {off:.0f}%."
+    return (seconds, f"Moves from the analytic schedule: {made}.") if made else (seconds,)
+
+
+def _clearly_better(states: list[State], analytic: Schedule, residual: float) -> bool:
+    """Return whether the best state beats the analytic one by more than the model is off."""
+    own = next((s for s in states if s.schedule == exact_size(analytic)), None)
+    if own is None:
+        return True
+    best = states[0]
+    gain = math.log(own.seconds / best.seconds)
+    return gain > math.hypot(own.spread, best.spread, residual)
