@@ -20,6 +20,7 @@ from tilewright.tuning import (
     Tuner,
     WarmStart,
 )
+from tilewright.tuning.bayes import proposal
 from tilewright.tuning.bayes.proposal import recent, representative
 
 SPACE = Space(
@@ -172,6 +173,24 @@ def test_pending_suggestions_differ_from_one_another():
         tuner.tell(a, cost(a.configuration))
     assert tuner.pending == {}
     assert len(tuner.trials) == 22
+
+
+def test_what_is_believed_of_pending_runs_counts_as_the_best(monkeypatch):
+    bests = []
+    real = proposal.log_expected_improvement
+
+    def recorded(mean, variance, best):
+        bests.append(best)
+        return real(mean, variance, best)
+
+    monkeypatch.setattr(proposal, "log_expected_improvement", recorded)
+    tuner = Tuner(Space([Ordinal("x", list(range(200)))]), seed=1)
+    for x in range(0, 60, 5):
+        tuner.tell({"x": x}, 500.0 - x)
+    assert tuner.ask().configuration["x"] > 60  # where the line leads
+    alone = bests[-1]
+    tuner.ask()
+    assert bests[-1] < alone
 
 
 def test_reported_outcomes_are_checked():

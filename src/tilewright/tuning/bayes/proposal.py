@@ -125,6 +125,9 @@ def propose(
     if shift is not None:
         surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))
+    if len(pending):
+        # What is believed of pending runs counts as the best, too: else later ones crowd there.
+        best = min(best, float(surrogate.predict(encoder(pending))[0].min()))
     forest = None
     if settings.feasibility and not valid.all():
         known = recent(valid, settings.most_points)
