@@ -54,6 +54,7 @@ GOALS = {
         "wrong": "<= 0",
         "failed": "<= 0",
     },
+    "patterns_rise_tuning": {"vs_expert_full": ">= 1.0", "evals_to_best_peer": "<= 0.5"},
     "patterns_ranking": {
         "correlation_median": ">= 0.9",
         "runs_to_90_median": "<= 1",
