@@ -90,7 +90,7 @@ def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
 def test_arguments_arrive(schedule, pipe):
     arguments = (
         "--target cuda --machine h100 --mode top --k 3 --fusion overlapped --keep -q --seed 7 "
-        "--objective sioutas "
+        "--objective sioutas --scheduler auto "
         "--estimate out=10x20 --set sigma=0.5 --time-limit 2m --jobs 2 --candidate-memory 1G "
         "--candidate-time 10s --records r.db --remeasure"
     )
@@ -106,6 +106,7 @@ def test_arguments_arrive(schedule, pipe):
         "k": 3,
         "fusion": "overlapped",
         "objective": "sioutas",
+        "scheduler": "auto",
         "verify": False,
         "check": True,
         "keep_schedule": True,
