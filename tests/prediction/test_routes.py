@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_array, issparse, random_array
 
 from tilewright.prediction import LRC, Augmented, PredictionError
+from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
 from tilewright.prediction.decisions.library_dispatcher import (
     dispatcher,
     product_outline,
@@ -14,6 +15,7 @@ from tilewright.prediction.decisions.library_dispatcher import (
 )
 from tilewright.prediction.decisions.selector import Modelled, Selector
 from tilewright.prediction.kernels import KernelVariant, kernel
+from tilewright.prediction.kernels.native import compiler
 
 FEATURES = ("m", "n", "k", "d1", "d2")
 
@@ -247,3 +249,45 @@ def test_threads_of_numpy_s_blas_are_restored_by_calls_that_overlap():
     for job in jobs:
         job.join(60)
     assert [library.get_num_threads() for library in _libraries()] == before
+
+
+def test_all_routes_and_conversions_come_from_one_call_with_or_without_a_compiler(
+    selector, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    operands = [*matrices(120, 0.05), np.ones((120, 120))]
+    pairs = [(a, b) for a in operands for b in operands]
+
+    def decisions(**options):
+        call = dispatcher(kernel("matmul"), selector, **options)
+        return [tuple(call.decision(a, b).seconds.values()) for a, b in pairs]
+
+    compiled = [decisions(wanted=how) for how in ("any", "dense", "sparse", "like")]
+    if compiler() is not None:
+        assert list((tmp_path / "tilewright" / "models").glob("routes-*.so"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    alone = [decisions(wanted=how) for how in ("any", "dense", "sparse", "like")]
+    assert not list(tmp_path.glob("other/**/*.so"))
+    np.testing.assert_allclose(compiled, alone, rtol=1e-9)
+    # With the result's storage fixed, a route in the other storage pays for its conversion.
+    assert np.all(np.array(compiled[1]) >= np.array(compiled[0]))
+    assert np.any(np.array(compiled[1]) > np.array(compiled[0]))
+
+
+def test_one_compiled_call_gives_what_the_models_predict(parts):
+    names = (*FEATURES, "unused")
+    calls = [
+        ModelCall(parts["numpy"], FEATURES),
+        ModelCall(parts["to_dense"], ("k", 3.0, "d2")),
+        ModelCall(parts["numpy"], ("n", "m", "k", 0.5, "d1")),
+    ]
+    together = compile_together(calls, names)
+    m, n, k, d1, d2 = query = (30.0, 40.0, 50.0, 0.25, 0.125)
+    expected = [
+        parts["numpy"].predict([query])[0],
+        parts["to_dense"].predict([(k, 3.0, d2)])[0],
+        parts["numpy"].predict([(n, m, k, 0.5, d1)])[0],
+    ]
+    np.testing.assert_allclose(together([*query, 0.0]), expected, rtol=1e-9)
+    assert np.isnan(together(["word", *query[1:], 0.0])[0])  # type: ignore[list-item]

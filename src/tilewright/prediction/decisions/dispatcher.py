@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
 from tilewright.prediction.decisions.signature import signature
 from tilewright.prediction.errors import PredictionError
 
@@ -252,23 +253,35 @@ def by_models(
     Args:
         models: estimators of `tilewright.prediction`, in the order of the routes.
         describe: from the arguments to the models' features, by name.
-        compiled: whether to compile the models to functions of single queries.
+        compiled: whether to compile the models to one function of single queries.
     """
-    singles = [single(m, compiled=compiled) for m in models.values()]
     if any(getattr(m, "levels", None) for m in models.values()):
+        singles = [single(m, compiled=compiled) for m in models.values()]
         return _with_words(list(models.values()), singles, describe)
+    seconds = _all_seconds(list(models.values()), compiled)
     ranges = merged_ranges(list(models.values()))
 
     def forecast(*args: Any, **kwargs: Any) -> Forecast:
         query = describe(*args, **kwargs)
         try:
-            return Forecast(query, tuple([f(query) for f in singles]), outside(query, ranges))
+            return Forecast(query, tuple(seconds(query)), outside(query, ranges))
         except KeyError as error:
             raise PredictionError(
                 f"describe gives no {error}, a feature of the models; it gives {', '.join(query)}"
             ) from None
 
     return forecast
+
+
+def _all_seconds(models: Sequence[Any], compiled: bool) -> Callable[[Query], list[float]]:
+    """Return the models as one function of a query by name."""
+    if not compiled:
+        singles = [single(model, compiled=False) for model in models]
+        return lambda query: [function(query) for function in singles]
+    calls = [ModelCall(model, tuple(map(str, model.feature_names_in_))) for model in models]
+    names = tuple(dict.fromkeys(str(a) for call in calls for a in call.arguments))
+    together = compile_together(calls, names)
+    return lambda query: together([query[name] for name in names])
 
 
 def _with_words(

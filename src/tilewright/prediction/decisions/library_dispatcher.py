@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.prediction.data.kernel import Kernel
+from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
 from tilewright.prediction.decisions.dispatcher import (
     Dispatcher,
     Forecast,
     Query,
     merged_ranges,
     outside,
-    single,
 )
 from tilewright.prediction.decisions.selector import Selector
 from tilewright.prediction.decisions.signature import GLANCE, SAMPLES, Outline, is_sparse, outline
@@ -90,7 +90,11 @@ def product_outline(query: Query) -> Outline:
 
 
 class _Costs:
-    """Predicted seconds of the routes."""
+    """Predicted seconds of the routes.
+
+    One compiled call gives the seconds of all routes, and those of converting every operand, and
+    the result, to either storage.
+    """
 
     def __init__(
         self,
@@ -107,29 +111,48 @@ class _Costs:
         self.wanted = wanted
         self.result = product_outline if result is None and kernel.name == "matmul" else result
         self.routes: list[tuple[str, dict[str, float]]] = []
-        self.singles: list[Callable[[Query], float]] = []
         self.storages: list[str] = []
+        calls: list[ModelCall] = []
         for name, modelled in selector.models.items():
             variant = kernel.variant(name)
             for settings in modelled.combinations():
                 self.routes.append((name, settings))
-                self.singles.append(single(modelled.model, settings))
+                features = map(str, modelled.model.feature_names_in_)
+                calls.append(ModelCall(modelled.model, tuple(settings.get(n, n) for n in features)))
                 self.storages.append(variant.storage)
         self.kinds = sorted(set(self.storages))
-        self.conversions = {
-            name.removeprefix("to_"): single(m) for name, m in selector.conversions.items()
-        }
-        if len(self.kinds) > 1 and not {"dense", "sparse"} <= set(self.conversions):
+        converters = {name.removeprefix("to_"): m for name, m in selector.conversions.items()}
+        if len(self.kinds) > 1 and not {"dense", "sparse"} <= set(converters):
             raise PredictionError(
                 "variants of both storages need models of the conversion: train the selector "
                 "with tilewright.prediction.decisions.selector.train, or give conversions="
             )
+        self.features = tuple(
+            dict.fromkeys(a for call in calls for a in call.arguments if isinstance(a, str))
+        )
+        # Where the seconds of converting the operand at a place, or the result (-1), are found.
+        self.conversions: dict[tuple[int, str], int] = {}
+        sizes = self._add_conversions(calls, converters)
+        self.seconds = compile_together(calls, (*self.features, *sizes))
+        self._added: dict[tuple[str | None, ...], list[list[int]]] = {}
         numbers = {s for m in selector.models.values() for s in m.settings}
         models = [m.model for m in selector.models.values()]
         self.ranges = [
             (name, low / slack if low > 0 else low, high * slack if high > 0 else high)
             for name, low, high in merged_ranges(models, tuple(numbers))
         ]
+
+    def _add_conversions(self, calls: list[ModelCall], converters: Mapping[str, Any]) -> list[str]:
+        """Add calls of the models of conversions; return the names of all places' sizes."""
+        sizes: list[str] = []
+        for place in (*range(len(self.names)), -1) if converters else ():
+            here = {name: f"{name} of {place}" for name in ("m", "n", "d")}
+            sizes += here.values()
+            for kind, model in converters.items():
+                self.conversions[place, kind] = len(calls)
+                features = map(str, model.feature_names_in_)
+                calls.append(ModelCall(model, tuple(here[n] for n in features)))
+        return sizes
 
     def forecast(self, *args: Any) -> Forecast:
         """Return the costs of a call with these operands."""
@@ -153,24 +176,48 @@ class _Costs:
 
     def of(self, query: Query, outlines: list[Any], given: list[str]) -> Forecast:
         """Return the costs of a query with operands of these outlines in the given storages."""
-        wanted = _wanted(self.wanted, given)
-        moved = dict.fromkeys(self.kinds, 0.0)
-        for kind in self.kinds:
-            for shape, storage in zip(outlines, given, strict=True):
-                if storage != kind and type(shape) is Outline and len(shape.shape) == 2:
-                    moved[kind] += self._convert(kind, shape)
-            if wanted not in ("any", kind) and self.result is not None and wanted is not None:
-                moved[kind] += self._convert(wanted, self.result(query))
-        seconds = [
-            f(query) + moved[kind] for f, kind in zip(self.singles, self.storages, strict=True)
-        ]
+        values = [query[name] for name in self.features]
+        whole = outlines if self.result is None else [*outlines, self.result(query)]
+        moves: tuple[str | None, ...] = ()
+        if self.conversions:
+            storages = [*given, _wanted(self.wanted, given)]
+            sizes = [_sizes(one) for one in whole]
+            for place in sizes:
+                values += place or _NOTHING
+            values += _NOTHING * (len(storages) - len(sizes))
+            moves = tuple([s if place else None for place, s in zip(sizes, storages, strict=False)])
+        added = self._added.get(moves)
+        if added is None:
+            added = self._added[moves] = self._conversions_of(moves)
+        found = self.seconds(values)
+        seconds = [found[i] + sum([found[j] for j in each]) for i, each in enumerate(added)]
         return Forecast(query, tuple(seconds), outside(query, self.ranges))
 
-    def _convert(self, to: str, what: Outline) -> float:
-        m, n = what.shape
-        if not self.conversions or not m or not n:
-            return 0.0
-        return self.conversions[to]({"m": m, "n": n, "d": what.nnz / (m * n)})
+    def _conversions_of(self, moves: tuple[str | None, ...]) -> list[list[int]]:
+        """Return per route where the seconds of its conversions are found.
+
+        `moves` has the storage of every operand, and that wanted of the result; None where
+        nothing is converted.
+        """
+        given, wanted = moves[: len(self.names)], moves[len(self.names) :]
+        return [
+            [
+                *(self.conversions[i, own] for i, s in enumerate(given) if s not in (None, own)),
+                *(self.conversions[-1, s] for s in wanted if s not in (None, "any", own)),
+            ]
+            for own in self.storages
+        ]
+
+
+_NOTHING = (1.0, 1.0, 1.0)
+
+
+def _sizes(what: Any) -> tuple[float, float, float] | None:
+    """Return rows, columns and density of a matrix's outline; None if nothing is converted."""
+    if type(what) is not Outline or len(what.shape) != 2:
+        return None
+    m, n = what.shape
+    return (m, n, what.nnz / (m * n)) if m and n else None
 
 
 def _wanted(wanted: Wanted, given: list[str]) -> str:
