@@ -13,6 +13,7 @@ from tilewright.prediction import Augmented, PredictionError
 from tilewright.prediction.decisions.dispatcher import Dispatcher, Forecast, by_models, dispatch
 from tilewright.prediction.decisions.selector import Selector
 from tilewright.prediction.decisions.signature import outline, signature
+from tilewright.records import Records
 
 
 def model_of(seconds, low=1, high=1000):
@@ -231,6 +232,39 @@ def test_it_learns_that_a_prediction_was_wrong(clock):
     queries, seconds = call.observed("a")
     assert queries[0] == {"n": 4}
     assert set(seconds) == {5.0}
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_measured_times_survive_the_process(clock, tmp_path, away):
+    real = {"a": lambda n: 5.0, "b": lambda n: 2.0}
+    predicted = {"a": lambda n: 1.0, "b": lambda n: 1.02}
+
+    def first_route(**options):
+        with Records(tmp_path / "records.sqlite") as records:
+            call, calls = learner(clock, real, predicted, away, records=records, **options)
+            call(np.zeros(4))
+            corrected = call.decision(np.zeros(8)).seconds["a"]
+            for _ in range(40):
+                call(np.zeros(4))
+            call.flush()
+        return calls[0], calls[-1], corrected
+
+    assert first_route(name="sums") == ("a", "b", 1.0)
+    first, last, corrected = first_route(name="sums")
+    assert (first, last) == ("b", "b")
+    assert (corrected > 1.0) != away  # other sizes gain by it, within the training range
+    assert first_route(name="others") == ("a", "b", 1.0)
+
+
+def test_times_that_cannot_be_kept_are_a_warning(clock, tmp_path):
+    records = Records(tmp_path / "records.sqlite")
+    call, calls = learner(clock, *WRONG, records=records, name="closed")
+    records.close()
+    with pytest.warns(UserWarning, match="not kept"):  # noqa: PT031 (it comes from a thread)
+        for _ in range(5):
+            call(np.zeros(4))
+        call.flush()
+    assert len(calls) == 5
 
 
 WRONG = (

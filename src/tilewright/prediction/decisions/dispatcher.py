@@ -17,11 +17,15 @@ import types
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
+from tilewright.prediction.decisions.kept_times import KeptTimes
 from tilewright.prediction.decisions.signature import signature
 from tilewright.prediction.errors import PredictionError
+
+if TYPE_CHECKING:
+    from tilewright.records import Records
 
 Query: TypeAlias = Mapping[str, float]
 
@@ -59,10 +63,10 @@ class Decision:
 class _Entry:
     """A cached decision, and the times of its calls by route."""
 
-    __slots__ = ("forecast", "route", "run", "seen")
+    __slots__ = ("forecast", "key", "route", "run", "seen")
 
-    def __init__(self, forecast: Forecast, route: int, run: Callable[..., Any]) -> None:
-        self.forecast, self.route, self.run = forecast, route, run
+    def __init__(self, key: Any, forecast: Forecast, route: int, run: Callable[..., Any]) -> None:
+        self.key, self.forecast, self.route, self.run = key, forecast, route, run
         self.seen: dict[int, deque[float]] = {}
 
 
@@ -83,6 +87,9 @@ class Dispatcher:
         key: a function from the tuple of arguments to the signature of a call;
             by default `tilewright.prediction.decisions.signature.signature`.
         size: the number of decisions kept; the oldest are dropped first.
+        records: with `learn`, where measured times are kept: a later dispatcher of the same
+            `name`, on the same machine and versions, begins with them.
+        name: the name of the dispatcher in the records.
 
     A dispatcher may be called from many threads. Exceptions of a route are passed to the caller.
 
@@ -101,6 +108,8 @@ class Dispatcher:
         samples: int = 0,
         key: Callable[[tuple[Any, ...]], Any] | None = None,
         size: int = 4096,
+        records: Records | None = None,
+        name: str = "unnamed",
     ) -> None:
         if not routes:
             raise PredictionError("there is nothing to dispatch to; give at least one route")
@@ -123,6 +132,9 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._corrections = [0.0] * len(self.routes)
         self._observed: deque[tuple[int, Query, float]] = deque(maxlen=_KEPT)
+        self._kept: KeptTimes | None = None
+        if learn and records is not None:
+            self._kept = KeptTimes(records, name, self.routes)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the route of the arguments' signature and return what it returns."""
@@ -166,6 +178,11 @@ class Dispatcher:
         """Return how many decisions are kept."""
         return len(self._cache)
 
+    def flush(self) -> None:
+        """Wait until the measured times are in the records; call it before closing these."""
+        if self._kept is not None:
+            self._kept.flush()
+
     def observed(self, route: str) -> tuple[list[Query], list[float]]:
         """Return queries and seconds of the last timed calls of a route, to fit a model with."""
         index = self.routes.index(route)
@@ -175,10 +192,14 @@ class Dispatcher:
 
     def _decide(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
         forecast = self._forecast(*args, **kwargs)
-        entry = _Entry(forecast, self._safe, self._runs[self._safe])
+        entry = _Entry(key, forecast, self._safe, self._runs[self._safe])
+        known = {} if self._kept is None else self._kept.of(key)
         with self._lock:
-            if not forecast.outside:
-                self._take(entry, self._estimates(entry))
+            for route, times in known.items():
+                entry.seen[route] = deque(times, maxlen=2 * _SETTLED - 1)
+                self._correct(entry, route)
+            if known or not forecast.outside:
+                self._take(entry, self._trusted(entry))
             while len(self._cache) >= self._size:
                 self._cache.pop(next(iter(self._cache)))
             return self._cache.setdefault(key, entry)
@@ -230,19 +251,30 @@ class Dispatcher:
             self._observed.append((route, entry.forecast.query, seconds))
             if len(seen) < _SETTLED:
                 return
-            predicted = entry.forecast.seconds[route]
-            if len(seen) == _SETTLED and 0 < predicted < math.inf and not entry.forecast.outside:
-                # Once a signature, so that one that is called often does not outweigh others.
-                off = math.log(max(statistics.median(seen), 1e-9) / predicted)
-                self._corrections[route] += _FOLLOW * (off - self._corrections[route])
-            estimates = self._estimates(entry)
-            if entry.forecast.outside:  # predictions are guesses there: only measured times count
-                estimates = [
-                    e if len(entry.seen.get(i, ())) >= _SETTLED else math.inf
-                    for i, e in enumerate(estimates)
-                ]
+            if len(seen) == _SETTLED:  # once a signature: one called often outweighs no others
+                self._correct(entry, route)
+                if self._kept is not None:
+                    self._kept.add(entry.key, route, entry.forecast.query, seen)
+            estimates = self._trusted(entry)
             if min(estimates) < _BETTER * estimates[entry.route]:
                 self._take(entry, estimates)
+
+    def _correct(self, entry: _Entry, route: int) -> None:
+        """Move a route's correction towards what its times say, inside the training range."""
+        predicted = entry.forecast.seconds[route]
+        if 0 < predicted < math.inf and not entry.forecast.outside:
+            off = math.log(max(statistics.median(entry.seen[route]), 1e-9) / predicted)
+            self._corrections[route] += _FOLLOW * (off - self._corrections[route])
+
+    def _trusted(self, entry: _Entry) -> list[float]:
+        """Return the estimates; outside the training range, predictions are guesses: infinite."""
+        estimates = self._estimates(entry)
+        if not entry.forecast.outside:
+            return estimates
+        return [
+            e if len(entry.seen.get(i, ())) >= _SETTLED else math.inf
+            for i, e in enumerate(estimates)
+        ]
 
 
 def by_models(
