@@ -7,7 +7,10 @@ import pytest
 from test_prediction_models import KINDS, make, products
 
 from tilewright.prediction import (
+    LRC,
     Augmented,
+    Auto,
+    GaussianProcess,
     PredictionError,
     compile_single,
     export_c,
@@ -50,6 +53,50 @@ def test_python_and_c_compute_what_the_model_does(kind, models, tmp_path):
     lines = [line.split() for line in ran.stdout.splitlines()]
     assert np.allclose([float(line[0]) for line in lines], expected, rtol=1e-9)
     assert [line[1] == "1" for line in lines] == model.outside(X).tolist()
+
+
+INTERVALS = r"""
+#include <stdio.h>
+#include "model.h"
+int main(void) {
+    double m, n, k, t, low, high;
+    while (scanf("%lf %lf %lf %lf", &m, &n, &k, &t) == 4) {
+        const int unsure = predict_seconds_interval(m, n, k, t, &low, &high);
+        printf("%.17g %.17g %d\n", low, high, unsure);
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("kind", [Augmented, Auto, GaussianProcess, LRC])
+def test_c_computes_the_intervals_of_the_model(kind, tmp_path):
+    model = kind(features=("m", "n", "k", "threads"), complexity="m*n*k", folds=3)
+    model.fit(*products(60))
+    X, _ = products(60, seed=3)
+    X[0], X[1], X[2] = [5000, 3, 3, 1], [0, 7, 7, 2], [90000, 90000, 90000, 4]
+    for coverage in (0.9, 0.5):
+        (tmp_path / "model.h").write_text(export_c(model, coverage=coverage))
+        (tmp_path / "main.c").write_text(INTERVALS)
+        command = ["cc", "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "main.c", "-lm"]
+        subprocess.run([*command, "-o", "main"], cwd=tmp_path, check=True)
+        text = "\n".join(" ".join(map(repr, row)) for row in X.tolist())
+        ran = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True)
+        found = np.array([line.split() for line in ran.stdout.splitlines()], dtype=float)
+        assert np.allclose(found[:, :2].T, model.predict_interval(X, coverage), rtol=1e-7)
+        assert found[:, 2].astype(bool).tolist() == model.unsure(X).tolist()
+    if kind is Augmented:
+        assert 0 < found[:, 2].sum() < len(X)  # both are met
+
+
+def test_models_without_intervals_export_none_and_the_coverage_is_checked():
+    X, y = products(30)
+    assert "_interval" not in export_c(Augmented(folds=0).fit(X, y))
+    known = Augmented(folds=3).fit(X, y)
+    assert "_interval" in export_c(known)
+    assert "_interval" not in export_c(known, coverage=None)
+    with pytest.raises(PredictionError, match="coverage is 1"):
+        export_c(known, coverage=1.0)
 
 
 def test_all_models_fit_into_one_program(models, tmp_path):

@@ -76,7 +76,7 @@ def _source(calls: Sequence[ModelCall], order: dict[str, int]) -> str:
         name = models.get(id(call.model))
         if name is None:
             name = models[id(call.model)] = f"tilewright_model_{len(models)}"
-            parts.append(export_c(call.model, name))
+            parts.append(export_c(call.model, name, coverage=None))
         given = (f"q[{order[a]}]" if isinstance(a, str) else repr(float(a)) for a in call.arguments)
         lines.append(f"    s[{i}] = {name}({', '.join(given)});")
     head = f"void {_FUNCTION}(const double *q, double *s) {{"

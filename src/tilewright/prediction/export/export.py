@@ -6,6 +6,7 @@ query costs one logarithm per input and one multiplication per weight.
 
 from __future__ import annotations
 
+import copy
 import keyword
 import math
 import re
@@ -18,17 +19,22 @@ from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.auto import Auto
 from tilewright.prediction.models.boosted import Boosted, GaussianProcess
 from tilewright.prediction.models.complexity import Complexity
-from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.estimator import LEAST_SECONDS, Estimator
 from tilewright.prediction.models.inputs import ModelInputs
+from tilewright.prediction.models.intervals import SPREAD, UNSURE
 from tilewright.prediction.models.nnc_paper import LRC, NLRC, NN
 from tilewright.prediction.models.trees import Trees
 
 
-def export_c(model: Estimator, name: str = "predict_seconds") -> str:
+def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | None = 0.9) -> str:
     """Return a C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
 
-    It needs a C99 compiler and ``libm``. Raises `PredictionError` for a model that is not
-    fitted, or a ``name`` that is not an identifier.
+    If the model has intervals,
+    ``int NAME_interval(double feature, ..., double *low, double *high)``
+    gives bounds in seconds that hold the measured time with the probability `coverage`, and
+    returns whether the model is unsure (`Estimator.unsure`); None leaves it out. The header needs a
+    C99 compiler and ``libm``. Raises `PredictionError` for a model that is not fitted, or a
+    ``name`` that is not an identifier.
     """
     body, arguments = _source(model, C_DIALECT, name)
     guard = f"{name.upper()}_H"
@@ -47,22 +53,89 @@ def export_c(model: Estimator, name: str = "predict_seconds") -> str:
             "#include <math.h>",
             "",
             "/* Seconds. */",
-            f"static inline double {name}({parameters}) {{",
-            # Inside the function, so that several models fit into one program.
-            *(f"    static const {line};" for line in body.tables),
-            *(f"    (void){unused};" for unused in _unused(arguments, body)),
-            *(f"    {line}" for line in body.lines),
-            f"    return {body.result};",
-            "}",
+            *_c_function(name, body, arguments),
             "",
             "/* Whether the query lies outside the training range. */",
             f"static inline int {name}_outside({parameters}) {{",
             f"    return {ranges};",
             "}",
+            *([] if coverage is None else _c_interval(model, name, arguments, coverage)),
             f"#endif /* {guard} */",
             "",
         ]
     )
+
+
+def _c_function(name: str, body: _Body, arguments: Sequence[str]) -> list[str]:
+    parameters = ", ".join(f"double {a}" for a in arguments)
+    return [
+        f"static inline double {name}({parameters}) {{",
+        # Inside the function, so that several models fit into one program.
+        *(f"    static const {line};" for line in body.tables),
+        *(f"    (void){unused};" for unused in _unused(arguments, body)),
+        *(f"    {line}" for line in body.lines),
+        f"    return {body.result};",
+        "}",
+    ]
+
+
+def _c_interval(
+    model: Estimator, name: str, arguments: Sequence[str], coverage: float
+) -> list[str]:
+    """Return the function of intervals (`Estimator.predict_interval`); nothing without them."""
+    known = model.calibration_
+    if known is None:
+        return []
+    if not 0 < coverage < 1:
+        raise PredictionError(f"coverage is {coverage}; give a number between 0 and 1")
+    asked = ", ".join(arguments)
+    lines: list[str] = [""]
+    spreads = []
+    for i, fold in enumerate(_folds(model)):
+        lines += _c_function(f"{name}_fold{i}", _source(fold, C_DIALECT, name)[0], arguments)
+        spreads.append(f"    far_ = log({name}_fold{i}({asked}) / own_);")
+        spreads.append("    spread_ += far_ == far_ ? far_ * far_ : INFINITY;")
+    low, high = known.quantiles(coverage)
+    floor = float(model.target_range_[0]) * LEAST_SECONDS
+    parameters = ", ".join(f"double {a}" for a in arguments)
+    folds = max(1, len(spreads) // 2)
+    return [
+        *lines,
+        f"/* Bounds in seconds that hold the measured time with the probability {coverage:g};",
+        " * whether the model is unsure there. */",
+        f"static inline int {name}_interval({parameters}, double *low_, double *high_) {{",
+        f"    static const {C_DIALECT.table('double', 'knots_', known.knots.tolist())};",
+        f"    static const {C_DIALECT.table('double', 'scales_', known.scale.tolist())};",
+        f"    const double own_ = {name}({asked});",
+        f"    const double seconds_ = own_ < {floor!r} ? {floor!r} : own_, log_ = log(seconds_);",
+        f"    double local_ = scales_[{len(known.knots) - 1}], spread_ = 0.0, wide_;",
+        f"    for (int i_ = {len(known.knots) - 2}; i_ >= 0; --i_)",
+        "        if (log_ < knots_[i_ + 1])",
+        "            local_ = log_ <= knots_[i_] ? scales_[i_] : scales_[i_] +",
+        "                (scales_[i_ + 1] - scales_[i_]) *",
+        "                (log_ - knots_[i_]) / (knots_[i_ + 1] - knots_[i_]);",
+        *(["    double far_;", *spreads] if spreads else []),
+        f"    spread_ = {SPREAD!r} * sqrt(spread_ / {float(folds)!r});",
+        "    wide_ = sqrt(local_ * local_ + spread_ * spread_);",
+        f"    *low_ = seconds_ * exp({low!r} * wide_);",
+        f"    *high_ = seconds_ * exp({high!r} * wide_);",
+        f"    return spread_ > {UNSURE!r} * local_;",
+        "}",
+    ]
+
+
+def _folds(model: Estimator) -> list[Augmented]:
+    """Return the models of the folds, whose spread widens intervals; none of other kinds."""
+    while isinstance(model, Auto):
+        model = model.model_
+    if not isinstance(model, Augmented):
+        return []
+    found = []
+    for theta in model.committee_:
+        fold = copy.copy(model)
+        fold.theta_ = theta
+        found.append(fold)
+    return found
 
 
 def export_python(model: Estimator, name: str = "predict_seconds") -> str:

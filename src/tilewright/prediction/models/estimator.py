@@ -22,6 +22,8 @@ from tilewright.shapes import damaged, read_json
 Array: TypeAlias = np.ndarray[Any, Any]
 FORMAT = "tilewright-prediction"
 VERSION = 1
+# A prediction for an interval is at least this share of the shortest training run: logarithms.
+LEAST_SECONDS = 1e-3
 
 
 @dataclass(eq=False)
@@ -159,7 +161,7 @@ class Estimator:
 
     def _centre(self, data: Array) -> Array:
         """Return predicted seconds, positive ones, shape (n,)."""
-        return np.asarray(np.maximum(self._predict(data), self.target_range_[0] * 1e-3))
+        return np.asarray(np.maximum(self._predict(data), self.target_range_[0] * LEAST_SECONDS))
 
     def _describe(self, names: tuple[str, ...], data: Array, seconds: Array) -> None:
         self.feature_names_in_ = np.asarray(names, dtype=object)

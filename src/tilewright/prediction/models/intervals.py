@@ -21,8 +21,8 @@ _TRUST = 0.8  # of the local scale against the overall one
 _LARGEST = 6.0  # median sizes that a residual counts for at most
 # Share of the spread among the folds' models that adds to the scale, chosen for the coverage of
 # gaps and larger sizes on two thirds of the data sets in benchmarks/data/prediction.
-_SPREAD = 0.75
-_UNSURE = 2.0  # scales: a spread that makes an interval more than twice as wide
+SPREAD = 0.75
+UNSURE = 2.0  # scales: a spread that makes an interval more than twice as wide
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class IntervalCalibration:
         `spread` is as in `fit`.
         """
         local = np.interp(np.log(predicted), self.knots, self.scale)
-        return np.asarray(local if spread is None else np.hypot(local, _SPREAD * spread))
+        return np.asarray(local if spread is None else np.hypot(local, SPREAD * spread))
 
     def unsure(self, predicted: Array, spread: Array) -> Array:
         """Return whether the spread is most of an interval's width, booleans (n,)."""
-        return np.asarray(_SPREAD * spread > _UNSURE * self.scales(predicted))
+        return np.asarray(SPREAD * spread > UNSURE * self.scales(predicted))
 
     def interval(
         self, predicted: Array, coverage: float, spread: Array | None = None
