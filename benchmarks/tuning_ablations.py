@@ -100,11 +100,8 @@ ABLATIONS: Mapping[str, Ablation] = {
     # Figure 10
     "no_feasibility": Ablation(
         "Fig. 10: no model of hidden constraints",
-        Settings(feasibility=False, feasibility_limit=False),
+        Settings(feasibility=False),
         HIDDEN,
-    ),
-    "no_feasibility_limit": Ablation(
-        "Fig. 10: no least probability of feasibility", Settings(feasibility_limit=False), HIDDEN
     ),
     "biased_sampling": Ablation(
         "walks down the chain of trees in place of uniform samples",
@@ -117,6 +114,11 @@ ABLATIONS: Mapping[str, Ablation] = {
     ),
     "uniform_design": Ablation(
         "the paper's uniform start", Settings(design="uniform"), (*RECORDED, *PERMUTATIONS)
+    ),
+    "no_stagnation": Ablation(
+        "the Gaussian process alone, however long nothing is found",
+        Settings(stagnation=0),
+        (*RECORDED, *PERMUTATIONS, "convolution_milo_A6000"),
     ),
     "whole_logarithm": Ablation(
         "the paper's logarithm, the slow half not drawn in",

@@ -1,19 +1,28 @@
 """How good a configuration each tuner finds in 20, 40, 60 and 120 evaluations.
 
-The problems are recorded search spaces, replayed by look-up: those of the folder --data (T4
-files with their T1 descriptions) and the package's own recordings. Every distinct
-configuration that a tool asks costs one evaluation, failing ones and ones that break a known
-constraint included; repeats are free, but asks in all are capped at ten times the budget.
-Peers run in an environment of their own (--peers PYTHON, see peers/tuning_requirements.txt).
+The problems are recorded search spaces, replayed by look-up (`tuning_problems.py`): those of the
+folder --data, the package's own, and RISE's kernels. Every distinct configuration that a tool has
+evaluated costs one evaluation, failing ones included; repeats and what breaks a known constraint
+are free, but asks in all are capped at ten times the budget. Peers run in an environment of their
+own (--peers PYTHON, see peers/tuning_requirements.txt) and are used as their documentation advises.
+
+The figures of the summary are those on the problems that are held out: no recording of their
+kernel has chosen a setting of the tuner. ``pooled`` has the same figures on all problems. A tool's
+score at a budget is the geometric mean over problems of the median over seeds of (best known / best
+found); ours is compared with the best peer's. Intervals (``_low``, ``_high``) are bootstrap ones of
+95%: problems drawn again, their seeds within them, and the best peer chosen in each draw.
 
 A peer's run that for four minutes of CPU time asks nothing new is ended, which only Optuna's
 Gaussian process needs. Runs are kept in --work and taken up by the next call; --seconds ends a
 call in time. Of a run that has reached 95% of the best known by evaluation 120, no more is asked.
+With --keep, rows of peers that have no runs in --work are taken from the previous result; they have
+its date as ``kept_from``. BaCO's own code and ytopt cannot be installed from packages.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from pathlib import Path
@@ -22,12 +31,14 @@ from typing import Any
 import numpy as np
 
 import tuning_common
-from tilewright.tuning.interop.replay import Replay, read_t4
-from tilewright.tuning.problems import recorded
+from tilewright.tuning.interop.replay import Replay
+from tuning_problems import held_out, problems, within
 from tuning_runs import BUDGETS, LONGEST, OURS, PART, PLANNERS, Run, Store
 
 NEVER = 480
 ROUND = 5
+DRAWS = 2000
+HARD = 20  # evaluations that random search needs to 95% on problems where the count is compared
 PEERS = (
     "random",
     "pyatf",
@@ -80,12 +91,36 @@ def row(tool: str, problem: Replay, store: Store, seeds: int) -> dict[str, Any] 
     return {
         "problem": problem.name,
         "tool": tool,
+        **about(problem),
         "seeds": min(len(runs) for runs in kept.values()),
         "shares": shares,
+        "median": {b: float(np.median(v)) for b, v in shares.items()},
         "geometric": {b: geometric(v) for b, v in shares.items()},
         "to_90": [evaluations_to(run, 0.90, optimum) for run in long],
         "to_95": [evaluations_to(run, PART, optimum) for run in long],
     }
+
+
+def about(problem: Replay) -> dict[str, Any]:
+    """What a row says of its problem."""
+    good = sum(isinstance(v, float) for v in problem.values.values())
+    return {
+        "held_out": held_out(problem.name),
+        "configurations": len(problem.values),
+        "failing": len(problem.values) - good,
+        "within_10_percent": round(within(problem, 0.9), 5),
+    }
+
+
+def earlier(problem: Replay, tool: str, path: Path) -> dict[str, Any] | None:
+    """The row of a peer in the previous result, or None."""
+    data = json.loads(path.read_text())
+    for found in data["rows"]:
+        if (found["problem"], found["tool"]) == (problem.name, tool):
+            since = {"kept_from": found.get("kept_from", data["date"][:10])}
+            middle = {b: float(np.median(v)) for b, v in found["shares"].items()}
+            return dict(found) | about(problem) | {"median": middle} | since
+    return None
 
 
 def main() -> None:
@@ -97,24 +132,27 @@ def main() -> None:
     parser.add_argument("--problems", default="", help="only those whose name holds this")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / ".work" / "tuning")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop filling after these")
+    parser.add_argument("--keep", action="store_true", help="take peers' rows without runs")
     parser.add_argument("--no-write", action="store_true", help="only fill and show")
     args = parser.parse_args()
-    problems = [read_t4(path) for path in sorted(args.data.glob("*_T4.json*"))] if args.data else []
-    problems = [p for p in problems + recorded() if args.problems in p.name]
+    chosen = [p for p in problems(args.data) if args.problems in p.name]
     tools = args.tools.split(",")
     store = Store(args.work, args.peers, time.monotonic() + args.seconds)
     for first in range(0, args.seeds, ROUND):
-        for problem in problems:
+        for problem in chosen:
             for tool in tools:
                 store.fill(tool, problem, range(first, min(first + ROUND, args.seeds)))
     rows = []
-    for problem in problems:
+    previous = tuning_common.RESULTS / "tuning_quality.json"
+    for problem in chosen:
         for tool in (OURS, *PEERS):
             found = row(tool, problem, store, args.seeds)
+            if found is None and args.keep and tool != OURS:
+                found = earlier(problem, tool, previous)
             if found is None:
                 continue
             rows.append(found)
-            means = " ".join(f"{found['geometric'][str(b)]:.3f}" for b in BUDGETS)
+            means = " ".join(f"{found['median'][str(b)]:.3f}" for b in BUDGETS)
             medians = np.median(found["to_90"]), np.median(found["to_95"])
             print(
                 f"{problem.name:28} {tool:36} {found['seeds']:3} seeds  {means}  "
@@ -131,57 +169,84 @@ def main() -> None:
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of the comparison (see the module's text and the keys).
 
-    A tool is compared on the problems that it and ours have been run on; a tool that has not
-    been run on all of them is left out.
+    A tool is compared where it has been run on all of the problems.
     """
     table = {(r["problem"], r["tool"]): r for r in rows}
-    problems = sorted({r["problem"] for r in rows})
-    tools = [t for t in (OURS, *PEERS) if all((p, t) in table for p in problems)]
-    peers = [t for t in tools if t not in (OURS, "random")]
+    names = sorted({r["problem"] for r in rows})
+    mine = [r for r in rows if r["tool"] == OURS]
+    apart = [r["problem"] for r in mine if r["held_out"]]
+    slow = [r["problem"] for r in rows if r["tool"] == "random" and np.median(r["to_95"]) > 100]
     summary: dict[str, Any] = {
-        "problems": len(problems),
-        "seeds": min(r["seeds"] for r in rows if r["tool"] == OURS),
-        "peer_seeds": {t: min(table[p, t]["seeds"] for p in problems) for t in tools if t != OURS},
-        "not_compared": [t for t in PEERS if t not in tools],
+        "problems": len(names),
+        "held_out": len(apart),
+        "random_needs_over_100": len(slow),
+        "seeds": min((r["seeds"] for r in mine), default=0),
+        "peer_seeds": {
+            t: min((r["seeds"] for r in rows if r["tool"] == t), default=0) for t in PEERS
+        },
+        "not_compared": [t for t in PEERS if not all((p, t) in table for p in names)],
     }
-    conv = [n for p in problems if "convolution" in p for n in table[p, OURS]["to_90"]]
+    conv = [n for r in mine if r["problem"].startswith("convolution_milo") for n in r["to_90"]]
     if conv:
         summary["conv_median_evals_to_90"] = float(np.median(conv))
-    if not peers:
-        return summary
+    return summary | compared(table, sorted(apart)) | {"pooled": compared(table, names)}
+
+
+def compared(table: Any, names: list[str]) -> dict[str, Any]:
+    """Ours against the best peer on some problems, by the medians over seeds."""
+    peers = [t for t in PEERS if t != "random" and all((p, t) in table for p in names)]
+    if not peers or not names:
+        return {}
+    figures: dict[str, Any] = {}
     for budget in map(str, BUDGETS):
-        score = {t: geometric([table[p, t]["geometric"][budget] for p in problems]) for t in tools}
-        best = max(peers, key=lambda t: score[t])
-        summary[f"vs_best_peer_at_{budget}"] = score[OURS] / score[best]
-        summary[f"best_peer_at_{budget}"] = best
-        if budget == "60":
-            summary["vs_best_peer_at_60_low"] = lower_bound(table, problems, best, budget)
-    hard = [
-        p for p in problems if "random" in tools and np.median(table[p, "random"]["to_95"]) >= 20
-    ]
+        values = {t: [table[p, t]["shares"][budget] for p in names] for t in (OURS, *peers)}
+        figures |= ratio(f"vs_best_peer_at_{budget}", values, 1.0)
+        figures[f"best_peer_at_{budget}"] = best_of(values)
+        means = {t: geometric([geometric(v) for v in values[t]]) for t in values}
+        figures[f"mean_vs_best_peer_at_{budget}"] = means[OURS] / max(means[t] for t in peers)
+    hard = [p for p in names if np.median(table[p, "random"]["to_95"]) >= HARD]
     if hard:
-        medians = {
-            t: geometric([np.median(table[p, t]["to_95"]) for p in hard]) for t in (OURS, *peers)
-        }
-        best = min(peers, key=lambda t: medians[t])
-        summary["evals_to_95_vs_best_peer"] = medians[OURS] / medians[best]
-        summary["evals_to_95"] = medians
-    return summary
+        counts = {t: [table[p, t]["to_95"] for p in hard] for t in (OURS, *peers)}
+        figures |= ratio("evals_to_95_vs_best_peer", counts, -1.0)
+        figures["evals_to_95"] = {t: score(counts[t]) for t in counts}
+    return figures
 
 
-def lower_bound(table: Any, problems: list[str], peer: str, budget: str) -> float:
-    """The 2.5 % bootstrap bound of ours over the peer's, seeds resampled per problem."""
+def score(values: list[list[float]]) -> float:
+    """The geometric mean over problems of the medians over seeds."""
+    return geometric([np.median(v) for v in values])
+
+
+def best_of(values: dict[str, list[list[float]]]) -> str:
+    """The peer of the highest score."""
+    return max((t for t in values if t != OURS), key=lambda t: score(values[t]))
+
+
+def ratio(name: str, values: dict[str, list[list[float]]], sign: float) -> dict[str, float]:
+    """Our score over the best peer's, with its bootstrap interval.
+
+    Args:
+        name: of the figure.
+        values: for each tool, for each problem the values of its seeds.
+        sign: 1 where larger is better, -1 where smaller is.
+    """
     rng = np.random.default_rng(0)
-    logs = {(p, t): np.log(table[p, t]["shares"][budget]) for p in problems for t in (OURS, peer)}
-    draws = []
-    for _ in range(2000):
-        difference = [
-            rng.choice(logs[p, OURS], len(logs[p, OURS])).mean()
-            - rng.choice(logs[p, peer], len(logs[p, peer])).mean()
-            for p in problems
-        ]
-        draws.append(math.exp(float(np.mean(difference))))
-    return float(np.percentile(draws, 2.5))
+    picked = rng.integers(0, len(values[OURS]), (DRAWS, len(values[OURS])))
+
+    def logs(tool: str) -> tuple[float, Any]:
+        """The logarithm of the score, and those of the draws, times the sign."""
+        medians = np.stack(
+            [np.median(rng.choice(v, (DRAWS, len(v))), axis=1) for v in values[tool]], axis=1
+        )
+        drawn = np.take_along_axis(np.log(medians), picked, axis=1).mean(axis=1)
+        return sign * math.log(score(values[tool])), sign * drawn
+
+    peers = [logs(t) for t in values if t != OURS]
+    middle, drawn = logs(OURS)
+    best = max(m for m, _ in peers), np.max([d for _, d in peers], axis=0)
+    low, high = sorted(np.exp(sign * np.percentile(drawn - best[1], [2.5, 97.5])))
+    found = math.exp(sign * (middle - best[0]))
+    return {name: found, f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
 if __name__ == "__main__":

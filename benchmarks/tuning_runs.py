@@ -39,6 +39,13 @@ def ours(
     problem: Replay | StandIn, seed: int, budget: int, settings: Settings | None = None
 ) -> Run:
     """A run of our tuner; past the last of BUDGETS it ends when PART of the best is reached."""
+    return traced(problem, seed, budget, settings)[0]
+
+
+def traced(
+    problem: Replay | StandIn, seed: int, budget: int, settings: Settings | None = None
+) -> tuple[Run, list[float | None]]:
+    """A run of `ours`, and the gain that the model expected of each evaluation, None without."""
     tuner = Tuner(problem.space, seed=seed, settings=settings)
     asked: Run = []
     while len(asked) < budget:
@@ -55,7 +62,8 @@ def ours(
         else:
             tuner.tell(suggestion, value)
             asked.append(value)
-    return asked
+    asks = [trial.suggestion for trial in tuner.trials]
+    return asked, [a.expected if a.origin == "model" else None for a in asks]
 
 
 def _arrived(problem: Replay | StandIn, tuner: Tuner) -> bool:
@@ -111,7 +119,9 @@ class Store:
             if tool == OURS:
                 for seed in missing:
                     if not self.over:
-                        self._keep(tool, problem, budget, seed, ours(problem, seed, budget))
+                        run, expected = traced(problem, seed, budget)
+                        self._keep(f"{OURS}_expected", problem, budget, seed, expected)
+                        self._keep(tool, problem, budget, seed, run)
             elif self.python is not None:
                 self._peer(tool, problem, budget, missing)
 
@@ -149,7 +159,9 @@ class Store:
 
 
 def write_problem(problem: Replay, path: Path) -> None:
-    """The problem as the peers' script reads it; a permutation is a category of texts there."""
+    """The problem as the peers' script reads it; the orders of a permutation are texts there."""
+    from tilewright.tuning import Permutation
+
     space = problem.space
     table = {}
     for key, value in problem.values.items():
@@ -158,6 +170,11 @@ def write_problem(problem: Replay, path: Path) -> None:
         table[name] = value if isinstance(value, float) else None
     data = {
         "parameters": {p.name: listed(p) for p in space.parameters},
+        "permutations": {
+            p.name: list(map(str, p.item_names))
+            for p in space.parameters
+            if isinstance(p, Permutation)
+        },
         "constraints": list(space.constraint_sources),
         "table": table,
         "target": problem.optimum / PART,

@@ -4,10 +4,16 @@ Called by ``tuning_quality.py`` with the Python of the peers' environment:
 
     python tuning_peer.py TOOL PROBLEM.json BUDGET SEED [SEED ...]
 
-PROBLEM.json holds ``parameters`` (name -> values), ``constraints`` (Python expressions) and
-``table`` (values joined by "|" -> objective or null where it failed). One line of JSON is
-printed a seed: ``{"seed": s, "asked": [objective or null, ...], "asks": n}``, an entry for
-every distinct configuration asked, in order. What breaks a known constraint or failed is null.
+PROBLEM.json holds ``parameters`` (name -> values), ``permutations`` (name -> items, of those
+whose values are orders, joined by "-"), ``constraints`` (Python expressions) and ``table``
+(values joined by "|" -> objective or null where it failed; what is absent breaks a known
+constraint). One line of JSON is printed per seed:
+``{"seed": s, "asked": [objective or null, ...], "asks": n}``, an entry for every distinct
+configuration evaluated, in order, null where it failed. What breaks a known constraint is
+refused without an evaluation, as a user's program would; only the number of asks is limited.
+
+Each tool is used as its documentation advises: Optuna gets constraints and failures by
+``constraints_func``, OpenTuner permutations as such, Kernel Tuner and pyATF the constraints.
 With ``settled`` and ``target`` in the problem, a run ends after this many configurations once
 an objective as good as the target has been met. A run that asks nothing but what it has asked
 before ends after ``PATIENCE`` seconds of that; the line's ``impatient`` then says so.
@@ -15,6 +21,7 @@ before ends after ``PATIENCE`` seconds of that; the line's ``impatient`` then sa
 
 import itertools
 import json
+import math
 import os
 import random
 import sys
@@ -51,12 +58,16 @@ class Recorder:
         """The objective, None where it failed; raises Done when the budget is used up."""
         key = "|".join(str(v) for v in values)
         self.asks += 1
+        if key not in self.problem["table"]:
+            if self.asks > 10 * self.budget:
+                raise Done
+            return None
         if key not in self.seen:
             if len(self.seen) >= self.budget:
                 raise Done
             if len(self.seen) >= self.problem.get("settled", self.budget) and self.reached:
                 raise Done
-            found = self.problem["table"].get(key)
+            found = self.problem["table"][key]
             self.seen[key] = found
             self.newest = time.process_time()
             self.reached |= found is not None and found <= self.problem.get("target", -BAD)
@@ -85,13 +96,15 @@ def run_optuna(sampler):
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         parameters = ask.problem["parameters"]
+        # constraints_func is called after the objective: above zero is infeasible
+        options = {"seed": seed, "constraints_func": lambda trial: trial.user_attrs["violated"]}
         if sampler == "tpe":
-            chosen: optuna.samplers.BaseSampler = optuna.samplers.TPESampler(seed=seed)
+            chosen: optuna.samplers.BaseSampler = optuna.samplers.TPESampler(**options)
         else:
             import torch
 
             torch.set_num_threads(1)
-            chosen = optuna.samplers.GPSampler(seed=seed, deterministic_objective=False)
+            chosen = optuna.samplers.GPSampler(**options, deterministic_objective=False)
 
         def objective(trial):
             values = []
@@ -102,9 +115,11 @@ def run_optuna(sampler):
                 else:
                     values.append(trial.suggest_categorical(name, choices))
             found = ask(values)
-            if found is None:
-                raise optuna.TrialPruned
-            return found
+            # of the known constraints, and of those that an evaluation shows
+            trial.set_user_attr("violated", [float(not ask.legal(values)), float(found is None)])
+            # the process models the objective of infeasible trials, too: the worst that is known
+            good = [v for v in ask.seen.values() if v is not None]
+            return math.log(found if found is not None else max(good, default=1.0))
 
         study = optuna.create_study(sampler=chosen)
         study.optimize(objective, n_trials=10 * ask.budget)
@@ -231,17 +246,23 @@ def run_opentuner(ask, seed):
     from opentuner.api import TuningRunManager
     from opentuner.measurement.interface import DefaultMeasurementInterface
     from opentuner.resultsdb.models import Result
-    from opentuner.search.manipulator import ConfigurationManipulator, EnumParameter
+    from opentuner.search.manipulator import (
+        ConfigurationManipulator,
+        EnumParameter,
+        IntegerParameter,
+        PermutationParameter,
+    )
 
     logging.disable(logging.CRITICAL)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     manipulator = ConfigurationManipulator()
+    orders = ask.problem.get("permutations", {})
     for name, values in ask.problem["parameters"].items():
-        if len(values) > 1 and all(isinstance(v, int | float) for v in values):
-            manipulator.add_parameter(
-                opentuner.search.manipulator.IntegerParameter(name, 0, len(values) - 1)
-            )
+        if name in orders:
+            manipulator.add_parameter(PermutationParameter(name, orders[name]))
+        elif len(values) > 1 and all(isinstance(v, int | float) for v in values):
+            manipulator.add_parameter(IntegerParameter(name, 0, len(values) - 1))
         elif len(values) > 1:
             manipulator.add_parameter(EnumParameter(name, list(range(len(values)))))
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
@@ -263,7 +284,9 @@ def run_opentuner(ask, seed):
                 continue
             data = desired.configuration.data
             values = [
-                choices[data[name]] if len(choices) > 1 else choices[0]
+                "-".join(map(str, data[name]))
+                if name in orders
+                else (choices[data[name]] if len(choices) > 1 else choices[0])
                 for name, choices in ask.problem["parameters"].items()
             ]
             found = ask(values)

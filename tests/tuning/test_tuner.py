@@ -19,9 +19,11 @@ from tilewright.tuning import (
     Trial,
     Tuner,
     WarmStart,
+    tune,
 )
 from tilewright.tuning.bayes import proposal
 from tilewright.tuning.bayes.proposal import recent, representative
+from tilewright.tuning.problems import recorded
 
 SPACE = Space(
     [
@@ -108,7 +110,7 @@ def test_other_seeds_decide_otherwise():
 def test_hidden_constraints_are_learned():
     share = [
         np.mean([t.ok for s in (1, 2) for t in drive(Tuner(SPACE, seed=s, settings=c), 35).trials])
-        for c in (Settings(), Settings(feasibility=False, feasibility_limit=False))
+        for c in (Settings(), Settings(feasibility=False))
     ]
     assert share[0] > share[1] + 0.05
 
@@ -272,6 +274,28 @@ def test_the_stopping_rule_waits_until_nothing_is_expected():
     assert tuner.best.value < 1.15
 
 
+def test_the_gain_of_the_rest_grows_with_the_evaluations_left():
+    tuner = Tuner(SPACE, seed=2)
+    assert tuner.remaining_gain(10) is None  # the model has not decided yet
+    drive(tuner, 30)
+    few, many = tuner.remaining_gain(2), tuner.remaining_gain(200)
+    assert 0 < few < many
+    assert tuner.remaining_gain() == tuner.remaining_gain(30)
+    assert tuner.exhausted((few + many) / 2, rest=2)
+    assert not tuner.exhausted((few + many) / 2, rest=200)
+
+
+def test_stopping_looks_further_than_the_next_evaluation():
+    # on this recording, gains of less than 0.5 % in a step were expected with much to come
+    problem = next(p for p in recorded() if p.name == "opencl_matmul")
+    losses = []
+    for seed in range(3):
+        found = tune(problem, problem.space, budget=60, seed=seed, converge=0.005)
+        whole = tune(problem, problem.space, budget=60, seed=seed)
+        losses.append(1 - whole.best.value / found.best.value)
+    assert sum(losses) / len(losses) < 0.02
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -280,7 +304,7 @@ def test_the_stopping_rule_waits_until_nothing_is_expected():
         Settings(metric="naive"),
         Settings(objective="plain", log_parameters=False, alignment=False),
         Settings(objective="log"),
-        Settings(feasibility=False, feasibility_limit=False),
+        Settings(feasibility=False),
         Settings(biased_sampling=True, local_search=False),
     ],
 )
@@ -318,3 +342,31 @@ def test_a_prior_on_a_real_parameter_draws_the_search_to_its_centre():
         tuner.tell(asked, 5 + math.sin(5 * asked.configuration["x"]))
     modelled = [t for t in tuner.trials if t.suggestion.origin == "model"]
     assert all(6.5 < t.configuration["x"] < 9.5 for t in modelled)
+
+
+def test_after_stagnation_every_second_decision_is_not_the_processes():
+    problem = next(p for p in recorded() if p.name == "cc_flags")
+    tuner = Tuner(problem.space, seed=3)
+    for _ in range(70):
+        asked = tuner.ask()
+        tuner.tell(asked, problem(asked.configuration))
+    values = [t.value for t in tuner.trials]
+    found = values.index(min(values))
+    assert found < 55  # the rest stagnates
+    origins = [t.suggestion.expected is None for t in tuner.trials[found + 11 :]]
+    assert set(origins[::2]) | set(origins[1::2]) == {True, False}
+    assert len(set(origins[::2])) == len(set(origins[1::2])) == 1
+    alone = Tuner(problem.space, seed=3, settings=Settings(stagnation=0))
+    alone.restore(tuner.trials)
+    assert alone.ask().expected is not None
+
+
+@pytest.mark.parametrize(
+    ("count", "last", "stagnates"), [(10, 0, False), (11, 0, True), (11, 1, False)]
+)
+def test_stagnation_counts_evaluations_since_the_best(count, last, stagnates):
+    values = np.full(count, math.nan)
+    values[: last + 1] = np.arange(last + 1, 0, -1.0)
+    seen = proposal.Observations(np.zeros((count, 1)), values, np.zeros(count, dtype=bool))
+    assert seen.stagnates(10) is stagnates
+    assert not seen.stagnates(0)

@@ -27,7 +27,8 @@ class Settings:
         metric: a metric for all permutations instead of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
         feasibility: weigh by the probability that a configuration does not fail.
-        feasibility_limit: draw a least probability of feasibility at each decision.
+        stagnation: after this many evaluations without a better one, every second decision is a
+            random forest's, which expects other things of what is far away; 0 for never.
         biased_sampling: sample as ATF does, for comparison.
         local_search: climb from the best sampled configurations.
         local: the share of decisions that stay within one parameter of the best configuration.
@@ -49,7 +50,7 @@ class Settings:
     metric: Metric | None = None
     priors: Priors = field(default_factory=Priors)
     feasibility: bool = True
-    feasibility_limit: bool = True
+    stagnation: int = 10
     biased_sampling: bool = False
     local_search: bool = True
     local: float = 0.0

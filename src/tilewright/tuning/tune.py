@@ -133,8 +133,8 @@ def tune(
         jobs: the number of parallel evaluations.
         journal: stores every trial before the next decision, and returns those of earlier runs.
         time_limit: seconds after which no evaluation is started.
-        converge: stop when the model expects to gain less than this share (see
-            `Tuner.exhausted`).
+        converge: stop when the rest of the budget is expected to gain less than this share of the
+            best value (see `Tuner.remaining_gain`).
         confirm: for noisy objectives: evaluate the best few configurations again at the end, this
             many times and in turns, and compare medians. These do not count in the budget.
         cutoff: for objectives in seconds: call the objective with a second argument, a time limit
@@ -223,7 +223,7 @@ class _Run:
             if self._late:
                 self._drain()
                 return "time"
-            if converge is not None and self.tuner.exhausted(converge):
+            if converge is not None and self.tuner.exhausted(converge, budget - self._done):
                 self._drain()
                 return "converged"
             room = min(jobs, budget - self._done) - len(self.under_way)

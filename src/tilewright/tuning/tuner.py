@@ -29,6 +29,12 @@ from tilewright.tuning.space.space import Space
 from tilewright.tuning.trial import Suggestion, Trial, middle
 
 Array: TypeAlias = np.ndarray[Any, Any]
+# Gain of the rest of a budget: scale * (evaluations left * gain expected of the next) ** power,
+# the latter a mean over the last decisions. Fitted to recorded searches, see the page
+# docs/decisions/tuning-stopping.md
+_GAIN_SCALE = 0.16
+_GAIN_POWER = 0.36
+_RECENT = 5
 
 
 class Tuner:
@@ -302,15 +308,31 @@ class Tuner:
         """Return how often a trial's configuration has been reported."""
         return len(self._told.get(self._key(trial.configuration), ()))
 
-    def exhausted(self, tolerance: float = 0.005, patience: int = 5) -> bool:
-        """Return whether another evaluation is unlikely to pay: the stopping rule.
+    def remaining_gain(self, rest: int | None = None) -> float | None:
+        """Return the gain expected of the rest of a budget, as a share of the best value.
 
-        True when each of the last ``patience`` decisions of the model expected to better the
-        best value by less than ``tolerance`` of it.
+        The model says what the next evaluation gains. What a rest of evaluations gained in recorded
+        searches is a power of the product of both (the decision page on stopping has the fit). None
+        while fewer than five decisions were a Gaussian process's, or where the objective is not
+        positive.
+
+        Args:
+            rest: evaluations that are left; by default as many as have been made.
         """
         expected = [t.suggestion.expected for t in self.trials if t.suggestion.origin == "model"]
-        recent = expected[-patience:]
-        return len(recent) == patience and all(e is not None and e < tolerance for e in recent)
+        recent = [gain for gain in expected if gain is not None][-_RECENT:]
+        if len(recent) < _RECENT:
+            return None
+        rest = len(self.trials) if rest is None else rest
+        return float(_GAIN_SCALE * (rest * np.mean(recent)) ** _GAIN_POWER)
+
+    def exhausted(self, tolerance: float = 0.005, rest: int | None = None) -> bool:
+        """Return whether the rest of the budget is unlikely to pay: the stopping rule.
+
+        True when `remaining_gain` is below ``tolerance``.
+        """
+        gain = self.remaining_gain(rest)
+        return gain is not None and gain < tolerance
 
 
 def _check(settings: Settings) -> None:

@@ -253,7 +253,7 @@ def _search(
     turn = 0
     left = _ASKED * evaluations
     while done < evaluations:
-        one = _next(structures, turn)
+        one = _next(structures, turn, evaluations - done)
         turn += 1
         if one is None:
             return
@@ -292,9 +292,13 @@ def _search(
             yield plan, found.measurement, found.recorded
 
 
-def _next(structures: list[_Structure], turn: int) -> _Structure | None:
-    """Return the leader, or every third time a close runner-up; None when all are done."""
-    open_ones = sorted((s for s in structures if not s.tuner.exhausted()), key=lambda s: s.best)
+def _next(structures: list[_Structure], turn: int, rest: int) -> _Structure | None:
+    """Return the leader, or every third time a close runner-up; None when all are done.
+
+    ``rest`` counts the evaluations left.
+    """
+    still = [s for s in structures if not s.tuner.exhausted(rest=rest)]
+    open_ones = sorted(still, key=lambda s: s.best)
     if not open_ones:
         return None
     near = len(open_ones) > 1 and open_ones[1].best <= WORTH * open_ones[0].best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,12 +36,17 @@ class Observations:
         """Whether each observation is a success."""
         return ~np.isnan(self.values)
 
+    def stagnates(self, most: int) -> bool:
+        """Return whether the best value has stood for ``most`` evaluations; never for 0."""
+        return most > 0 and len(self.values) - int(np.nanargmin(self.values)) > most
+
 
 @dataclass(frozen=True)
 class Proposal:
     """A chosen code, why it was chosen, and the hyperparameters for the next fit.
 
-    ``expected`` is the expected improvement as a share of the best value (0 without a model).
+    ``expected`` is the expected improvement as a share of the best value, if a Gaussian process
+    says it.
     """
 
     code: Array
@@ -110,6 +115,9 @@ def propose(
         bias: what to add to the logarithm of the acquisition at codes, or None.
         source: what is known of a similar problem, or None.
     """
+    # at odd counts: the process is fitted from scratch at even ones
+    if seen.stagnates(settings.stagnation) and (len(seen.codes) + len(pending)) % 2:
+        settings = replace(settings, surrogate="rf")
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
     modelled = transform(values, settings)
@@ -132,8 +140,7 @@ def propose(
     if settings.feasibility and not valid.all():
         known = recent(valid, settings.most_points)
         forest = grow(encoder(seen.codes[known]), valid[known].astype(float), rng)
-    limit = float(rng.integers(0, 11)) / 100 if settings.feasibility_limit else 0.0
-    score = _Score(encoder, surrogate, best, _chance(forest, source, len(seen.codes)), limit, bias)
+    score = _Score(encoder, surrogate, best, _chance(forest, source, len(seen.codes)), bias)
     if rng.random() < settings.local:
         met = _around(space, codes[np.argsort(outputs, kind="stable")], taken)
         scores = score(met)
@@ -142,7 +149,9 @@ def propose(
     for i in np.argsort(-scores, kind="stable"):
         if settings.repeats or space.key(met[i]) not in taken:
             gain = float(np.exp(min(scores[i], 0.0))) * modelled.slope
-            expected = gain if modelled.slope > 0 else None
+            # a forest's uncertainty is not the process's, which `Tuner.remaining_gain` goes by
+            meant = modelled.slope > 0 and settings.surrogate == "gp"
+            expected = gain if meant else None
             return Proposal(met[i], "model", fitted.theta, expected)
     chosen = random_proposal(space, settings, rng, taken)
     return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
@@ -198,7 +207,6 @@ class _Score:
     surrogate: Surrogate
     best: float
     chance: Callable[[Array], Array] | None
-    limit: float
     bias: Callable[[Array], Array] | None
 
     def __call__(self, codes: Array) -> Array:
@@ -208,7 +216,6 @@ class _Score:
         if self.chance is not None:
             chance = self.chance(points)
             score = score + np.log(np.maximum(chance, 1e-9))
-            score[chance < self.limit] -= 1e3
         if self.bias is not None:
             score = score + self.bias(codes)
         return score

@@ -66,7 +66,7 @@ budget = 60                 # evaluations
 seed = 0
 jobs = 1                    # evaluations at once
 # time_limit = 600          # seconds in all
-# converge = 0.005          # stop when less than this gain is expected
+# converge = 0.005          # stop when the rest is expected to gain less
 # confirm = 2               # with value = "time": measure the leaders again, this many times
 # cutoff = 5                # with value = "time": give up runs this many times slower than the best
 
