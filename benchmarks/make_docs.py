@@ -148,13 +148,17 @@ GOALS = {
     },
     "tuning_overhead": {"ms_at_60": "<= 30", "ms_at_200": "<= 80"},
     "tuning_quality": {
-        "vs_best_peer_at_20": ">= 1.0",
-        "vs_best_peer_at_40": ">= 1.0",
-        "vs_best_peer_at_60": ">= 1.0",
-        "vs_best_peer_at_120": ">= 1.0",
+        "vs_best_peer_at_20": ">= 1.03",
+        "vs_best_peer_at_40": ">= 1.03",
+        "vs_best_peer_at_60": ">= 1.03",
+        "vs_best_peer_at_120": ">= 1.03",
         "vs_best_peer_at_60_low": ">= 1.0",
         "evals_to_95_vs_best_peer": "<= 0.5",
         "conv_median_evals_to_90": "<= 60",
+    },
+    "tuning_stopping": {
+        "loss_of_60": "<= 0.01",
+        "loss_of_120": "<= 0.01",
     },
     "tuning_parallel": {"evaluations_ratio": "<= 1.2", "wall_ratio": "<= 0.2"},
 }
