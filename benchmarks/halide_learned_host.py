@@ -1,17 +1,23 @@
-"""Run times on this CPU of the learned scheduler's schedules, over those of the analytic one.
+"""Run times on this CPU of the learned scheduler's schedules, one shot, best of few, and tuned.
 
 For every program, the cost model is fitted to the labels of all other pipelines
-(``halide_model``), so that nothing of the program is in it. The best `K` schedules of both
-schedulers are built, verified and timed in the same interleaved rounds. ``oneshot`` compares the
-first of each, ``top`` the fastest of each, and ``auto`` takes the learned one only where its model
-expects a clear gain. ``--prepare`` searches, which needs no quiet machine, and keeps the schedules
-for the run that times them.
+(``halide_model``), so that nothing of the program is in it. Both schedulers, the learned one and
+the analytic one, plan `K` schedules, measure them, and then as many others as `--evaluations`
+says (mode ``tune``). What they found takes part in the same interleaved rounds with schedules of
+Halide's autoschedulers and with the one by hand, where it makes the choices of one of Halide's own
+applications. Ratios are of times in these rounds, above 1 where ours is faster.
+
+- ``oneshot``: the learned model's best schedule, unmeasured;
+- ``top``: the fastest of the `K` that the learned scheduler planned, when measured;
+- ``autotuned``: the learned scheduler's result of mode ``tune``;
+- ``_vs_analytic``: over what the analytic scheduler gives in the same mode.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -23,86 +29,141 @@ import halide_model
 
 Data = dict[str, Any]
 K = 5
-ROUNDS = 12
-SECONDS = 12.0  # of rounds, for each program
-RUN_SECONDS = 20.0  # that one run of one schedule may take
-SCHEDULERS = ("analytic", "learned", "auto")
+ANALYTIC_AMONG = 3  # of the learned scheduler's planned ones, as in mode `tune`
+ROUNDS = 15
+SECONDS = 10.0  # of rounds, for each program
+TIMING_SECONDS = 0.5  # of one schedule before the rounds
+EVALUATIONS = 40
+CANDIDATE_SECONDS = 60.0
+SCHEDULERS = ("analytic", "learned")
+MODES = ("oneshot", "top", "autotuned")
+HAND = "hand-written"
 
 
-def searched(name: str, labels: halide_model.Labels) -> Data:
-    """The schedules of both schedulers for a program, with what the searches took."""
+def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -> Data:
+    """What both schedulers find for a program, and what it took, as JSON data."""
+    from tilewright.halide.execution.session import Session
     from tilewright.halide.ir.json import to_data
     from tilewright.halide.schedulers.learned.cost_model import LearnedModel
+    from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
     from tilewright.halide.schedulers.learned.scheduler import plan_learned
     from tilewright.halide.schedulers.registry import plan
+    from tilewright.halide.search.autotune import measure_tuned
+    from tilewright.halide.search.top_k import Watch, limits, timing
 
     task = halide_labels.task_of(name)
     others = np.array([halide_model.program_of(group) != name for group in labels.groups])
-    sizes, schedules = (labels.fit(others, array) for array in (True, False))
-    model = LearnedModel(sizes, schedules, halide_model.residual(labels, name))
-    made = {
-        "analytic": lambda: plan(task, k=K),
-        "learned": lambda: plan_learned(task, k=K, model=model),
-        "auto": lambda: plan_learned(task, auto=True, model=model),
-    }
+    model = LearnedModel(*(labels.fit(others, array) for array in (True, False)))
     found: Data = {"digest": task.algorithm.digest}
-    for key, make in made.items():
+    for key in SCHEDULERS:
+        learned = key == "learned"
         began = time.process_time()
-        planned = make()
-        found[key] = [to_data(each.schedule) for each in planned]
-        found[f"{key}_seconds"] = round(time.process_time() - began, 2)
-        found[f"{key}_notes"] = list(planned[0].notes)
+        if learned:
+            planned = plan_learned(task, k=K, least_analytic=ANALYTIC_AMONG, model=model)
+        else:
+            planned = plan(task, k=K)
+        planning = time.process_time() - began
+        began_wall = time.monotonic()
+        with Session(
+            task.algorithm, limits=limits(CANDIDATE_SECONDS), timing=timing(TIMING_SECONDS)
+        ) as session:
+            outcome, facts = measure_tuned(
+                session,
+                planned,
+                task,
+                watch=Watch(None),
+                evaluations=args.evaluations,
+                structures=MeasuredSearch(task, model) if learned else None,
+            )
+        best = outcome.best
+        top = min(outcome.tried[:K], key=lambda t: t.seconds or np.inf)
+        chosen = {"oneshot": planned[0], "top": top.planned, "autotuned": (best or top).planned}
+        found[key] = {
+            "schedules": {mode: to_data(each.schedule) for mode, each in chosen.items()},
+            "planning_seconds": round(planning, 2),
+            "search_seconds": round(time.process_time() - began, 2),
+            "wall_seconds": round(time.monotonic() - began_wall, 1),
+            "evaluations": len(outcome.tried) - len(planned),
+            "failed": sum(t.measurement is not None and not t.ok for t in outcome.tried),
+            "found_by": "planned" if best is None or best.rank < len(planned) else "search",
+            "facts": facts,
+        }
     return found
 
 
-def measure(name: str, made: Data, args: argparse.Namespace) -> Data:
-    """One program's row: speedups over the analytic schedules."""
+def measure(name: str, made: Data, args: argparse.Namespace, peers: common.Pieces) -> Data:
+    """One program's row."""
+    from tilewright.halide.comparison import peer_variant, source_of
     from tilewright.halide.execution.session import Session, Variant
     from tilewright.halide.ir.json import from_data
-    from tilewright.measure import RunLimits
+    from tilewright.halide.search.top_k import limits
 
     task = halide_labels.task_of(name)
-    plans = {k: [from_data(d, task.algorithm) for d in made[k]] for k in SCHEDULERS}
-    variants: dict[Any, Variant] = {}
-    for key in SCHEDULERS:
-        for i, schedule in enumerate(plans[key]):
-            variants.setdefault(schedule, Variant(schedule, name=f"{key} {i + 1}"))
-    with Session(task.algorithm, limits=RunLimits(run_seconds=args.run_seconds)) as session:
-        finals = session.finals(list(variants.values()), ROUNDS, seconds=args.seconds)
-    times = {
-        candidate.key: found.median if found.ok else None
-        for candidate, found in zip(finals.candidates, finals.measurements, strict=True)
+    ours: dict[Any, Variant] = {}
+    keys = {}
+    for scheduler in SCHEDULERS:
+        for mode in MODES:
+            schedule = from_data(made[scheduler]["schedules"][mode], task.algorithm)
+            variant = Variant(schedule, name=f"{scheduler} {mode}")
+            keys[scheduler, mode] = ours.setdefault(schedule, variant).name
+    variants = list(ours.values())
+    module = common.example(name) if name in common.PROGRAMS else None
+    if module is not None and common.hand_written(module, "cpu"):
+        variants.append(Variant(handwritten=source_of(module.hand), name=HAND))
+    with Session(task.algorithm, limits=limits(CANDIDATE_SECONDS)) as session:
+        found = common.peer_schedules(peers, task, session.inputs, args.peer_time)
+        variants += [peer_variant(s, task.target) for s in found.values() if s.serialized]
+        finals = session.finals(variants, ROUNDS, seconds=args.seconds)
+    measured = {
+        candidate.key: m
+        for candidate, m in zip(finals.candidates, finals.measurements, strict=True)
     }
-    seconds = {k: [times[variants[schedule].name] for schedule in plans[k]] for k in SCHEDULERS}
+    running = {key: m.median for key, m in measured.items() if m.ok and m.times}
+    best = min((p for p in found if p in running), key=running.__getitem__, default=None)
     row: Data = {
         "program": name,
-        "seconds": seconds,
-        "failures": sum(value is None for value in times.values()),
-        "search_seconds": made["learned_seconds"],
-        "auto_is_analytic": plans["auto"][0] == plans["analytic"][0],
-        "notes": made["learned_notes"],
+        "seconds": running,
+        "statuses": {key: m.status for key, m in measured.items()},
+        "best_peer": best,
+        "our_failures": sum(not m.ok for key, m in measured.items() if key in keys.values()),
+        "searches": {s: {k: v for k, v in made[s].items() if k != "schedules"} for s in SCHEDULERS},
     }
-    first = {key: found[0] for key, found in seconds.items()}
-    for label, key in (("oneshot", "learned"), ("auto", "auto")):
-        row[label] = _ratio(first["analytic"], first[key])
-    best = [min((s for s in seconds[k] if s is not None), default=None) for k in SCHEDULERS[:2]]
-    return {**row, "top": _ratio(*best)}
+    for mode in MODES:
+        mine = keys["learned", mode]
+        others = {"analytic": keys["analytic", mode], "best_peer": best, "hand": HAND}
+        for label, other in others.items():
+            row[f"{mode}_vs_{label}"] = _ratio(finals, other, mine, running)
+        if mode == "autotuned":
+            row["autotuned_vs_analytic_oneshot"] = _ratio(
+                finals, keys["analytic", "oneshot"], mine, running
+            )
+            row["analytic_autotuned_vs_best_peer"] = _ratio(
+                finals, best, keys["analytic", mode], running
+            )
+            row["analytic_autotuned_vs_hand"] = _ratio(
+                finals, HAND, keys["analytic", mode], running
+            )
+    return row
 
 
-def _ratio(analytic: float | None, ours: float | None) -> float | None:
-    return None if analytic is None or ours is None else analytic / ours
+def _ratio(finals: Any, other: str | None, mine: str, running: Iterable[str]) -> float | None:
+    if other not in running or mine not in running:
+        return None
+    return 1.0 if other == mine else float(finals.ratio_interval(other, mine).estimate)
 
 
 def summary(rows: list[Data]) -> Data:
-    """The figures that the claim is about; above 1 is a gain over the analytic scheduler."""
-    result: Data = {"programs": len(rows), "failures": sum(row["failures"] for row in rows)}
-    for key in ("oneshot", "auto", "top"):
+    """The figures that the claim is about."""
+    result: Data = {
+        "programs": len(rows),
+        "our_failures": sum(row["our_failures"] for row in rows),
+    }
+    for key in [k for k in (rows[0] if rows else ()) if "_vs_" in k]:
         values = [row[key] for row in rows if row[key] is not None]
-        result[f"{key}_vs_analytic"] = common.geometric_mean(values)
-        result[f"{key}_vs_analytic_min"] = min(values, default=None)
-        result[f"{key}_vs_analytic_max"] = max(values, default=None)
-    seconds = sorted(row["search_seconds"] for row in rows)
-    result["auto_is_analytic"] = sum(row["auto_is_analytic"] for row in rows)
+        result[key] = common.geometric_mean(values)
+        result[f"{key}_min"] = min(values, default=None)
+    result["hand_written"] = sum(row["autotuned_vs_hand"] is not None for row in rows)
+    seconds = sorted(row["searches"]["learned"]["planning_seconds"] for row in rows)
     result["search_median_seconds"] = seconds[len(seconds) // 2] if seconds else None
     result["search_max_seconds"] = seconds[-1] if seconds else None
     return result
@@ -110,37 +171,38 @@ def summary(rows: list[Data]) -> Data:
 
 def main() -> None:
     """Search, measure, write."""
-    import strangers
-
     parser = common.arguments(__doc__.splitlines()[0], common.PROGRAMS)
     parser.add_argument("--data", type=halide_labels.Path, default=halide_labels.DATA)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of rounds, a program")
-    parser.add_argument("--run-seconds", type=float, default=RUN_SECONDS, help="limit of one run")
-    parser.add_argument("--prepare", action="store_true", help="search only")
+    parser.add_argument("--evaluations", type=int, default=EVALUATIONS, help="of each scheduler")
+    parser.add_argument("--peer-time", type=float, default=common.PEER_SECONDS)
+    common.add_prepare(parser)
     args = parser.parse_args()
-    names = common.chosen(args, [*common.PROGRAMS, *strangers.PROGRAMS])
-    if not args.only:
-        names = list(common.PROGRAMS)
+    peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
+    names = common.chosen(args, common.PROGRAMS)
+    if args.prepare:
+        for name in names:
+            common.prepare_peers(peers, common.build(name), name, args.peer_time)
+        return
     _, everything = halide_model.table(args)
-    labels = halide_model.Labels(
-        {name: data for name, data in everything.items() if halide_model.usable(data)}
-    )
+    labels = halide_model.Labels({k: d for k, d in everything.items() if halide_model.usable(d)})
     pieces = common.Pieces(args.work, "halide_learned_host", args.fresh)
     rows = []
     for name in names:
-        made = pieces.get(name, partial(searched, name, labels))
-        print(f"{name:20} searched in {made['learned_seconds']} CPU seconds", flush=True)
-        if not args.prepare:
-            rows.append(measure(name, made, args))
-            print(line(rows[-1]), flush=True)
-    if not args.prepare:
-        common.write(args, "halide_learned_host", rows, summary(rows))
+        made = pieces.get(f"{name}-{args.evaluations}", partial(searched, name, labels, args))
+        timed = partial(measure, name, made, args, peers)
+        rows.append(pieces.get(f"{name}-{args.evaluations}-row", timed))
+        print(line(rows[-1]), flush=True)
+    common.write(args, "halide_learned_host", rows, summary(rows), evaluations=args.evaluations)
 
 
 def line(row: Data) -> str:
     """One program, as it is finished."""
-    shown = ", ".join(f"{key} {common.shown(row[key])}" for key in ("oneshot", "auto", "top"))
-    return f"{row['program']:20} over the analytic: {shown}; {row['failures']} failures"
+    shown = (f"{mode} {common.shown(row[f'{mode}_vs_analytic'])}" for mode in MODES)
+    tuned = (f"{k} {common.shown(row[f'autotuned_vs_{k}'])}" for k in ("best_peer", "hand"))
+    return (
+        f"{row['program']:16} over analytic: {', '.join(shown)}; autotuned over {', '.join(tuned)}"
+    )
 
 
 if __name__ == "__main__":

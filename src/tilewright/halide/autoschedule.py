@@ -30,6 +30,7 @@ from tilewright.halide.options import (
 )
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.given import given_plan
+from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import device_limits, model_facts, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
@@ -194,7 +195,10 @@ def _planned(
     k = planning.k or TOP_K
     if planning.scheduler == "analytic":
         return [*given, *plan_sizes(task, k=k, fusion=fusion, objective=objective)]
-    return [*given, *plan_learned(task, k=k, auto=planning.scheduler == "auto", seed=seed)]
+    # Measuring goes on from the best of them, of either search, in mode `tune`.
+    least = k // 2 + 1 if mode == "tune" else 1
+    auto = planning.scheduler == "auto"
+    return [*given, *plan_learned(task, k=k, least_analytic=least, auto=auto, seed=seed)]
 
 
 def _verified(
@@ -224,6 +228,7 @@ def _measured(
         return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}
     from tilewright.halide.search.autotune import measure_tuned
 
+    learned = groups.planning.scheduler != "analytic"
     return measure_tuned(
         session,
         planned,
@@ -233,6 +238,7 @@ def _measured(
         evaluations=groups.planning.evaluations,
         seed=groups.measuring.seed,
         limits=device_limits(task),
+        structures=MeasuredSearch(task, seed=groups.measuring.seed) if learned else None,
     )
 
 

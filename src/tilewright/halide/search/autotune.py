@@ -2,8 +2,9 @@
 
 The analytic scheduler decides where Funcs are computed; its model is less reliable for tile sizes,
 vector widths, unrolls and threads. So the planned schedules are measured as in ``top``, and then
-the tuner varies the factors of the best structures. The planned schedules take part in the final
-rounds with the tuned ones: the result is never slower than that of ``top``.
+the tuner varies the factors of the best structures. The learned scheduler measures other structures
+before that (`MeasuredSearch`). The best planned schedule takes part in the final rounds with the
+tuned ones: the result is never slower than that of ``top``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tilewright.halide.execution.reference import OutOfTimeError
 from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import Task
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
     from tilewright.tuning import Suggestion, Tuner
 
 MOST_STRUCTURES = 2
+# The share of the evaluations that other structures get, and how many are proposed at a time.
+STRUCTURE_SHARE = 0.5
+BATCH = 4
 # A structure this much slower than the leader is still worth a share of the evaluations.
 WORTH = 1.25
 # The largest share of the remaining time that is reserved for the final rounds.
@@ -85,6 +91,7 @@ def measure_tuned(
     evaluations: int,
     seed: int = 0,
     limits: Limits | None = None,
+    structures: MeasuredSearch | None = None,
 ) -> tuple[Outcome, dict[str, str]]:
     """Measure the planned schedules and those found by tuning their factors.
 
@@ -98,6 +105,7 @@ def measure_tuned(
             ones included.
         seed: the seed of the tuner.
         limits: the limits of the device, for checks of legality.
+        structures: proposes other structures, which get a share of the evaluations first.
 
     Returns:
         the outcome, the tuned schedules after the planned ones, and facts for the report.
@@ -106,19 +114,25 @@ def measure_tuned(
     tried = list(base.tried)
     if base.stopped:
         return base, {}
-    structures = _structures(tried, task, seed)
-    if not structures:
-        return base, {"tuning": "nothing to tune: the schedules have no factors"}
-    watch.enter("tuning", evaluations)
     session.remeasure = False  # the planned ones have been
+    found: list[_Structure] = []
     with early_end() as tuning, _time_left(session):
-        for plan, measurement, recorded in _search(
-            session, structures, task, evaluations, limits, watch
-        ):
-            beyond = reads_beyond(measurement, allowed_reads(task.algorithm, session))
-            tried.append(Tried(plan, len(tried), measurement, recorded, beyond))
-            watch.count(measurement)
+        if structures is not None:
+            share = round(STRUCTURE_SHARE * evaluations)
+            watch.enter("searching structures", share)
+            for each in _explored(session, structures, tried, task, share, watch):
+                tried.append(replace(each, rank=len(tried)))
+        found = _structures(tried, task, seed)
+        left = evaluations - (len(tried) - len(planned))
+        if found:
+            watch.enter("tuning", left)
+        for each in _search(session, found, task, left, limits, watch):
+            tried.append(replace(each, rank=len(tried)))
+    if len(tried) == len(planned) and not found and not tuning.reason:
+        return base, {"tuning": "nothing to tune: the schedules have no factors"}
     leaders = leaders_of(tried)
+    if base.best is not None and base.best.rank not in [t.rank for t in leaders]:
+        leaders.append(tried[base.best.rank])
     final, stopped = base.final, tuning.reason
     if any(t.rank >= len(planned) for t in leaders):
         final = None
@@ -129,9 +143,9 @@ def measure_tuned(
             stopped = stopped or deciding.reason
         tried = [with_final(replace(t, final=False), final) for t in tried]
     watch.message = ""
-    found = final.measurement(NAIVE) if final is not None else None
-    outcome = Outcome(tuple(tried), found or base.naive, stopped, final)
-    return outcome, _facts(tried, planned, structures)
+    baseline = final.measurement(NAIVE) if final is not None else None
+    outcome = Outcome(tuple(tried), baseline or base.naive, stopped, final)
+    return outcome, _facts(tried, planned)
 
 
 def _measured(naive: Variant | None, measurement: Measurement | None) -> Measured | None:
@@ -245,9 +259,8 @@ def _search(
     evaluations: int,
     limits: Limits | None,
     watch: Watch,
-) -> Iterator[tuple[PlannedSchedule, Measurement, bool]]:
+) -> Iterator[Tried]:
     """Ask, check, measure and tell, until the budget is spent or little gain is expected."""
-    allowed = allowed_reads(task.algorithm, session)
     at_once = max(1, min(4, (os.cpu_count() or 1) // 2))
     done = 0
     turn = 0
@@ -276,20 +289,77 @@ def _search(
         if not batch:
             structures.remove(one)
             continue
-        named = {f"tuned {asked.index}": (asked, plan) for asked, plan in batch}
-        variants = [_as_variant(plan, task, name) for name, (_, plan) in named.items()]
-        measured = {m.variant.name: m for m in session.measure(variants)}
-        for name, (asked, plan) in named.items():
-            if name not in measured:
-                from tilewright.halide.execution.reference import OutOfTimeError
+        plans = [plan for _, plan in batch]
+        names = [f"tuned {asked.index}" for asked, _ in batch]
+        for (asked, _), each in zip(
+            batch, _measured_batch(session, plans, names, task, watch), strict=False
+        ):
+            assert each.measurement is not None
+            _tell(one, asked, each.measurement, each.reads_beyond)
+            done += 1
+            yield each
 
-                raise OutOfTimeError("the time limit was reached")
+
+def _explored(
+    session: Session,
+    search: MeasuredSearch,
+    tried: Sequence[Tried],
+    task: Task,
+    evaluations: int,
+    watch: Watch,
+) -> Iterator[Tried]:
+    """Measure the structures that the search proposes, until the budget is spent."""
+    for one in tried:
+        if one.measurement is not None:
+            _learn(search, one)
+    done = 0
+    while done < evaluations:
+        plans = search.propose(min(BATCH, evaluations - done))
+        if not plans:
+            return
+        names = [f"structure {done + i + 1}" for i in range(len(plans))]
+        for each in _measured_batch(session, plans, names, task, watch):
+            _learn(search, each)
+            done += 1
+            yield each
+
+
+def _learn(search: MeasuredSearch, tried: Tried) -> None:
+    assert tried.measurement is not None
+    ran = tried.ok and not tried.reads_beyond
+    search.tell(tried.planned.schedule, tried.measurement.median if ran else None)
+
+
+def _measured_batch(
+    session: Session,
+    plans: Sequence[PlannedSchedule],
+    names: Sequence[str],
+    task: Task,
+    watch: Watch,
+) -> Iterator[Tried]:
+    """Measure schedules, built at the same time, and yield them in their order.
+
+    Raises `OutOfTimeError` after those that the time limit left a measurement, and an interruption
+    after those that it left one.
+    """
+    allowed = allowed_reads(task.algorithm, session)
+    variants = [_as_variant(plan, task, name) for plan, name in zip(plans, names, strict=True)]
+    measured: dict[str, Measured] = {}
+    ended: BaseException = OutOfTimeError("the time limit was reached")
+    try:
+        measured.update((each.variant.name, each) for each in session.measure(variants))
+    except KeyboardInterrupt as error:
+        ended = error
+    for plan, name in zip(plans, names, strict=True):
+        if name in measured:
             found = measured[name]
-            _tell(one, asked, found.measurement, reads_beyond(found.measurement, allowed))
+            beyond = reads_beyond(found.measurement, allowed)
             if found.measurement.ok:
                 watch.best = min(watch.best or math.inf, found.measurement.median)
-            done += 1
-            yield plan, found.measurement, found.recorded
+            yield Tried(plan, 0, found.measurement, found.recorded, beyond)
+            watch.count(found.measurement)
+    if len(measured) < len(plans):
+        raise ended
 
 
 def _next(structures: list[_Structure], turn: int, rest: int) -> _Structure | None:
@@ -305,9 +375,7 @@ def _next(structures: list[_Structure], turn: int, rest: int) -> _Structure | No
     return open_ones[1] if near and turn % 3 == 2 else open_ones[0]
 
 
-def _facts(
-    tried: Sequence[Tried], planned: Sequence[PlannedSchedule], structures: Sequence[_Structure]
-) -> dict[str, str]:
+def _facts(tried: Sequence[Tried], planned: Sequence[PlannedSchedule]) -> dict[str, str]:
     tuned = tried[len(planned) :]
     failed = Counter(t.measurement.status for t in tuned if t.measurement and not t.ok)
     said = f"{len(tuned)} evaluations"

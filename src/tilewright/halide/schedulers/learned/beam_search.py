@@ -74,13 +74,16 @@ class State:
     """A schedule with its predicted seconds, and the moves that led to it.
 
     `score` is the logarithm of the seconds, with the caution of the search; `spread` is the
-    standard deviation of the correction.
+    standard deviation of the correction. `prior` has the seconds without correction, and `row` the
+    features that it is predicted from, shape (1, `len(PRIOR_NAMES)`).
     """
 
     schedule: Schedule
     seconds: float
     spread: float
     score: float
+    prior: float
+    row: Array
     moves: tuple[Move, ...] = ()
 
 
@@ -110,28 +113,32 @@ class BeamSearch:
 
     def run(self, starts: Sequence[Schedule]) -> list[State]:
         """Return all states that were costed, the best first; `starts` are among them."""
-        found = [state for start in starts if (state := self._state(start, ())) is not None]
-        beam = self._best(found)
+        found = [state for start in starts if (state := self.costed(start)) is not None]
+        beam = self.best(found)
         idle = 0
         for _ in range(self.effort.rounds):
             if self.structures >= self.most or idle >= self.effort.patience or not beam:
                 break
             before = min(state.score for state in self.seen.values())
-            for state in beam:
-                for move, after in self._successors(state):
-                    self._costed(after, move, state)
-            beam = self._best(list(self.seen.values()))
+            self.expand(beam)
+            beam = self.best(list(self.seen.values()))
             idle = 0 if min(state.score for state in beam) < before else idle + 1
         return sorted(self.seen.values(), key=lambda state: state.score)
 
+    def expand(self, beam: Sequence[State]) -> None:
+        """Cost what moves drawn for the states of a beam lead to."""
+        for state in beam:
+            for move, after in self._successors(state):
+                self._successor(after, move, state)
+
     # --- costing --------------------------------------------------------------------------
 
-    def _costed(self, schedule: Schedule, move: Move, before: State) -> None:
+    def _successor(self, schedule: Schedule, move: Move, before: State) -> None:
         """Cost a structure at its own sizes and at the best of those around them."""
         if self.structures >= self.most or structure_of(schedule) in self.seen:
             return
         moves = (*before.moves, move)
-        self._state(schedule, moves)
+        self.costed(schedule, moves)
         sizes = self._sizes(schedule, move.func)
         found = self.evaluator.features(schedule, sizes) if sizes else None
         if found is None:
@@ -142,9 +149,9 @@ class BeamSearch:
         best = int(np.argmin(score))
         chosen = with_sizes(schedule, {at: int(row[best]) for at, row in sizes.items()})
         if chosen != schedule and not violations(chosen, self._scene(chosen)):
-            self._state(chosen, moves)
+            self.costed(chosen, moves)
 
-    def _state(self, schedule: Schedule, moves: tuple[Move, ...]) -> State | None:
+    def costed(self, schedule: Schedule, moves: tuple[Move, ...] = ()) -> State | None:
         """Return a schedule with its cost, noted if it is its structure's best; None without."""
         self.structures += 1
         prior = self.evaluator.prior(schedule)
@@ -154,7 +161,8 @@ class BeamSearch:
         row = prior.with_features(found, self.machine.clock_hz)
         mean, spread = (float(each[0]) for each in self.model.schedules.correction(row))
         score = math.log(prior.seconds) + mean + self.effort.caution * spread
-        state = State(schedule, prior.seconds * math.exp(mean), spread, score, moves)
+        seconds = prior.seconds * math.exp(mean)
+        state = State(schedule, seconds, spread, score, prior.seconds, row, moves)
         key = structure_of(schedule)
         known = self.seen.get(key)
         if known is None or state.score < known.score:
@@ -230,7 +238,7 @@ class BeamSearch:
         among = [move for move in moves if type(move).__name__ == kind]
         return among[int(self.rng.integers(len(among)))]
 
-    def _best(self, states: Sequence[State]) -> list[State]:
+    def best(self, states: Sequence[State]) -> list[State]:
         """Return the beam: the best states, those like a better one with a penalty."""
         like: Counter[Hashable] = Counter()
         ranked = []

@@ -31,6 +31,7 @@ def plan_learned(
     task: Task,
     *,
     k: int = 1,
+    least_analytic: int = 1,
     auto: bool = False,
     seed: int = 0,
     effort: Effort | None = None,
@@ -38,8 +39,9 @@ def plan_learned(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the learned model's best first.
 
-    The analytic search's best is always among them if `k` is at least 2. With `auto` it is the
-    first unless the learned model expects another to be faster by more than its uncertainty.
+    The analytic search's best `least_analytic` are among them if `k` is larger. With `auto` its
+    best is the first unless the learned model expects another to be faster by more than its
+    uncertainty.
 
     Raises `TilewrightError` if the task is for a GPU, or has several sizes.
     """
@@ -55,21 +57,28 @@ def plan_learned(
     chosen = Chosen(task.algorithm)
     for state in states[: TRIED * k]:
         if len(chosen.accepted) < k:
-            planned = _planned(state, starts.get(state.schedule), task)
+            planned = planned_state(state, starts.get(state.schedule), task)
             if planned is not None:
                 chosen.offer(planned)
     found = chosen.best(k)
     first = analytic[0]
     if not found or (auto and not _clearly_better(states, first.schedule, search.model.residual)):
         found = [first, *(each for each in found if each.schedule != first.schedule)][:k]
-    elif k > 1 and all(each.schedule != first.schedule for each in found):
-        found[k - 1 :] = [first]
+    if k > 1:
+        own = {each.schedule: each for each in analytic[:least_analytic]}
+        others = [each.schedule for each in found if each.schedule not in own]
+        kept = {*own, *others[: k - len(own)]}
+        found = [each for each in found if each.schedule in kept]
+        there = [each.schedule for each in found]
+        found += [each for schedule, each in own.items() if schedule not in there]
     effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
     found[0] = replace(found[0], notes=(*found[0].notes, f"Learned scheduler: {effort_note}"))
     return found
 
 
-def _planned(state: State, known: PlannedSchedule | None, task: Task) -> PlannedSchedule | None:
+def planned_state(
+    state: State, known: PlannedSchedule | None, task: Task
+) -> PlannedSchedule | None:
     """Return a state as a plan, right at every size as the task asks; None if it is illegal."""
     if known is not None:
         return known

@@ -1,0 +1,211 @@
+"""Search over structures by measuring: moves from the best schedules so far, rated by a model.
+
+The model is the analytic time with a correction that is learnt in the run: a Gaussian process of
+the logarithm of measured over predicted time of this pipeline. Its kernel adds
+
+- a constant, as all times of a pipeline may be off alike,
+- the shipped correction with a weight to be learnt, as it ranks only some pipelines well,
+- a part for traits (where a Func is computed, its loops), shared by schedules that agree in them,
+- a Matérn 3/2 part of the features of the nest.
+
+Proposals minimise a lower confidence bound. Of a batch, each is believed to take what is predicted
+before the next is chosen (the Kriging believer), and other Funcs are changed, or by other moves.
+
+| symbol | meaning | shape, unit |
+|---|---|---|
+| `features` | features of schedules, in standard deviations | (N, F) |
+| `traits` | numbers, equal where schedules agree | (N, T) |
+| `corrections` | logarithms of corrected over predicted time, as shipped | (N,) |
+| `targets` | logarithms of measured over predicted time of the first n schedules | (n,) |
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.halide.ir.nest import exact_size
+from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.schedulers.learned.beam_search import (
+    BeamSearch,
+    Effort,
+    State,
+    structure_of,
+)
+from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
+from tilewright.halide.schedulers.learned.scheduler import planned_state
+from tilewright.halide.schedulers.task import Task
+
+Array: TypeAlias = npt.NDArray[np.float64]
+# For each batch: the states that moves are drawn for, and the moves of each.
+EXPANSION = Effort(structures=6000, visits=150_000, beam=4, moves=6)
+# States that are rated; those that the shipped model likes least are left out.
+POOL = 300
+# Variances of natural logarithms: of the constant, and of the weight of the shipped correction
+# around `TRUST`.
+CONSTANT = 4.0
+TRUST, TRUST_VARIANCE = 0.5, 0.25
+# The marginal likelihood chooses among these: the variance of traits and features together, the
+# length of features in standard deviations, and the variance of the noise (of 5% or 15%).
+SIGNALS, LENGTHS, NOISES = (0.07, 0.15, 0.6), (0.5, 1.0, 2.0), (0.0025, 0.0225)
+# Standard deviations that a proposal's bound is below its mean, by turns.
+EAGERNESS = (0.0, 1.0, 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """What the residuals of N schedules depend on."""
+
+    features: Array
+    traits: npt.NDArray[np.int64]
+    corrections: Array
+
+    def covariance(self, signal: float, length: float) -> Array:
+        """Return the covariances before anything is measured, shape (N, N)."""
+        norms = (self.features**2).sum(axis=1)
+        squared = norms[:, None] + norms - 2.0 * self.features @ self.features.T
+        r = np.sqrt(3.0 * np.maximum(squared, 0.0) / max(self.features.shape[1], 1)) / length
+        alike = np.zeros_like(r)
+        for trait in self.traits.T:
+            alike += (trait[:, None] == trait) / self.traits.shape[1]
+        own = signal / 2 * ((1.0 + r) * np.exp(-r) + alike)
+        weighted = TRUST_VARIANCE * np.outer(self.corrections, self.corrections)
+        return np.asarray(own + CONSTANT + weighted)
+
+    def predicted(self, targets: Array) -> tuple[Array, Array, float]:
+        """Return means and covariances of the schedules after the first n, and the noise.
+
+        The likelihood of the targets chooses the settings of the process.
+        """
+        n = len(targets)
+        known = Residuals(self.features[:n], self.traits[:n], self.corrections[:n])
+        found = []
+        for signal, length in itertools.product(SIGNALS, LENGTHS):
+            gram = known.covariance(signal, length)
+            for noise in NOISES:
+                factor = np.linalg.cholesky(gram + noise * np.eye(n))
+                white = np.linalg.solve(factor, targets - TRUST * known.corrections)
+                likelihood = -0.5 * float(white @ white) - float(np.log(np.diag(factor)).sum())
+                found.append((likelihood, signal, length, noise, factor, white))
+        _, signal, length, noise, factor, white = max(found, key=lambda each: each[0])
+        everything = self.covariance(signal, length)
+        cross = np.linalg.solve(factor, everything[:n, n:])
+        mean = TRUST * self.corrections[n:] + white @ cross
+        return mean, everything[n:, n:] - cross.T @ cross, noise
+
+
+@dataclass(eq=False)
+class MeasuredSearch:
+    """Proposes schedules to measure, and learns from their times.
+
+    After the same measurements, the same proposals follow from the same seed. `effort` says how
+    many moves are drawn for each batch.
+    """
+
+    task: Task
+    model: LearnedModel = field(default_factory=shipped)
+    seed: int = 0
+    effort: Effort = EXPANSION
+    told: list[tuple[State, float | None]] = field(default_factory=list)
+    _proposed: dict[Schedule, State] = field(default_factory=dict)
+    _closed: set[Hashable] = field(default_factory=set)  # structures that are not proposed again
+
+    def __post_init__(self) -> None:
+        """Prepare the search."""
+        self.search = BeamSearch(self.task, self.model, self.effort, self.seed)
+
+    def tell(self, schedule: Schedule, seconds: float | None) -> None:
+        """Learn the time of a schedule, None if it failed."""
+        state = self._proposed.get(schedule) or self.search.costed(exact_size(schedule))
+        if state is not None:
+            self.told.append((state, seconds))
+            self._closed.add(structure_of(state.schedule))
+
+    def propose(self, count: int) -> list[PlannedSchedule]:
+        """Return up to `count` legal schedules, each of a structure that has not been measured."""
+        times = [seconds for _, seconds in self.told if seconds is not None]
+        if not times:
+            return []
+        self.search.expand(self._beam(max(times)))
+        pool, spreads, noise = self._rated(max(times))
+        found: list[PlannedSchedule] = []
+        left = list(range(len(pool)))
+        while left and len(found) < count:
+            # The kinds of last moves differ in a batch, as far as there are other kinds.
+            kinds = {_kind(self._proposed[each.schedule]) for each in found}
+            fresh = [i for i in left if _kind(pool[i]) not in kinds] or left
+            eagerness = EAGERNESS[(len(self.told) + len(found)) % len(EAGERNESS)]
+            below = eagerness * np.sqrt(np.maximum(np.diag(spreads), 0.0))
+            at = min(fresh, key=lambda i: pool[i].score - below[i])
+            left.remove(at)
+            self._closed.add(structure_of(pool[at].schedule))
+            planned = planned_state(pool[at], None, self.task)
+            if planned is not None and planned.schedule not in self._proposed:
+                self._proposed[planned.schedule] = pool[at]
+                found.append(planned)
+                spreads = spreads - np.outer(spreads[at], spreads[at]) / (spreads[at, at] + noise)
+        return found
+
+    def _beam(self, slowest: float) -> list[State]:
+        """Return states to draw moves for: the fastest measured ones and the most promising."""
+        ran = [replace(s, score=math.log(t)) for s, t in self.told if t is not None]
+        pool = self._rated(slowest)[0]
+        promising = [replace(s, score=s.score - EAGERNESS[-1] * s.spread) for s in pool]
+        half = self.effort.beam // 2
+        promising = self.search.best(promising)[:half]
+        return [*self.search.best(ran)[: self.effort.beam - len(promising)], *promising]
+
+    def _rated(self, slowest: float) -> tuple[list[State], Array, float]:
+        """Return the open states as predicted, their covariances, and the variance of the noise.
+
+        A failure counts as slow as the slowest that ran.
+        """
+        pool = [state for key, state in self.search.seen.items() if key not in self._closed]
+        pool = sorted(pool, key=lambda state: state.score)[:POOL]
+        states = [*(state for state, _ in self.told), *pool]
+        rows = np.concatenate([state.row for state in states])
+        spread = rows.std(axis=0)
+        residuals = Residuals(
+            (rows / np.where(spread > 0, spread, 1.0))[:, spread > 0],
+            _numbered([state.schedule for state in states]),
+            np.array([math.log(state.seconds / state.prior) for state in states]),
+        )
+        targets = np.array([math.log((seconds or slowest) / s.prior) for s, seconds in self.told])
+        mean, spreads, noise = residuals.predicted(targets)
+        deviations = np.sqrt(np.maximum(np.diag(spreads), 0.0))
+        rated = [
+            replace(s, seconds=s.prior * math.exp(m), spread=d, score=math.log(s.prior) + m)
+            for s, m, d in zip(pool, mean.tolist(), deviations.tolist(), strict=True)
+        ]
+        return rated, spreads, noise
+
+
+def _kind(state: State) -> Hashable:
+    """Return what the last move to a state changed; None for a start."""
+    return (type(state.moves[-1]), state.moves[-1].func) if state.moves else None
+
+
+def _numbered(schedules: Sequence[Schedule]) -> npt.NDArray[np.int64]:
+    """Return traits as numbers, shape (N, traits); those that all share are left out."""
+    found = [dict(_traits(schedule)) for schedule in schedules]
+    names = sorted({name for each in found for name in each})
+    numbers: dict[Hashable, int] = {}
+    table = np.array(
+        [[numbers.setdefault((n, each.get(n)), len(numbers)) for n in names] for each in found]
+    )
+    return table[:, (table != table[0]).any(axis=0)]
+
+
+def _traits(schedule: Schedule) -> Iterator[tuple[tuple[int, str], Hashable]]:
+    """Yield the choices for every Func that a time may depend on, by a name for each."""
+    for entry in schedule.funcs:
+        yield (entry.func, "place"), (entry.compute, entry.store, entry.memory)
+        loops = [[(loop.name, loop.mapping) for loop in nest.loops] for nest in entry.stages]
+        yield (entry.func, "loops"), (str(loops), entry.storage_order)
