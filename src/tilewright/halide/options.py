@@ -45,7 +45,8 @@ class Planning:
             ``sioutas`` (2020), as that paper has it.
         scheduler: ``analytic``, or ``learned``: a beam search from the analytic schedules, over
             more of the space, judged by a cost model that measurements have corrected; CPUs only.
-            ``auto``: the learned one's best where its model expects a clear gain.
+            ``auto``: the learned one's best where its model expects a clear gain. In mode ``tune``,
+            both measure other structures before the sizes of the best are tuned.
         existing: what to do with Funcs that have been scheduled already. ``refuse`` them;
             ``keep`` them as they are; ``discard`` their schedules (estimates and bounds stay, and
             `Result.apply` needs the pipeline without them); or ``improve``: discard them, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ from tilewright.halide.analysis.scheduled_nest import UNKNOWN, Factors, Schedule
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
@@ -43,17 +45,25 @@ class Prior:
 
 @dataclass(eq=False)
 class Evaluator:
-    """Evaluates schedules of one pipeline; what depends on inlining alone is computed once."""
+    """Evaluates schedules of one pipeline.
+
+    What depends on inlining alone is computed once, and the time of a part with the same schedule.
+    """
 
     algorithm: Algorithm
     model: CpuModel
     _analyses: dict[object, Analysis] = field(default_factory=dict)
+    _parts: dict[Hashable, PartTime] = field(default_factory=dict)
+    _last: tuple[Schedule, ScheduledNest] | None = None
 
     def nest(self, schedule: Schedule, factors: Factors | None = None) -> ScheduledNest:
         """Return the nest with the schedule's sizes, or with the rows of `factors`.
 
         Raises one of `UNKNOWN` if its sizes cannot be known.
         """
+        given = schedule
+        if factors is None and self._last is not None and self._last[0] is given:
+            return self._last[1]
         schedule = running_at(schedule, self.algorithm)
         special = any(nest.specialize for entry in schedule.funcs for nest in entry.stages)
         key = schedule.clones, special
@@ -76,7 +86,10 @@ class Evaluator:
                 for entry in schedule.funcs
             )
             schedule = replace(schedule, funcs=tuple(funcs))
-        return ScheduledNest(found, schedule, factors)
+        nest = ScheduledNest(found, schedule, factors)
+        if factors is None:
+            self._last = given, nest
+        return nest
 
     def features(self, schedule: Schedule, factors: Factors | None = None) -> NestFeatures | None:
         """Return features of every row of sizes; None if they cannot be known."""
@@ -89,7 +102,7 @@ class Evaluator:
         """Return the analytic model's prediction; None if it has none."""
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                parts = part_times(self.nest(schedule), self.model)
+                parts = part_times(self.nest(schedule), self.model, self._parts)
         except UNKNOWN:
             return None
         seconds = sum(part.seconds for part in parts)

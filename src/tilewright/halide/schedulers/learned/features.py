@@ -80,6 +80,8 @@ class _Reader:
         self.nest, self.model = nest, model
         self.analysis = nest.analysis
         self.names = nest.structure.names
+        self._shares: dict[tuple[Path, StageKey], Array] = {}
+        self._touched: dict[tuple[Path, StageKey, str], dict[str, Box]] = {}
         entries = nest.structure.entries
         self._innermost = {
             self.names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order
@@ -264,8 +266,22 @@ class _Reader:
         found = sum((w * f[name] for w, f in zip(weights, facts, strict=True)), np.zeros(self.n))
         return np.asarray(found / total)
 
+    def touched(self, loop: LoopSize) -> dict[str, Box]:
+        """Return the boxes that one iteration of a loop of the nest loads or stores."""
+        key = loop.path, loop.stage, loop.name
+        if key not in self._touched:
+            self._touched[key] = self.nest.touched_in(loop)
+        return self._touched[key]
+
     def _kept(self, place: _Place) -> Array:
-        """Return the share of points that are computed, as others are kept between iterations.
+        """Return the share of points that are computed, as others are kept between iterations."""
+        key = place.path, place.stage.key
+        if key not in self._shares:
+            self._shares[key] = self._share_kept(place)
+        return self._shares[key]
+
+    def _share_kept(self, place: _Place) -> Array:
+        """Return `_kept` of a place that it is not known for.
 
         A Func that slides computes each value once per iteration of its store level; what is
         computed in its loops, and all its stages, run as much less often.
@@ -289,7 +305,7 @@ class _Reader:
             times = times * _count(self._loops[place.path[:at], key, name].extent)
             if (key[0], name) == (entry.store.func, entry.store.loop):
                 outer = self._loops[place.path[:at], key, name]
-                box = self.nest.touched_in(outer).get(self.names[func])
+                box = self.touched(outer).get(self.names[func])
                 break
         for part in box or ():
             times = times * _count(part.extent)
@@ -359,7 +375,7 @@ class _Reader:
             times.append(times[-1] * _count(loop.extent))
         for at in range(len(outside), -1, -1):
             if at:
-                boxes = self.nest.touched_in(outside[at - 1])
+                boxes = self.touched(outside[at - 1])
             elif place.loops:
                 first = place.loops[0]
                 whole = replace(first.context, depth=-1, fixed={}, body=None)

@@ -22,7 +22,7 @@ costed as scalar code.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -50,24 +50,47 @@ TERMS = ("compute", "second cache", "third cache", "memory", "overhead")
 _IN_REGISTERS = ("vectorized", "unrolled")
 
 
-def part_times(nest: ScheduledNest, model: CpuModel) -> tuple[PartTime, ...]:
+def part_times(
+    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartTime] | None = None
+) -> tuple[PartTime, ...]:
     """Return the predicted time of every Func at root, with the Funcs computed in its loops.
 
-    Extern stages, and Funcs with loops of the user's own, are left out.
+    Extern stages, and Funcs with loops of the user's own, are left out. `known` keeps the times of
+    parts, for other schedules of the same analysis at its own sizes.
     """
-    costs = _NestCosts(nest, model)
+    known = {} if known is None else known
+    costs: _NestCosts | None = None
     found = []
     for production in nest.structure.root.productions:
         stages = [s for s in production.stages if s.entry >= 0 and not nothing_to_do(s.stage)]
         if not stages:
             continue
+        key = _part_key(nest, production)
+        if key in known:
+            found.append(known[key])
+            continue
+        costs = costs or _NestCosts(nest, model)
         cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
         fresh = costs.fresh_pages(stages[-1])
         cycles += (fresh, 0.0, 0.0, 0.0, 0.0, fresh)
         total, *terms = (model.seconds(float(part)) for part in cycles)
         named = dict(zip(TERMS, terms, strict=True))
-        found.append(PartTime(stages[-1].func.name, stages[-1].key[1], total, named))
+        known[key] = PartTime(stages[-1].func.name, stages[-1].key[1], total, named)
+        found.append(known[key])
     return tuple(found)
+
+
+def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
+    """Return all that a part's time depends on: schedules of its Funcs, and orders of storage."""
+    entries = nest.structure.entries
+    inside: list[int] = []
+    left = [production]
+    while left:
+        each = left.pop()
+        inside.append(each.func)
+        left += [p for s in each.stages for body in s.bodies.values() for p in body.productions]
+    orders = tuple((i, e.storage_order) for i, e in entries.items() if e.storage_order)
+    return id(nest.analysis), tuple(entries[i] for i in inside), orders
 
 
 class _Cycles(NamedTuple):
