@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from test_beam_search import PLAIN
 from test_moves import stencils
@@ -11,7 +12,7 @@ from tilewright.halide.execution.session import Measured
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned.beam_search import Effort, structure_of
-from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
+from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch, Residuals, scaled
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.search import autotune
 from tilewright.halide.search.finals import Final
@@ -137,6 +138,15 @@ def test_it_goes_on_after_failures_and_avoids_them(made):
             found.tell(schedule, None if reordered(schedule) else machine.seconds(schedule))
     assert sum(failures) >= 1
     assert sum(failures[-2:]) <= 3
+
+
+def test_features_that_differ_by_rounding_do_not_count():
+    rows = np.array([[0.1 + 0.2, 1.0], [0.3, 3.0], [0.3, 3.0]])
+    assert scaled(rows).shape == (3, 1)
+    residuals = Residuals(scaled(rows), np.zeros((3, 0), dtype=np.int64), np.zeros(3))
+    mean, spreads, _ = residuals.predicted(np.array([0.0, 1.0]))
+    assert mean == pytest.approx([1.0], abs=0.2)
+    assert 0 < spreads[0, 0] < 1
 
 
 def test_nothing_is_proposed_while_nothing_has_run(made):

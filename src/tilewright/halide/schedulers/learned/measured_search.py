@@ -55,6 +55,8 @@ TRUST, TRUST_VARIANCE = 0.5, 0.25
 # The marginal likelihood chooses among these: the variance of traits and features together, the
 # length of features in standard deviations, and the variance of the noise (of 5% or 15%).
 SIGNALS, LENGTHS, NOISES = (0.07, 0.15, 0.6), (0.5, 1.0, 2.0), (0.0025, 0.0225)
+# Relative differences of features that are due to rounding.
+ROUNDING = 1e-9
 # Standard deviations that a proposal's bound is below its mean, by turns.
 EAGERNESS = (0.0, 1.0, 2.0)
 
@@ -170,10 +172,8 @@ class MeasuredSearch:
         pool = [state for key, state in self.search.seen.items() if key not in self._closed]
         pool = sorted(pool, key=lambda state: state.score)[:POOL]
         states = [*(state for state, _ in self.told), *pool]
-        rows = np.concatenate([state.row for state in states])
-        spread = rows.std(axis=0)
         residuals = Residuals(
-            (rows / np.where(spread > 0, spread, 1.0))[:, spread > 0],
+            scaled(np.concatenate([state.row for state in states])),
             _numbered([state.schedule for state in states]),
             np.array([math.log(state.seconds / state.prior) for state in states]),
         )
@@ -185,6 +185,19 @@ class MeasuredSearch:
             for s, m, d in zip(pool, mean.tolist(), deviations.tolist(), strict=True)
         ]
         return rated, spreads, noise
+
+
+def scaled(rows: Array) -> Array:
+    """Return rows of features in standard deviations from their means, without equal columns.
+
+    >>> scaled(np.array([[0.1 + 0.2, 1.0], [0.3, 3.0]]))
+    array([[-1.],
+           [ 1.]])
+    """
+    spread = rows.std(axis=0)
+    # What differs by rounding alone would outweigh all else.
+    varies = spread > ROUNDING * (1.0 + np.abs(rows).max(axis=0))
+    return np.asarray((rows - rows.mean(axis=0))[:, varies] / spread[varies])
 
 
 def _kind(state: State) -> Hashable:
