@@ -153,10 +153,13 @@ def _ratio(finals: Any, other: str | None, mine: str, running: Iterable[str]) ->
 
 
 def summary(rows: list[Data]) -> Data:
-    """The figures that the claim is about."""
+    """The figures that the claim is about; a program that ended in an error is our failure."""
+    failures = sum(row["our_failures"] for row in rows)
+    tried, rows = len(rows), [row for row in rows if "error" not in row]
     result: Data = {
         "programs": len(rows),
-        "our_failures": sum(row["our_failures"] for row in rows),
+        "programs_that_ended_in_errors": tried - len(rows),
+        "our_failures": failures,
     }
     for key in [k for k in (rows[0] if rows else ()) if "_vs_" in k]:
         values = [row[key] for row in rows if row[key] is not None]
@@ -189,15 +192,24 @@ def main() -> None:
     pieces = common.Pieces(args.work, "halide_learned_host", args.fresh)
     rows = []
     for name in names:
-        made = pieces.get(f"{name}-{args.evaluations}", partial(searched, name, labels, args))
-        timed = partial(measure, name, made, args, peers)
-        rows.append(pieces.get(f"{name}-{args.evaluations}-row", timed))
+        key = f"{name}-{args.evaluations}"
+        search = partial(searched, name, labels, args)
+
+        def row(name: str = name, key: str = key, search: Any = search) -> Data:
+            try:
+                return measure(name, pieces.get(key, search), args, peers)
+            except Exception as error:
+                return {"program": name, "error": repr(error), "our_failures": 1}
+
+        rows.append(pieces.get(f"{key}-row", row))
         print(line(rows[-1]), flush=True)
     common.write(args, "halide_learned_host", rows, summary(rows), evaluations=args.evaluations)
 
 
 def line(row: Data) -> str:
     """One program, as it is finished."""
+    if "error" in row:
+        return f"{row['program']:16} {row['error']}"
     shown = (f"{mode} {common.shown(row[f'{mode}_vs_analytic'])}" for mode in MODES)
     tuned = (f"{k} {common.shown(row[f'autotuned_vs_{k}'])}" for k in ("best_peer", "hand"))
     return (

@@ -53,6 +53,15 @@ def test_all_sizes_at_once_are_each_size_by_itself(made):
         assert together.roofline[i] == pytest.approx(alone.roofline[0])
 
 
+def test_factors_that_change_no_loop_still_make_a_row_each():
+    made = stencils()
+    _, (state, *_) = walked(made, 0, 0, 0)
+    nest = schedule_nest(made, state)
+    elsewhere = {(len(state.funcs), 0, 0): np.array(FACTORS, dtype=float)}
+    together = features(ScheduledNest(nest.analysis, state, elsewhere), model_of(made.machine))
+    assert together.rows.shape == (len(FACTORS), len(NAMES))
+
+
 def test_vectors_parallel_loops_and_recomputation_are_seen():
     made = stencils()
     scene, (naive, *_) = walked(made, 1, 0, 0)

@@ -126,7 +126,7 @@ def measure_tuned(
         left = evaluations - (len(tried) - len(planned))
         if found:
             watch.enter("tuning", left)
-        for each in _search(session, found, task, left, limits, watch):
+        for each in _search(session, list(found), task, left, limits, watch):
             tried.append(replace(each, rank=len(tried)))
     if len(tried) == len(planned) and not found and not tuning.reason:
         return base, {"tuning": "nothing to tune: the schedules have no factors"}
@@ -291,9 +291,9 @@ def _search(
             continue
         plans = [plan for _, plan in batch]
         names = [f"tuned {asked.index}" for asked, _ in batch]
-        for (asked, _), each in zip(
-            batch, _measured_batch(session, plans, names, task, watch), strict=False
-        ):
+        # The measurements first: what follows the last of them is done when one more is asked for.
+        measured = _measured_batch(session, plans, names, task, watch)
+        for each, (asked, _) in zip(measured, batch, strict=True):
             assert each.measurement is not None
             _tell(one, asked, each.measurement, each.reads_beyond)
             done += 1

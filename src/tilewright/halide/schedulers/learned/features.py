@@ -89,7 +89,8 @@ class _Reader:
         self._innermost = {**self.analysis.contiguous, **self._innermost}
         self.places = self._read()
         sizes = [np.size(loop.extent) for place in self.places for loop in place.loops]
-        self.n = max([1, *sizes])
+        # Factors may change allocations alone.
+        self.n = max([1, *sizes, *map(np.size, nest.factors.values())])
 
     def _read(self) -> list[_Place]:
         """Return the places in the order of the nest."""
