@@ -154,6 +154,17 @@ def test_natural_lanes(ops, types, expected):
     assert natural_lanes(stage(ops, types=types), MODEL) == expected
 
 
+@pytest.mark.parametrize(
+    ("stored", "loaded", "lanes"),
+    [(U8, U8, 16), (U16, F32, 16), (F32, U8, 16), (F32, F32, 8), (F64, F64, 4)],
+)
+def test_floats_between_narrow_values_get_twice_the_lanes(stored, loaded, lanes):
+    narrow = stage(
+        [op("add", F32, count=4)], [load({"x": (1.0,)}, type_=loaded)], loops=(X,), types=(stored,)
+    )
+    assert best(narrow, {0: 1024.0}).lanes == lanes
+
+
 def test_vectors_have_at_least_four_lanes():
     sse = model_of(CpuMachine("test", "x86-64", 1, (), 128, ()))
     assert natural_lanes(stage([op("add", F64)], types=(F64,)), sse) == 4

@@ -91,6 +91,17 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     return max(SEARCH.least_lanes, model.vector_bytes // widest)
 
 
+def stored_lanes(summary: StageSummary, model: CpuModel) -> int:
+    """Lanes that fill a register with the narrowest type that is loaded or stored.
+
+    A stage that computes bytes in floats then loads and stores whole registers of bytes, and has
+    several independent registers of floats at work.
+    """
+    sizes = [t.bytes for t in summary.types] + [load.type.bytes for load in summary.loads]
+    narrowest = min((size for size in sizes if size), default=SEARCH.unknown_bytes)
+    return max(SEARCH.least_lanes, model.vector_bytes // narrowest)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kernel:
     """A block of one stage: its loops by name, which of them are reductions, its border share."""
@@ -337,8 +348,13 @@ def _candidates(
         return
     # Several vectors gathered at a time gain nothing, and take compilers minutes.
     gathered = any(load.indirect for load in summary.loads)
+    widths = [lanes, lanes // 2]
+    if not reducing and 2 * lanes <= stored_lanes(summary, model):
+        # Four times the lanes were measured too: faster still for some, and three times slower for
+        # one whose 16 registers did not suffice.
+        widths.append(2 * lanes)
     for d in loops:
-        for width in (lanes, lanes // 2):
+        for width in widths:
             if extents[d] < max(2, width // 2):
                 continue
             for vectors in SEARCH.block_vectors if accumulating and not gathered else (1,):
