@@ -327,6 +327,17 @@ def best_block(
     return close[min(rank, len(close) - 1)]
 
 
+def _widths(summary: StageSummary, reducing: bool, model: CpuModel) -> Iterator[int]:
+    """Yield the lanes to choose from."""
+    lanes = natural_lanes(summary, model)
+    yield lanes
+    yield lanes // 2
+    # Four times the lanes were measured too: faster still for some, and three times slower for one
+    # whose 16 registers did not suffice.
+    if not reducing and 2 * lanes <= stored_lanes(summary, model):
+        yield 2 * lanes
+
+
 def _candidates(
     summary: StageSummary,
     loops: Mapping[int, str],
@@ -335,7 +346,6 @@ def _candidates(
     innermost: Innermost,
 ) -> Iterator[Block]:
     """Yield the blocks to choose from."""
-    lanes = natural_lanes(summary, model)
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
     yield SCALAR
@@ -348,13 +358,8 @@ def _candidates(
         return
     # Several vectors gathered at a time gain nothing, and take compilers minutes.
     gathered = any(load.indirect for load in summary.loads)
-    widths = [lanes, lanes // 2]
-    if not reducing and 2 * lanes <= stored_lanes(summary, model):
-        # Four times the lanes were measured too: faster still for some, and three times slower for
-        # one whose 16 registers did not suffice.
-        widths.append(2 * lanes)
     for d in loops:
-        for width in widths:
+        for width in _widths(summary, reducing, model):
             if extents[d] < max(2, width // 2):
                 continue
             for vectors in SEARCH.block_vectors if accumulating and not gathered else (1,):
