@@ -12,7 +12,12 @@ from tilewright.halide.execution.session import Measured
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned.beam_search import Effort, structure_of
-from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch, Residuals, scaled
+from tilewright.halide.schedulers.learned.measured_search import (
+    TRUST,
+    MeasuredSearch,
+    Residuals,
+    scaled,
+)
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.search import autotune
 from tilewright.halide.search.finals import Final
@@ -186,3 +191,13 @@ def test_the_best_planned_schedule_is_in_the_final_rounds(made, monkeypatch):
     tuned(made, machine, planned=planned)
     assert best.schedule in finals[-1]
     assert any(stored(each) for each in finals[-1])
+
+
+def test_a_covariance_that_rounding_spoils_leaves_what_is_shipped():
+    rng = np.random.default_rng(0)
+    features, corrections = 1e9 + 1e-6 * rng.random((30, 3)), rng.random(30)
+    residuals = Residuals(features, np.zeros((30, 0), dtype=np.int64), corrections)
+    mean, covariance, noise = residuals.predicted(np.zeros(28))
+    assert mean == pytest.approx(TRUST * corrections[28:])
+    assert covariance.shape == (2, 2)
+    assert noise > 0

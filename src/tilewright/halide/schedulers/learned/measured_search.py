@@ -84,7 +84,8 @@ class Residuals:
     def predicted(self, targets: Array) -> tuple[Array, Array, float]:
         """Return means and covariances of the schedules after the first n, and the noise.
 
-        The likelihood of the targets chooses the settings of the process.
+        The likelihood of the targets chooses the settings of the process. What is shipped alone
+        predicts where rounding leaves no setting with a positive definite covariance.
         """
         n = len(targets)
         known = Residuals(self.features[:n], self.traits[:n], self.corrections[:n])
@@ -92,10 +93,16 @@ class Residuals:
         for signal, length in itertools.product(SIGNALS, LENGTHS):
             gram = known.covariance(signal, length)
             for noise in NOISES:
-                factor = np.linalg.cholesky(gram + noise * np.eye(n))
+                try:
+                    factor = np.linalg.cholesky(gram + noise * np.eye(n))
+                except np.linalg.LinAlgError:
+                    continue
                 white = np.linalg.solve(factor, targets - TRUST * known.corrections)
                 likelihood = -0.5 * float(white @ white) - float(np.log(np.diag(factor)).sum())
                 found.append((likelihood, signal, length, noise, factor, white))
+        if not found:
+            prior = self.covariance(SIGNALS[-1], LENGTHS[-1])[n:, n:]
+            return TRUST * self.corrections[n:], prior, NOISES[-1]
         _, signal, length, noise, factor, white = max(found, key=lambda each: each[0])
         everything = self.covariance(signal, length)
         cross = np.linalg.solve(factor, everything[:n, n:])
