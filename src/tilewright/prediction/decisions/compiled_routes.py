@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from tilewright.files import scratch_folder
@@ -43,16 +44,20 @@ def compile_together(calls: Sequence[ModelCall], names: Sequence[str]) -> AllSec
         PredictionError: a model is not fitted, or cannot be exported.
     """
     order = {name: i for i, name in enumerate(names)}
-    singles = [compile_single(call.model) for call in calls]
+
+    @cache
+    def singles() -> list[Callable[..., float]]:
+        return [compile_single(call.model) for call in calls]
 
     def one_by_one(values: Sequence[float]) -> list[float]:
         return [
             function(*(values[order[a]] if isinstance(a, str) else a for a in call.arguments))
-            for function, call in zip(singles, calls, strict=True)
+            for function, call in zip(singles(), calls, strict=True)
         ]
 
+    source = _source(calls, order)
     try:
-        function = _loaded(_source(calls, order))
+        function = _loaded(source)
     except (PredictionError, OSError):  # no compiler, or none that works
         return one_by_one
     inputs, outputs = ctypes.c_double * len(order), ctypes.c_double * len(calls)

@@ -122,7 +122,7 @@ class MeasuredSearch:
     model: LearnedModel = field(default_factory=shipped)
     seed: int = 0
     effort: Effort = EXPANSION
-    told: list[tuple[State, float | None]] = field(default_factory=list)
+    measured: list[tuple[State, float | None]] = field(default_factory=list)
     _proposed: dict[Schedule, State] = field(default_factory=dict)
     _closed: set[Hashable] = field(default_factory=set)  # structures that are not proposed again
 
@@ -134,12 +134,12 @@ class MeasuredSearch:
         """Learn the time of a schedule, None if it failed."""
         state = self._proposed.get(schedule) or self.search.costed(exact_size(schedule))
         if state is not None:
-            self.told.append((state, seconds))
+            self.measured.append((state, seconds))
             self._closed.add(structure_of(state.schedule))
 
     def propose(self, count: int) -> list[PlannedSchedule]:
         """Return up to `count` legal schedules, each of a structure that has not been measured."""
-        times = [seconds for _, seconds in self.told if seconds is not None]
+        times = [seconds for _, seconds in self.measured if seconds is not None]
         if not times:
             return []
         self.search.expand(self._beam(max(times)))
@@ -150,7 +150,7 @@ class MeasuredSearch:
             # The kinds of last moves differ in a batch, as far as there are other kinds.
             kinds = {_kind(self._proposed[each.schedule]) for each in found}
             fresh = [i for i in left if _kind(pool[i]) not in kinds] or left
-            eagerness = EAGERNESS[(len(self.told) + len(found)) % len(EAGERNESS)]
+            eagerness = EAGERNESS[(len(self.measured) + len(found)) % len(EAGERNESS)]
             below = eagerness * np.sqrt(np.maximum(np.diag(spreads), 0.0))
             at = min(fresh, key=lambda i: pool[i].score - below[i])
             left.remove(at)
@@ -164,7 +164,7 @@ class MeasuredSearch:
 
     def _beam(self, slowest: float) -> list[State]:
         """Return states to draw moves for: the fastest measured ones and the most promising."""
-        ran = [replace(s, score=math.log(t)) for s, t in self.told if t is not None]
+        ran = [replace(s, score=math.log(t)) for s, t in self.measured if t is not None]
         pool = self._rated(slowest)[0]
         promising = [replace(s, score=s.score - EAGERNESS[-1] * s.spread) for s in pool]
         half = self.effort.beam // 2
@@ -178,13 +178,15 @@ class MeasuredSearch:
         """
         pool = [state for key, state in self.search.seen.items() if key not in self._closed]
         pool = sorted(pool, key=lambda state: state.score)[:POOL]
-        states = [*(state for state, _ in self.told), *pool]
+        states = [*(state for state, _ in self.measured), *pool]
         residuals = Residuals(
             scaled(np.concatenate([state.row for state in states])),
             _numbered([state.schedule for state in states]),
             np.array([math.log(state.seconds / state.prior) for state in states]),
         )
-        targets = np.array([math.log((seconds or slowest) / s.prior) for s, seconds in self.told])
+        targets = np.array(
+            [math.log((seconds or slowest) / s.prior) for s, seconds in self.measured]
+        )
         mean, spreads, noise = residuals.predicted(targets)
         deviations = np.sqrt(np.maximum(np.diag(spreads), 0.0))
         rated = [

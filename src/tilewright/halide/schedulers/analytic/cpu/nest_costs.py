@@ -81,7 +81,7 @@ def part_times(
 
 
 def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
-    """Return all that a part's time depends on: schedules of its Funcs, and orders of storage."""
+    """Return its Funcs' schedules, and all orders of storage and bounds, which others feel."""
     entries = nest.structure.entries
     inside: list[int] = []
     left = [production]
@@ -89,8 +89,8 @@ def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
         each = left.pop()
         inside.append(each.func)
         left += [p for s in each.stages for body in s.bodies.values() for p in body.productions]
-    orders = tuple((i, e.storage_order) for i, e in entries.items() if e.storage_order)
-    return id(nest.analysis), tuple(entries[i] for i in inside), orders
+    others = tuple((e.storage_order, e.bounds) for e in entries.values())
+    return id(nest.analysis), tuple(entries[i] for i in inside), others
 
 
 class _Cycles(NamedTuple):
