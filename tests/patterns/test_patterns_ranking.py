@@ -14,6 +14,7 @@ from tilewright.patterns.ranking import (
     FromRunTimes,
     MeasuredProgram,
     NearestNeighbours,
+    TrendAndTrees,
     leave_one_program_out,
     quality,
     read_measured,
@@ -168,11 +169,11 @@ def test_a_program_is_ranked_by_others_only():
 
 
 def models():
-    from tilewright.prediction import Boosted, GaussianProcess
+    from tilewright.prediction import GaussianProcess
 
     return {
         "knn": NearestNeighbours,
-        "boosted": lambda: FromRunTimes(Boosted(folds=0)),
+        "boosted": TrendAndTrees,
         "gp": lambda: FromRunTimes(GaussianProcess(folds=0, largest=60, most=120, steps=5)),
     }
 
@@ -184,6 +185,18 @@ def test_models_rank_programs_that_they_have_not_seen(name):
     figures = summary(leave_one_program_out(programs, models()[name]))
     assert figures["correlation_median"] > 0.5
     assert figures["fewer_runs_than_random"] > 2
+
+
+def test_a_trend_extends_beyond_what_was_seen():
+    # Trees alone predict the same for all points beyond the training points.
+    seen, beyond = np.arange(1.0, 41)[:, None], np.array([[100.0], [1000.0], [10000.0]])
+    predicted = TrendAndTrees().fit(seen, 1 / seen[:, 0]).predict(beyond)
+    assert np.all(np.abs(np.log(predicted * beyond[:, 0])) < np.log(3))
+
+
+def test_performance_of_a_trend_is_positive():
+    with pytest.raises(tp.PatternError, match="a performance is 0; give positive"):
+        TrendAndTrees().fit(np.eye(2), [1.0, 0.0])
 
 
 def test_the_summary_is_over_programs():

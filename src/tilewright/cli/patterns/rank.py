@@ -22,7 +22,7 @@ MODEL = {
     "--measured FILE.json ...": "measured kernels to learn from, as "
     "tilewright.patterns.ranking.write_measured writes them; repeatable",
     "--model knn|boosted|gp": "the model that learns: nearest neighbours as in the paper, "
-    "boosted trees, or a Gaussian process (default: knn)",
+    "a trend and boosted trees, or a Gaussian process (default: knn)",
     "--machine NAME": "the GPU of the estimate by name (default: a100; tilewright machine --list)",
     "--seed SEED = 0": "seed of the choice of launches",
 }
@@ -146,13 +146,15 @@ def learnt(
 
 
 def _learner(name: str) -> PerformanceModel:
-    from tilewright.patterns.ranking import FromRunTimes, NearestNeighbours
+    from tilewright.patterns.ranking import FromRunTimes, NearestNeighbours, TrendAndTrees
 
     if name == "knn":
         return NearestNeighbours()
-    from tilewright.prediction import Boosted, GaussianProcess
+    if name == "boosted":
+        return TrendAndTrees()
+    from tilewright.prediction import GaussianProcess
 
-    return FromRunTimes(Boosted(folds=0) if name == "boosted" else GaussianProcess(folds=0))
+    return FromRunTimes(GaussianProcess(folds=0))
 
 
 def _threads(f: Features) -> list[int]:

@@ -1,9 +1,9 @@
 """Ranking of derived programs before any is run, after Lift 2020, sections 5 to 8.
 
 In the order in which data flows: `points` (measured programs), `models` (what a model needs to
-have), `nearest` (the paper's model), `estimate` (one that needs no measurements), `evaluation` (how
-well a model ranks unseen programs), `trained` (what comes along for C kernels), `candidates` (the
-kernels of a program, and their order).
+have), `nearest` (the paper's model), `trend` (a linear trend and trees), `estimate` (one that needs
+no measurements), `evaluation` (how well a model ranks unseen programs), `trained` (what comes along
+for C kernels), `candidates` (the kernels of a program, and their order).
 """
 
 from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table
@@ -26,6 +26,7 @@ from tilewright.patterns.ranking.points import (
     write_measured,
 )
 from tilewright.patterns.ranking.trained import cpu_model, cpu_points
+from tilewright.patterns.ranking.trend import TrendAndTrees
 
 __all__ = [
     "CPU_FEATURES",
@@ -38,6 +39,7 @@ __all__ = [
     "RankingQuality",
     "RunTimeModel",
     "StaticEstimate",
+    "TrendAndTrees",
     "candidates",
     "cpu_features",
     "cpu_model",
