@@ -3,8 +3,8 @@
 For every program and size of ``benchmarks/data/gpu_sim``, the schedule that is handed out today for
 the simulated machine (a fortieth of a V100), and its predicted cycles, so that a later simulation
 can be held against them. The simulator has no launch latency: `cycles` are without, `with_launches`
-with `gpu_time_model.LAUNCH_CYCLES` per kernel. Beside them, the cycles that recorded schedules took
-without launches: written by hand, and by Anderson2021 and Li2018.
+with `gpu_time_model.LAUNCH_CYCLES` per kernel. Next to them, the cycles that recorded schedules
+took without launches: written by hand, and by Anderson2021 and Li2018.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``--record`` makes the pairs: for every program a dozen distinct legal schedules, what the search's
 policies choose and others by chance, are built, verified and timed in interleaved rounds; kept is
 each one's time over that of the one-shot schedule in the same rounds, so that a disturbance meets
-both. Beside them go the machine's description and its calibration, measured in the same run. The
+both. The machine's description and its calibration, measured in the same run, are kept as well. The
 file is written after every program; a run that was killed goes on where it was, and ``--fresh``
 starts again. It takes about twelve minutes on two quiet cores.
 

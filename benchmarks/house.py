@@ -15,13 +15,19 @@ offenders; the summary counts them:
   that only stand for a class of another name.
 - ``largest_file`` (lines), ``functions_over_60_lines``, ``worst_complexity`` (cyclomatic: one
   and the number of branches), ``lines_src``, which the rows of kind ``room`` split.
+- ``lines_kept``: lines of the definitions (functions, classes, names of modules) that the package
+  had at `BASELINE` already, by their names; ``lines_kept_then`` is what they and those that have
+  gone took then. Lines of `NEW_ROOMS` count as new whatever their names, and so does a helper that
+  an old function was split into. Missing where Git's history is.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import subprocess
 import sys
+import tarfile
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
@@ -79,6 +85,9 @@ INSIDE = {
         ("search", "report"),
     ),
 }
+# The state that `lines_kept` compares with: the last before new rooms were asked for, 2026-11-21.
+BASELINE = "2ca3fc5a9e95c2d7d18d69172db59b742eed8dff"
+NEW_ROOMS = ("patterns", "testing")
 BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension,
             ast.Assert, ast.match_case)  # fmt: skip
 
@@ -332,6 +341,39 @@ def rooms(known: dict[str, Module]) -> dict[str, tuple[int, int]]:
     return dict(sorted(found.items()))
 
 
+def definitions(text: str) -> Iterator[tuple[str, int]]:
+    """Every function, class and assigned name of a file's top level, with its lines."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            yield node.name, (node.end_lineno or start) - start + 1
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            yield ast.unparse(target), (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def kept(known: dict[str, Module]) -> dict[str, int]:
+    """Lines of the definitions that `BASELINE` had, then and now; empty without its history."""
+    archive = subprocess.run(
+        ["git", "archive", BASELINE, "src"], cwd=ROOT, capture_output=True, check=False
+    )
+    if archive.returncode != 0:
+        return {}
+    names: set[str] = set()
+    then = now = 0
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        for member in files.getmembers():
+            file = files.extractfile(member) if member.name.endswith(".py") else None
+            for name, lines in definitions(file.read().decode()) if file else ():
+                names.add(name)
+                then += lines
+    for module in known.values():
+        if not set(module.name.split(".")) & {*NEW_ROOMS}:
+            text = module.path.read_text(encoding="utf-8")
+            now += sum(lines for name, lines in definitions(text) if name in names)
+    return {"lines_kept": now, "lines_kept_then": then}
+
+
 def over_limits(root: Path = ROOT) -> list[str]:
     """Files that are too long, and functions of the package that are too long or branched."""
     found = []
@@ -390,6 +432,7 @@ def main() -> None:
         "functions_over_60_lines": sum(lines > LONGEST_FUNCTION for _, lines, _ in measured),
         "worst_complexity": max(complexity for _, _, complexity in measured),
         "lines_src": sum(sizes.values()),
+        **kept(known),
     }
     for row in [*rows, *over_limits()]:
         print(row)

@@ -8,8 +8,8 @@ paper the best of several trainings, and here the mean over the splits, with the
 The unconstrained network (two hidden layers of 16) is trained on 2500 instances, or on half of
 them where a data set has fewer than 5000.
 
-Beside the paper's protocol stands NN+C whose seconds are divided by their standard deviation
-before training: that changes nothing about the squared error's minimum, only how near to it Adam
+In addition to the paper's protocol, a variant of NN+C is trained on seconds divided by their
+standard deviation: that changes nothing about the squared error's minimum, only how near to it Adam
 comes. Interrupt it whenever you like: a data set that is done is kept.
 """
 

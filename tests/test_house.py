@@ -34,3 +34,11 @@ def test_long_files_and_functions_are_found(tmp_path):
         "tilewright.functions.long has 61 lines, at most 60",
         "tilewright.longer.compare has 63 lines, at most 62",
     ]
+
+
+def test_definitions_have_the_lines_from_their_decorators_to_their_end():
+    text = (
+        "import a\n\n@a.b\n@a.c\ndef one():\n    return 1\n\n"
+        "TWO: int = (\n    2\n)\nclass Three:\n    x = 1\n"
+    )
+    assert list(house.definitions(text)) == [("one", 4), ("TWO", 3), ("Three", 2)]

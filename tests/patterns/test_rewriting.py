@@ -210,7 +210,7 @@ def test_strategies_combine():
     assert rw.derive(q, rw.at_site(motion.split_then_join, 1)).program is (
         A >> tp.split(2) >> tp.join
     )
-    with pytest.raises(rw.RewriteError, match="there is no number 2"):
+    with pytest.raises(rw.RewriteError, match="`number` is below 2, not 2"):
         rw.derive(q, rw.at_site(motion.split_then_join, 2))
     with pytest.raises(rw.RewriteError, match="split_then_join does not apply"):
         rw.derive(A, either)

@@ -125,13 +125,8 @@ def plan(
     bound = schedule.makespan if proven else lower_bound(problem)
     least, most = (simulate(p, schedule.order, schedule.device).makespan for p in (low, high))
     steps = [
-        PlanStep(
-            problem.names[t],
-            problem.devices[schedule.device[t]],
-            schedule.start[t],
-            schedule.end[t],
-        )
-        for t in sorted(schedule.order, key=lambda t: (schedule.start[t], t))
+        PlanStep(problem.names[t], problem.devices[schedule.device[t]], start, schedule.end[t])
+        for start, t in sorted((schedule.start[t], t) for t in schedule.order)
     ]
     unsure = [s.task for s in steps if models and models.unsure(graph[s.task], s.device)]
     proven = proven or schedule.makespan <= bound * (1 + 1e-6)

@@ -1,4 +1,4 @@
-"""Makes a schedule correct at every size, at no cost for the estimated sizes.
+"""Makes a schedule correct at every size, as fast as before at the estimated ones.
 
 Splits that shift inwards or round up suit large regions. A nest with such splits stays unchanged
 for calls whose outputs are large enough, and is compiled a second time with every split guarded for

@@ -35,7 +35,7 @@ from tilewright.halide.search.factors import (
     structure,
     turned,
 )
-from tilewright.halide.search.finals import Rounds
+from tilewright.halide.search.finals import Final, Rounds
 from tilewright.halide.search.top_k import (
     INTERRUPTED,
     NAIVE,
@@ -135,17 +135,29 @@ def measure_tuned(
         leaders.append(tried[base.best.rank])
     final, stopped = base.final, tuning.reason
     if any(t.rank >= len(planned) for t in leaders):
-        final = None
-        if stopped != INTERRUPTED:
-            variants = [_variant(t, task) for t in leaders]
-            with early_end() as deciding:
-                final = decide(session, variants, watch, _measured(naive, base.naive))
-            stopped = stopped or deciding.reason
+        variants = [_variant(t, task) for t in leaders]
+        final, stopped = _decided(session, variants, watch, naive, base, stopped)
         tried = [with_final(replace(t, final=False), final) for t in tried]
     watch.message = ""
     baseline = final.measurement(NAIVE) if final is not None else None
     outcome = Outcome(tuple(tried), baseline or base.naive, stopped, final)
     return outcome, _facts(tried, planned)
+
+
+def _decided(
+    session: Session,
+    variants: Sequence[Variant],
+    watch: Watch,
+    naive: Variant | None,
+    base: Outcome,
+    stopped: str,
+) -> tuple[Final | None, str]:
+    """Return the final rounds of the leaders, none after Ctrl-C, and why they ended early."""
+    if stopped == INTERRUPTED:
+        return None, stopped
+    with early_end() as deciding:
+        return decide(session, variants, watch, _measured(naive, base.naive)), stopped
+    return None, stopped or deciding.reason
 
 
 def _measured(naive: Variant | None, measurement: Measurement | None) -> Measured | None:

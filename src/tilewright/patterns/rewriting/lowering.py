@@ -161,7 +161,7 @@ def _loads(
             return f"{tile} is not an array of scalars with {len(levels)} dimensions"
         items.append(n.IDENTITY if made is None else n.To("local", made))
     if max(components) >= len(tiles):
-        return f"there are {len(tiles)} tiles, no number {max(components)}"
+        return f"{len(tiles)} tiles are numbered from 0; tile {max(components)} does not exist"
     return n.Par(tuple(items)) if isinstance(kind, TupleType) else items[0]
 
 

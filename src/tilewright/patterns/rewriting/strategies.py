@@ -83,7 +83,9 @@ def _at(rule: Rule, d: Derivation, number: int, reverse: bool) -> Derivation:
         elif found:
             refused.append((site, found))
     if seen:
-        raise RewriteError(f"{rule} applies at {seen} sites; there is no number {number}")
+        raise RewriteError(
+            f"{rule} applies at {seen} sites, so `number` is below {seen}, not {number}"
+        )
     raise RewriteError(no_site(rule, d.program, refused))
 
 

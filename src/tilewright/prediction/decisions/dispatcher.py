@@ -34,7 +34,7 @@ Query: TypeAlias = Mapping[str, float]
 _SETTLED, _BETTER = 3, 0.95
 # The rate at which a variant's correction follows measured times, and how many are kept.
 _FOLLOW, _KEPT = 0.2, 10_000
-# A tried route that takes so many times as long as the fastest is not tried again.
+# A measured route that takes this many times as long as the fastest is not tried again.
 _HOPELESS = 2.0
 
 

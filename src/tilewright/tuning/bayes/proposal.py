@@ -136,11 +136,8 @@ def propose(
     if len(pending):
         # What is believed of pending runs counts as the best, too: else later ones crowd there.
         best = min(best, float(surrogate.predict(encoder(pending))[0].min()))
-    forest = None
-    if settings.feasibility and not valid.all():
-        known = recent(valid, settings.most_points)
-        forest = grow(encoder(seen.codes[known]), valid[known].astype(float), rng)
-    score = _Score(encoder, surrogate, best, _chance(forest, source, len(seen.codes)), bias)
+    chance = _chance(_feasible(encoder, seen, settings, rng), source, len(seen.codes))
+    score = _Score(encoder, surrogate, best, chance, bias)
     if rng.random() < settings.local:
         met = _around(space, codes[np.argsort(outputs, kind="stable")], taken)
         scores = score(met)
@@ -219,6 +216,16 @@ class _Score:
         if self.bias is not None:
             score = score + self.bias(codes)
         return score
+
+
+def _feasible(
+    encoder: Encoder, seen: Observations, settings: Settings, rng: np.random.Generator
+) -> GrownTrees | None:
+    """Return a forest of the probability of success (Section 4.3), or None without failures."""
+    if not settings.feasibility or seen.valid.all():
+        return None
+    known = recent(seen.valid, settings.most_points)
+    return grow(encoder(seen.codes[known]), seen.valid[known].astype(float), rng)
 
 
 def _chance(

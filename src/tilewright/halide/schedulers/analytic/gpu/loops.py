@@ -17,7 +17,7 @@ A parallel loop ``v`` of extent N with the tile T and R iterations per thread be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
@@ -28,6 +28,7 @@ from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
     Level,
+    Mapping,
     MemoryType,
     ScheduledLoop,
     Split,
@@ -236,15 +237,14 @@ def member_nest(
             unrolled.append(copies)
             serial.append(whole_loop)
     parts, reductions = _reductions(func, stage, budget, set(), plan.steps)
-    splits += parts
-    loops = (
-        *(ScheduledLoop(loop, "unrolled") for loop in unrolled),
-        *reductions,
-        *(ScheduledLoop(loop) for loop in serial),
-        *(ScheduledLoop(loop, "gpu_thread") for loop in threads),
-        *(ScheduledLoop(loop) for loop in outside),
-    )
-    return StageSchedule(tuple(splits), loops)
+    loops = [*_marked(unrolled, "unrolled"), *reductions, *_marked(serial)]
+    loops += [*_marked(threads, "gpu_thread"), *_marked(outside)]
+    return StageSchedule((*splits, *parts), tuple(loops))
+
+
+def _marked(names: Sequence[str], mapping: Mapping = "serial") -> Iterator[ScheduledLoop]:
+    """Yield loops, innermost first, that are all run in the same way."""
+    return (ScheduledLoop(name, mapping) for name in names)
 
 
 def points_along(plan: KernelPlan, place: int) -> int:
