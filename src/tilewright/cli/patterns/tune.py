@@ -157,6 +157,8 @@ def _present(args: argparse.Namespace, tuned: PatternTuning, called: str) -> Non
             f"number 1 is {s.estimate:.3g} times as fast as the program as it is written "
             f"({s.low:.3g} to {s.high:.3g})"
         )
+    else:
+        lines.append("number 1 was not timed in turn with the program as it is written")
     head = f"{units.plural(tuned.considered, 'kernel')}, ranked by {called}"
     present(args, result, *([] if args.quiet else [head]), *lines)
     if args.report:
