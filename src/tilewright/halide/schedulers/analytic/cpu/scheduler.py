@@ -235,7 +235,7 @@ def assembled(
             funcs += [FuncSchedule(algorithm.order[name], ROOT, ROOT) for name in group.members]
             continue
         funcs += group_schedules(costs, group, plan.tiling, cores)
-    entries = completed(funcs, view, extern_in_words=False)
+    entries = completed(funcs, view)
     return Schedule(algorithm.digest, "host", entries, clones=clones_of(algorithm))
 
 
@@ -407,8 +407,9 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = costs.analysis.view.by_name[group.output]
         if func.fixed or func.scheduled:
-            why = "an extern stage" if func.extern is not None else "memoised"
-            note = f"{why}, left as it is" if func.fixed else "kept as it was scheduled"
+            stage = "an extern stage, at root"
+            left = stage if func.extern is not None else "memoised, left as it is"
+            note = left if func.fixed else "kept as it was scheduled"
             reports.append(GroupReport(group.members, group.output, notes=(note,)))
             continue
         if unplanned(func, plan):

@@ -65,7 +65,7 @@ def schedule_of(
             for operand in staged_operands(analysis, stage):
                 staged = staged_schedule(analysis, operand, entries)
                 entries += [] if staged is None else [staged]
-    complete = completed(entries, view, extern_in_words=True)
+    complete = completed(entries, view)
     return Schedule(algorithm.digest, model.machine.halide_target, complete)
 
 
