@@ -136,6 +136,20 @@ def test_tiles_are_looked_at_in_the_middle_of_the_output():
     assert found.tile_bytes[0] == 24 * 4
 
 
+def test_the_second_of_two_tiles_ends_with_the_output():
+    """It would reach beyond the clamped rows, and seem to need next to nothing."""
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    x = hl.Var("x")
+    inner, output = hl.Func("inner"), hl.Func("output")
+    inner[x] = image[x] * 2.0
+    output[x] = inner[hl.clamp(x - 1, 0, 63)]
+    output.set_estimates([(0, 66)])
+    costs, names = costing(output)
+    # Tiles of 64: the last, 2 to 65, reads 1 to 63.
+    found = costed(costs, names, ["inner", "output"], (64,))
+    assert found.tile_bytes[0] == 63 * 4
+
+
 def test_members_that_outgrow_the_first_cache_pass_the_second():
     costs, names = costing(columns(1024, 32))
     # Nine rows of 4 KiB: 36,864 bytes, written and read in each of four tiles.

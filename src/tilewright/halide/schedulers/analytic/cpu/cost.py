@@ -296,8 +296,10 @@ class CpuCosts:
         first_strip = len(shapes)
         shapes += [shape for shape, _ in strips]
         stacked = np.concatenate(shapes)
-        start = low + stacked * np.floor(np.ceil(full / stacked) / 2.0)
-        start = np.where(stacked < full, start, low)
+        # In the middle; the last tile ends with the region, as shifting inwards does.
+        start = low + np.minimum(
+            stacked * np.floor(np.ceil(full / stacked) / 2.0), np.maximum(full - stacked, 0.0)
+        )
         inside, outside = self.member_boxes(
             group,
             tuple(
