@@ -165,6 +165,14 @@ def test_floats_between_narrow_values_get_twice_the_lanes(stored, loaded, lanes)
     assert best(narrow, {0: 1024.0}).lanes == lanes
 
 
+@pytest.mark.parametrize(("loaded", "lanes"), [(U8, 16), (U16, 8), (I32, 8)])
+def test_reductions_of_values_that_fill_no_register_get_twice_the_lanes(loaded, lanes):
+    row = load({"x": (1.0, 0.0), "r": (0.0, 1.0)}, type_=loaded)
+    weight = load({"r": (1.0, 0.0)}, "weights", type_=loaded)
+    total = stage([op("add", I32, "xr")], [row, weight], loops=(X, R), types=(I32,), args=("x",))
+    assert best(total, {0: 1024.0}, nested=True).lanes == lanes
+
+
 def test_vectors_have_at_least_four_lanes():
     sse = model_of(CpuMachine("test", "x86-64", 1, (), 128, ()))
     assert natural_lanes(stage([op("add", F64)], types=(F64,)), sse) == 4

@@ -334,8 +334,17 @@ def _widths(summary: StageSummary, reducing: bool, model: CpuModel) -> Iterator[
     yield lanes // 2
     # Four times the lanes were measured too: faster still for some, and three times slower for one
     # whose 16 registers did not suffice.
-    if not reducing and 2 * lanes <= stored_lanes(summary, model):
+    if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
         yield 2 * lanes
+
+
+def _thin(summary: StageSummary, lanes: int, model: CpuModel) -> bool:
+    """Return whether vectors of the narrowest value that is loaded fill no register at all.
+
+    LLVM broadcasts a byte to less than the smallest register by an insertion per lane.
+    """
+    narrowest = min((load.type.bytes for load in summary.loads), default=0)
+    return 0 < lanes * narrowest < model.constants.least_vector_bytes
 
 
 def _candidates(
