@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import halide as hl
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -115,6 +116,20 @@ def test_a_move_of_a_func_that_is_not_there_is_refused():
     scene, states = walked(made, 0, 0, 1)
     with pytest.raises(ScheduleError, match="not the schedule's"):
         moves.applied(states[0], moves.Inline(10_000), scene)
+
+
+def test_what_an_extern_stage_reads_is_computed_at_no_loop():
+    x = hl.Var("x")
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    before, extern, after = hl.Func("before"), hl.Func("extern"), hl.Func("after")
+    before[x] = image[x] + 1.0
+    extern.define_extern("user_stage", [hl.ExternFuncArgument(before)], hl.Float(32), [x])
+    after[x] = extern[x] * before[x]
+    after.set_estimates([(0, 4096)])
+    made = make_task(after, machine=MACHINE, target="host")
+    scene, states = walked(made, 1, 0, 0)
+    placed = [m for m in moves.possible_moves(states[0], scene) if isinstance(m, moves.ComputeAt)]
+    assert made.algorithm.order[before.name()] not in {move.func for move in placed}
 
 
 def test_members_of_a_group_reach_different_levels():

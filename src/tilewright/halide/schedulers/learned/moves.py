@@ -346,7 +346,10 @@ def _levels(func: int, schedule: Schedule, algorithm: Algorithm) -> Iterator[tup
         paths = find_paths(replace(trial, algorithm=algorithm.digest), algorithm)
     except ScheduleError:
         return
-    ways = [path for use in paths.uses.get(func, ()) for path in paths.stages[use]]
+    uses = paths.uses.get(func, ())
+    if any(use not in paths.stages for use in uses):
+        return  # read by an extern stage, which has no loops
+    ways = [path for use in uses for path in paths.stages[use]]
     if not ways:
         return
     stages = _stages_of_loops({node.func for node in ways[0]}, others, algorithm)
