@@ -3,6 +3,8 @@ from dataclasses import replace
 import halide as hl
 import pytest
 
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.capability import can_be_atomic, host_only
 from tilewright.machines import gpu
@@ -74,7 +76,8 @@ def summed(kind, update, dims=0):
     f[(x,)[:dims]] = hl.cast(kind, 0)
     update(f, hl.RDom([(0, 64)], "r"))
     f.set_estimates([(0, 16)] * dims)
-    return last_stage(f)
+    algorithm = load(f)
+    return Analysis(View(algorithm), {}, algorithm.symbols), algorithm.funcs[-1].name
 
 
 def add(f, r):
@@ -105,9 +108,9 @@ def neighbour(f, r):
     ],
 )
 def test_atomic_additions(kind, update, dims, cuda, opencl):
-    func, stage = summed(kind, update, dims)
-    assert can_be_atomic(func, stage, CUDA) == cuda
-    assert can_be_atomic(func, stage, OPENCL) == opencl
+    analysis, name = summed(kind, update, dims)
+    assert can_be_atomic(analysis, name, 1, CUDA) == cuda
+    assert can_be_atomic(analysis, name, 1, OPENCL) == opencl
 
 
 def test_funcs_that_halide_miscompiles_for_opencl_stay_on_the_host():

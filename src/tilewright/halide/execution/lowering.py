@@ -5,17 +5,24 @@ LLVM, which takes most of the time of compiling, does not run.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.halide.execution.inputs import InputError
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.schedule import Schedule, ScheduleError
+from tilewright.halide.ir.targets import is_gpu
 
 if TYPE_CHECKING:
     import halide as hl
 
 
+LOSES_UPDATES = (
+    "Halide makes no atomic addition of a reduction that threads share, and what it makes instead "
+    "loses updates; keep the reduction's loops serial"
+)
 # Lowered for OpenCL, kernels end as text: no LLVM, half the time. It supports these by request.
 _OPENCL = ("OpenCL", "CLDoubles", "CLHalf", "CLAtomics64")
 
@@ -53,22 +60,74 @@ def _as_opencl(target: hl.Target) -> hl.Target | None:
 def _refusal(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> str:
     import halide as hl
 
-    from tilewright.halide.emit.apply import apply
-    from tilewright.halide.execution.binding import deserialize
-
     try:
-        live = deserialize(algorithm.serialized, make_inputs(algorithm))
+        module = _lowered(schedule, algorithm, target)
+        if is_atomic(schedule) and _loses_updates(module, floats="opencl" in schedule.target):
+            return LOSES_UPDATES
     except InputError:
         return ""
-    try:
-        apply(schedule, algorithm, live.pipeline, same_bytes=True)
-        # What checks arguments and answers bounds queries at run time is never refused, and
-        # simplifying it takes half the time of lowering a pipeline of 300 Funcs.
-        for feature in (hl.TargetFeature.NoAsserts, hl.TargetFeature.NoBoundsQuery):
-            target = target.with_feature(feature)
-        arguments = live.pipeline.infer_arguments()
-        live.pipeline.compile_to_module(arguments, "tilewright_check", target)
     except (hl.HalideError, RuntimeError) as error:
         text = " ".join(str(error).split())
         return text.removeprefix("Error: ") or type(error).__name__
     return ""
+
+
+def adds_atomically(schedule: Schedule, algorithm: Algorithm) -> bool:
+    """Return whether a schedule for OpenCL lowers, and shared reductions to atomic additions."""
+    import halide as hl
+
+    from tilewright.halide.emit.apply import halide_target
+
+    try:
+        module = _lowered(schedule, algorithm, halide_target(schedule.target))
+    except (InputError, hl.HalideError, RuntimeError):
+        return False
+    return not _loses_updates(module, floats=True)
+
+
+def is_atomic(schedule: Schedule) -> bool:
+    """Return whether a schedule for a GPU has atomic reductions."""
+    nests = (nest for entry in schedule.funcs for nest in entry.stages)
+    return is_gpu(schedule.target) and any(nest.atomic for nest in nests)
+
+
+def require_atomic_additions(pipeline: hl.Pipeline, target: hl.Target) -> None:
+    """Raise `ScheduleError` where a scheduled pipeline loses updates of atomic reductions."""
+    as_opencl = _as_opencl(target)
+    module = _to_module(pipeline, as_opencl or target)
+    if _loses_updates(module, floats=as_opencl is None):
+        raise ScheduleError(LOSES_UPDATES)
+
+
+def _lowered(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> hl.Module:
+    """Raises `InputError` if parameters cannot be rebuilt, and what Halide raises."""
+    from tilewright.halide.emit.apply import apply
+    from tilewright.halide.execution.binding import deserialize
+
+    live = deserialize(algorithm.serialized, make_inputs(algorithm))
+    apply(schedule, algorithm, live.pipeline, same_bytes=True)
+    return _to_module(live.pipeline, target)
+
+
+def _to_module(pipeline: hl.Pipeline, target: hl.Target) -> hl.Module:
+    import halide as hl
+
+    # What checks arguments and answers bounds queries at run time is never refused, and
+    # simplifying it takes half the time of lowering a pipeline of 300 Funcs.
+    for feature in (hl.TargetFeature.NoAsserts, hl.TargetFeature.NoBoundsQuery):
+        target = target.with_feature(feature)
+    return pipeline.compile_to_module(pipeline.infer_arguments(), "tilewright_check", target)
+
+
+def _loses_updates(module: hl.Module, *, floats: bool) -> bool:
+    """Return whether an OpenCL kernel replaces what it has read, instead of adding to it.
+
+    With `floats` false, additions of floats are not looked at.
+    """
+    import halide as hl
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "module.stmt")
+        module.compile({hl.OutputFileType.stmt: str(path)})
+        text = path.read_bytes()
+    return b" old_val = " in text or (floats and b" old_val.f = " in text)

@@ -14,6 +14,7 @@ from tilewright.halide.emit.apply import apply, halide_target
 from tilewright.halide.execution.binding import bind, deserialize, fill_output, output_array
 from tilewright.halide.execution.cuda_kernels import kernel_resources
 from tilewright.halide.execution.inputs import Inputs
+from tilewright.halide.execution.lowering import is_atomic, require_atomic_additions
 from tilewright.halide.execution.verification import Discrepancy, Tolerance, accepted, compare
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import live_funcs
@@ -46,6 +47,8 @@ class Runner:
             algorithm = import_pipeline(payload["serialized"])
             schedule = from_json(payload["schedule"], algorithm)
             apply(schedule, algorithm, self._live.pipeline, same_bytes=True)
+            if is_atomic(schedule):
+                require_atomic_additions(self._live.pipeline, self._target)
         self._prepared = time.perf_counter() - began
         self._finish(payload)
 

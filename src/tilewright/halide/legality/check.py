@@ -18,6 +18,7 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.ir.targets import is_gpu as is_gpu
 from tilewright.halide.ir.variants import running_at, variant_schedules
+from tilewright.halide.legality.additions import addition_problems
 from tilewright.halide.legality.directives import (
     dimension_problems,
     hoist_problems,
@@ -67,6 +68,7 @@ def check(
         # Levels can only be checked if every nest is legal.
         for nests in () if found else plain:
             found += _place_problems(nests, algorithm, limits)
+            found += addition_problems(nests, algorithm)
     if not found and is_gpu(schedule.target):
         found += launch_problems(running_at(schedule, algorithm), algorithm, limits)
     found += _memory_problems(algorithm, limits, shared_bytes or {})

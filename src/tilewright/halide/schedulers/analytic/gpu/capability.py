@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.execution.atomic_additions import is_atomic_addition
 from tilewright.halide.ir.algorithm import (
     Algorithm,
     Call,
-    Expr,
     Func,
-    Op,
     Stage,
     Type,
-    Variable,
     walk,
 )
 from tilewright.machines import GpuMachine
@@ -93,32 +92,9 @@ def _type(t: Type, machine: GpuMachine) -> str | None:
     return None
 
 
-def can_be_atomic(func: Func, stage: Stage, machine: GpuMachine) -> bool:
+def can_be_atomic(analysis: Analysis, name: str, index: int, machine: GpuMachine) -> bool:
     """Return whether a reduction may run in parallel with the device's atomic additions.
 
-    It must add to one value of 32 bits (floats on CUDA only), at coordinates that are the same
-    on both sides, and not read the Func otherwise.
+    Floats are added atomically on CUDA only. See `is_atomic_addition`.
     """
-    if len(stage.values) != 1 or len(func.types) != 1 or not stage.rvars:
-        return False
-    t = func.types[0]
-    if t.bits != 32 or t.lanes != 1 or t.code not in ("int", "uint", "float"):
-        return False
-    if t.code == "float" and machine.api != "cuda":
-        return False
-    value = stage.values[0]
-    if not isinstance(value, Op) or value.name != "add":
-        return False
-    selves = [c for c in stage.calls if c.kind == "func" and c.name == func.name]
-    if len(selves) != 1 or selves[0] not in value.args:
-        return False
-    own = selves[0]
-    return len(own.args) == len(stage.args) and all(
-        _same(a, b) for a, b in zip(own.args, stage.args, strict=True)
-    )
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    if isinstance(a, Variable) and isinstance(b, Variable):
-        return a.name == b.name
-    return a is b
+    return is_atomic_addition(analysis, name, index, floats=machine.api == "cuda")

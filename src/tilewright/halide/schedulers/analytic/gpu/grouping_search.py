@@ -219,8 +219,7 @@ class GroupingSearch:
         plan = self._tiled(kernel, step, options)
         if kernel.atomic or not self._leaves_idle(kernel):
             return plan
-        func = self.view.by_name[group.output]
-        if not can_be_atomic(func, kernel.stage, self.machine):
+        if not can_be_atomic(self.analysis, group.output, index, self.machine):
             return plan
         atomic = FusedKernel(self.analysis, group.output, index, group.members, atomic=True)
         other = self._tiled(atomic, step, options)
@@ -247,7 +246,6 @@ class GroupingSearch:
 
     def _kernel(self, group: Group, index: int) -> tuple[FusedKernel, str, str]:
         name = group.output
-        func = self.view.by_name[name]
         kernel = FusedKernel(self.analysis, name, index, group.members)
         if nothing_to_do(kernel.stage):
             return kernel, "nothing", "it only leaves values undefined"
@@ -256,8 +254,7 @@ class GroupingSearch:
             return kernel, "host", why
         if kernel.loops:
             return kernel, "parallel", ""
-        stage = self.view.stages(name)[index]
-        if can_be_atomic(func, stage, self.machine):
+        if can_be_atomic(self.analysis, name, index, self.machine):
             atomic = FusedKernel(self.analysis, name, index, group.members, atomic=True)
             if atomic.loops:
                 return atomic, "parallel", ""

@@ -23,6 +23,7 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Box, stage_env
 from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
+from tilewright.halide.execution.atomic_additions import is_atomic_addition
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
@@ -86,7 +87,7 @@ class _Inliner:
                 trial = self.analysis.toggled(name)
                 for reader in self.analysis.view.consumers[name]:
                     self._cost(trial, reader)
-                if self._narrows(name, trial):
+                if self._narrows(name, trial) or self._spoils_additions(name, trial):
                     continue
             except TooLarge:
                 continue
@@ -106,6 +107,18 @@ class _Inliner:
                 several = sum(access.count for access in before[stage].reads(name)) > 1.0
                 fewer = self._points(after, reader, stage) < self.constants.narrowed_points * points
                 if several and fewer and summary.arithmetic > self.constants.most_narrowed:
+                    return True
+        return False
+
+    def _spoils_additions(self, name: str, after: Analysis) -> bool:
+        """Return whether inlining would leave a reduction without atomic additions."""
+        for reader in self.analysis.view.consumers[name]:
+            for index in range(1, len(self.algorithm.by_name[reader].stages)):
+                before, then = (
+                    is_atomic_addition(analysis, reader, index, floats=True)
+                    for analysis in (self.analysis, after)
+                )
+                if before and not then:
                     return True
         return False
 
@@ -153,7 +166,7 @@ class _Inliner:
         after = self.analysis.toggled(name)
         before = self._cost(self.analysis, name) + self._store_cost(name)
         try:
-            if self._narrows(name, after):
+            if self._narrows(name, after) or self._spoils_additions(name, after):
                 return -np.inf
             for reader in readers:
                 before += self._cost(self.analysis, reader)
