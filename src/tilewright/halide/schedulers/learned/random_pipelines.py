@@ -20,6 +20,9 @@ CHANNELS = 3
 TYPES = ("uint8", "uint16", "int16", "int32", "float32")
 # Sums of 32-bit inputs would overflow, which Halide leaves undefined.
 INPUTS = ("uint8", "uint16", "int16", "float32")
+# With `limited`, the largest 32-bit result of floats that an index depends on; the weights of a
+# stage's sum add up to at most 49.
+LARGEST = 2.0**24
 MOST_STAGES = 12
 # How often a stage is of a kind, relative to others.
 KINDS = {
@@ -114,18 +117,26 @@ def _operations(stage: RandomStage) -> float:
 # --- as a Halide pipeline -------------------------------------------------------------------------
 
 
-def build(recipe: RandomPipeline) -> Any:
-    """Return the ``halide.Pipeline``, with estimates of its outputs."""
+def build(recipe: RandomPipeline, *, limited: bool = False) -> Any:
+    """Return the ``halide.Pipeline``, with estimates of its outputs.
+
+    Halide bounds what an index depends on, and refuses the pipeline if a bound of a 32-bit sum
+    overflows. With `limited`, no sum is that large. Without it, which is how pipelines were built
+    that labels are recorded of, some pipelines do not compile.
+    """
     import halide as hl
 
-    return hl.Pipeline(_Builder(recipe).outputs())
+    return hl.Pipeline(_Builder(recipe, limited).outputs())
 
 
 class _Builder:
     """Builds the Funcs of a recipe: every one has the dimensions x, y and c."""
 
-    def __init__(self, recipe: RandomPipeline) -> None:
+    def __init__(self, recipe: RandomPipeline, limited: bool) -> None:
         import halide as hl
+
+        self.in_indices = _read_by_indices(recipe) if limited else frozenset()
+        self.limited = False
 
         self.hl = hl
         self.recipe = recipe
@@ -160,6 +171,7 @@ class _Builder:
         source = self.funcs[stage.sources[0]]
         self.scale = self.scales[stage.sources[0]]
         self.kind = stage.type
+        self.limited = i + 1 in self.in_indices
         make: Callable[..., Any] = getattr(self, f"_{stage.kind}")
         func = make(f"{stage.kind}{i}", source, stage)
         self.funcs.append(func)
@@ -173,6 +185,8 @@ class _Builder:
         hl = self.hl
         made = hl.Func(name)
         value = value if isinstance(value, hl.Expr) else hl.Expr(value)
+        if self.limited and (kind or self.kind) == "int32" and not value.type().is_int():
+            value = hl.clamp(hl.f32(value), -hl.f32(LARGEST), hl.f32(LARGEST))
         made[self.x, self.y, self.c] = hl.saturating_cast(self.type(kind or self.kind), value)
         return made
 
@@ -349,6 +363,15 @@ class _Builder:
 
     def _transpose(self, name: str, source: Any, stage: RandomStage) -> Any:
         return self.func(name, source[self.y, self.x, self.c])
+
+
+def _read_by_indices(recipe: RandomPipeline) -> frozenset[int]:
+    """Return the numbers of the results that an index depends on."""
+    found: set[int] = set()
+    for i, stage in reversed(list(enumerate(recipe.stages))):
+        if stage.kind in ("gather", "histogram") or i + 1 in found:
+            found.update(stage.sources)
+    return frozenset(found)
 
 
 def _scaled(extent: int, scale: int) -> int:
