@@ -3,6 +3,17 @@
 import halide as hl
 import pytest
 
+from tilewright.halide.execution.lowering import refusal
+from tilewright.halide.ir.schedule import (
+    ROOT,
+    FuncSchedule,
+    Level,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
+from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search.one_shot import plan_checked
 
@@ -56,3 +67,48 @@ def resampled(size):
 def test_halide_refuses_none_of_the_chosen_schedules(program, machine):
     planned = plan_checked(make_task(program(512), target="cuda", machine=machine))
     assert not [note for note in planned[0].notes if "refused" in note]
+
+
+def pyramid(size):
+    """Two levels down and up again, read by the neighbour."""
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.UInt(16), 2, "image")
+    edge = hl.BoundaryConditions.repeat_edge(image)
+    base, half, quarter = hl.Func("base"), hl.Func("half"), hl.Func("quarter")
+    base[x, y] = hl.i32(edge[x - 1, y]) + edge[x, y] * 2 + edge[x + 1, y]
+    half[x, y] = base[2 * x, y] + base[2 * x + 1, y]
+    quarter[x, y] = half[2 * x, y] + half[2 * x + 1, y]
+    up_half, up, out = hl.Func("up_half"), hl.Func("up"), hl.Func("out")
+    up_half[x, y] = (quarter[x / 2, y] + half[x, y]) / 2
+    up[x, y] = (up_half[x / 2, y] + base[x, y]) / 2
+    out[x, y] = hl.max(up[x - 1, y], up[x, y], up[x + 1, y])
+    out.set_estimates([(0, size), (0, size)])
+    return out
+
+
+def test_levels_of_a_pyramid_are_not_all_in_registers():
+    task = make_task(pyramid(512), target="cuda", machine="a100")
+    algorithm = task.algorithm
+    place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    rows = ScheduledLoop("v1", "gpu_block")
+    out = StageSchedule(
+        (Split("v0", "v0_b", "v0_t", 32, "guard_with_if"),),
+        (ScheduledLoop("v0_t", "gpu_thread"), ScheduledLoop("v0_b", "gpu_block"), rows),
+    )
+    thread = Level("at", place["up"], 0, "v0")
+    block = Level("at", place["out"], 0, "v0_b")
+    up = StageSchedule((), (ScheduledLoop("v0", "gpu_thread"), ScheduledLoop("v1")))
+    entries = [
+        FuncSchedule(place["out"], ROOT, ROOT, stages=(out,)),
+        FuncSchedule(place["up"], block, block, "gpu_shared", (up,)),
+        *(
+            FuncSchedule(place[name], thread, thread, "register")
+            for name in ("base", "half", "quarter", "up_half")
+        ),
+    ]
+    entries.sort(key=lambda entry: entry.func)
+    schedule = Schedule(algorithm.digest, task.target, tuple(entries))
+    assert "registers" in {violation.kind for violation in check(schedule, algorithm)}
+    assert refusal(schedule, algorithm)
+    planned = plan_checked(task)[0]
+    assert not [note for note in planned.notes if "refused" in note or "Left out" in note]

@@ -177,6 +177,12 @@ class _Quotient(NamedTuple):
     divisor: float
 
 
+def divisor_of(form: Linear) -> float:
+    """Return by what an index divides a number; 1 if it divides none."""
+    quotient = _quotient(form)
+    return 1.0 if quotient is None else quotient.divisor
+
+
 def _quotient(form: Linear) -> _Quotient | None:
     if len(form.terms) != 1 or form.terms[0][1] != 1.0:
         return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilewright.halide.analysis.atomic_additions import is_atomic_addition
-from tilewright.halide.analysis.inlining import View
-from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.nest import scheduled_loops
@@ -14,14 +12,14 @@ from tilewright.halide.ir.schedule import Schedule, StageSchedule
 from tilewright.halide.legality.stages import GPU
 from tilewright.halide.legality.violations import Violation
 
-# Maximum number of nodes of an expression after inlining.
-_LARGEST_VIEW = 200_000
 
-
-def addition_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
+def addition_problems(
+    schedule: Schedule, algorithm: Algorithm, analysis: Analysis
+) -> Iterator[Violation]:
     """Yield reductions over a GPU's blocks or threads that are certainly no atomic additions.
 
-    `algorithm` has the schedule's clones, and every nest is legal by itself.
+    `algorithm` has the schedule's clones, `analysis` is of it as the schedule inlines it, and every
+    nest is legal by itself.
     """
     reductions = [
         (func.name, stage.index)
@@ -30,10 +28,6 @@ def addition_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Viol
         for stage, nest in zip(func.stages, entry.stages, strict=False)
         if nest.atomic and not nest.allow_races and _shared(func, stage, nest)
     ]
-    if not reductions:
-        return
-    gone = frozenset(algorithm.funcs[i].name for i in inlined(schedule, algorithm))
-    analysis = Analysis(View(algorithm, gone, limit=_LARGEST_VIEW), {}, algorithm.symbols)
     for name, index in reductions:
         floats = "cuda" in schedule.target
         if is_atomic_addition(analysis, name, index, floats=floats) is False:

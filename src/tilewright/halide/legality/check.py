@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.halide.analysis.paths import find_paths
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.paths import find_paths, inlined
+from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
 from tilewright.halide.ir.nest import guarded
@@ -31,11 +33,14 @@ from tilewright.halide.legality.levels import (
     path_problems,
     single_thread_problems,
 )
+from tilewright.halide.legality.registers import register_problems
 from tilewright.halide.legality.stages import stage_problems
 from tilewright.halide.legality.violations import Limits as Limits
 from tilewright.halide.legality.violations import Violation as Violation
 
 Found = Iterator[tuple[str, str]]
+# Maximum number of nodes of an expression after inlining.
+_LARGEST_VIEW = 200_000
 
 
 def check(
@@ -68,7 +73,8 @@ def check(
         # Levels can only be checked if every nest is legal.
         for nests in () if found else plain:
             found += _place_problems(nests, algorithm, limits)
-            found += addition_problems(nests, algorithm)
+            if is_gpu(schedule.target):
+                found += _device_nest_problems(nests, algorithm)
     if not found and is_gpu(schedule.target):
         found += launch_problems(running_at(schedule, algorithm), algorithm, limits)
     found += _memory_problems(algorithm, limits, shared_bytes or {})
@@ -256,6 +262,14 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
                 for kind, message in path_problems(path, schedule.target, limits.threads_per_block):
                     found.append(Violation(kind, name, stage, message))
     return list(dict.fromkeys(found))
+
+
+def _device_nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
+    gone = frozenset(algorithm.funcs[i].name for i in inlined(schedule, algorithm))
+    view = View(algorithm, gone, limit=_LARGEST_VIEW)
+    analysis = Analysis(view, {}, algorithm.symbols)
+    yield from addition_problems(schedule, algorithm, analysis)
+    yield from register_problems(schedule, algorithm, analysis)
 
 
 def _memory_problems(

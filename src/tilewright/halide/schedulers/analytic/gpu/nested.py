@@ -21,6 +21,7 @@ from collections.abc import Container, Mapping
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
+from tilewright.halide.analysis.thread_divisors import divided_differently
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
@@ -114,6 +115,9 @@ def _size_is_plain(
     whose size differs between blocks.
     """
     trial = {**nested, member: anchor}
+    here = [name for name, at in trial.items() if at == anchor]
+    if divided_differently(kernel.analysis, anchor, here):
+        return False
     once = np.zeros((1, len(_thread_loops(kernel, anchor))))
     found = _regions(kernel, anchor, trial, once)
     for reader in kernel.analysis.view.consumers[member]:

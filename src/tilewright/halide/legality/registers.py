@@ -1,0 +1,36 @@
+"""Checks that Halide finds a constant size for what a thread keeps in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.thread_divisors import divided_differently
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.schedule import Level, Schedule
+from tilewright.halide.legality.violations import Violation
+
+
+def register_problems(
+    schedule: Schedule, algorithm: Algorithm, analysis: Analysis
+) -> Iterator[Violation]:
+    """Yield Funcs in registers of which Halide cannot bound what a thread needs.
+
+    `analysis` is of `algorithm`, which has the schedule's clones, as the schedule inlines it.
+    """
+    levels: dict[Level, set[str]] = {}
+    for entry in schedule.funcs:
+        if entry.memory == "register" and entry.compute.kind == "at":
+            levels.setdefault(entry.compute, set()).add(algorithm.funcs[entry.func].name)
+    for level, members in levels.items():
+        try:
+            found = divided_differently(analysis, algorithm.funcs[level.func].name, members)
+        except TooLarge:
+            continue
+        for name, divisors in found.items():
+            reason = (
+                f"a thread reads it at quotients by {' and '.join(map(str, divisors))}, for which "
+                "Halide finds no constant number of values; compute it per block instead"
+            )
+            yield Violation("registers", name, None, reason)
