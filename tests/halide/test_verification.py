@@ -5,9 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.halide.execution.contents import to_bfloat16
+from tilewright.halide.execution.runner import Runner
+from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.execution.verification import Tolerance, accepted, compare, tolerance
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Type
+from tilewright.halide.schedulers.learned.random_pipelines import build, random_pipeline
+from tilewright.halide.schedulers.registry import naive
+from tilewright.halide.schedulers.task import make_task
 
 F32, U8, I16 = Type("float", 32), Type("uint", 8), Type("int", 16)
 
@@ -119,3 +124,13 @@ def test_tolerance_depends_on_the_computation():
     double = of(lambda v: hl.sqrt(hl.cast(hl.Float(64), v)))
     assert double.relative < 1e-8
     assert double.outliers == 0
+
+
+def test_rounding_of_the_reference_itself_is_not_held_against_a_schedule(tmp_path):
+    """Where a multiplication is fused with an addition, coordinates come out one apart."""
+    task = make_task(build(random_pipeline(1087, (1e5, 1e6))), target="host", name="random")
+    with Session(task.algorithm, references=tmp_path) as session:
+        problem = session.prepare()
+    payload = problem.candidate(Variant(naive(task), target="host-strict_float")).payload
+    runner = Runner(payload)
+    assert runner.verify().ok or runner.recheck().ok

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,9 @@ class Runner:
         """Return a few values may be wrong only because the pipeline magnifies rounding.
 
         Where floats decide between branches, the same schedule is compiled once more with
-        strict floating point and compared with itself. If that changes at least a tenth as many
-        values as differ from the reference, these differences say nothing against the schedule.
+        strict floating point and compared with itself, and the reference likewise. If either
+        changes at least a tenth as many values as differ from the reference, these differences say
+        nothing against the schedule.
         """
         sensitive = self._tolerance.outliers > 0 and max(self._shares) <= _RECHECKED_SHARE
         if not sensitive:
@@ -136,14 +137,21 @@ class Runner:
                 "reference": None,
             }
         )
-        for answer, other, kind, share in zip(
-            ours, strict.answers(), self._kinds, self._shares, strict=True
-        ):
-            comparison = compare(other, answer, kind, self._tolerance)
-            noise = comparison.wrong / max(comparison.values, 1)
-            if share > max(self._tolerance.outliers, 10 * noise):
+        plain = Plain({**self._payload, "target": "host-strict_float", "reference": None})
+        expected = [np.load(path, mmap_mode="r") for path in self._reference or ()]
+        changed = zip(
+            self._noise(strict.answers(), ours), self._noise(plain.answers(), expected), strict=True
+        )
+        for share, noise in zip(self._shares, changed, strict=True):
+            if share > max(self._tolerance.outliers, 10 * max(noise)):
                 return self._verdict
         return VerifyResult(True, self._verdict.message, self._verdict.max_error)
+
+    def _noise(self, found: list[Any], before: list[Any]) -> Iterator[float]:
+        """Yield the share of each output's values that differ."""
+        for answer, other, kind in zip(found, before, self._kinds, strict=True):
+            comparison = compare(answer, other, kind, self._tolerance)
+            yield comparison.wrong / max(comparison.values, 1)
 
     def details(self) -> dict[str, Any]:
         """Return facts other than the times, as JSON data.
@@ -167,33 +175,36 @@ class Runner:
         return details
 
 
-class Reference(Runner):
-    """The pipeline in the plainest schedule that is never exponential; saves its answers.
+class Plain(Runner):
+    """The pipeline on the host in the plainest schedule that is never exponential.
 
     Every Func is computed at root but those that are read at one place, point by point; the
-    outermost pure loop is parallel. Funcs that the user scheduled stay as they are. The
-    payload has ``directory`` for the ``.npy`` files, and ``inline`` to leave the pipeline
-    wholly unscheduled instead.
+    outermost pure loop is parallel. Funcs that the user scheduled stay as they are. With
+    ``inline`` in the payload, the pipeline is wholly unscheduled instead.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Schedule, compile, bind."""
         began = time.perf_counter()
-        self._target = prepare_target("host")
+        self._target = prepare_target(payload.get("target", "host"))
         self._inputs = Inputs.from_json(payload["inputs"])
         self._live = deserialize(payload["serialized"], self._inputs)
-        if not payload["inline"]:
+        if not payload.get("inline"):
             schedule_plainly(import_pipeline(payload["serialized"]), self._live.pipeline)
-        self._directory = Path(payload["directory"])
         self._prepared = time.perf_counter() - began
         self._finish(payload)
 
+
+class Reference(Plain):
+    """A plain run that saves its answers, as ``.npy`` files in the payload's ``directory``."""
+
     def run(self) -> None:
         """Compute the answers and save that of output i as ``i.npy``."""
+        directory = Path(self._payload["directory"])
         self._prepare_outputs()
         super().run()
         for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
-            np.save(self._directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)
+            np.save(directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)
 
     def verify(self) -> VerifyResult:
         """Return success: there is nothing to compare with."""
