@@ -137,10 +137,14 @@ class Runner:
                 "reference": None,
             }
         )
-        plain = Plain({**self._payload, "target": "host-strict_float", "reference": None})
-        expected = [np.load(path, mmap_mode="r") for path in self._reference or ()]
+        plain, other = (
+            Plain({**self._payload, "target": target, "reference": None})
+            for target in ("host", "host-strict_float")
+        )
         changed = zip(
-            self._noise(strict.answers(), ours), self._noise(plain.answers(), expected), strict=True
+            self._noise(strict.answers(), ours),
+            self._noise(other.answers(), plain.answers()),
+            strict=True,
         )
         for share, noise in zip(self._shares, changed, strict=True):
             if share > max(self._tolerance.outliers, 10 * max(noise)):
