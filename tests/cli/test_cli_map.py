@@ -44,6 +44,7 @@ def test_a_graph_is_planned_by_models_and_guesses_are_named(capsys, folder, tmp_
     assert found["interval"][0] < found["makespan"]
     assert "<svg" in page.read_text()
     assert "guessed" in page.read_text()
+    assert "How this was made" in page.read_text()
 
 
 def test_json_is_printed_alone(capsys, folder):

@@ -235,6 +235,7 @@ def test_tuned_programs_are_written_and_shown(path, tmp_path, capsys):
     assert len(document["derived"]) == 2
     assert document["derived"][0]["measurement"]["status"] == "ok"
     assert "derivation of the fastest" in page.read_text()
+    assert "tilewright patterns tune" in page.read_text()  # how it was made
     assert run(capsys, "compile", out, "--verify", "-q")[0] == 0
 
 

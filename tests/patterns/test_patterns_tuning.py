@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright.patterns as tp
+from tilewright.measure import ConfidenceInterval
 from tilewright.patterns import nodes as n
 from tilewright.patterns import programs, ranking, tuning
 from tilewright.patterns import rewriting as rw
@@ -155,3 +156,26 @@ def test_features_of_c_kernels_say_how_their_innermost_loop_runs():
     names = dict(zip(CPU_FEATURES, cpu_vector(g, 3), strict=True))
     assert names["speedup"] == 1 + (64 / 22 - 1) / 2
     assert names["innermost"] == 5
+
+
+def test_times_of_final_rounds_are_not_shown_as_lower_bounds(tuned):
+    best = tuned[0].best
+    short = replace(best.measurement, lower_bound=True)
+    assert not replace(best, measurement=short).time.startswith(">")
+    assert replace(best, measurement=short, final=None).time.startswith("> ")
+    assert replace(best, measurement=replace(short, status="wrong_answer")).time == "wrong answer"
+
+
+def test_an_uncertain_speedup_of_a_pattern_is_said_to_be_so(tuned):
+    wide = replace(tuned[0], speedup=ConfidenceInterval(80.0, 0.5, 1100.0))
+    page = patterns_page(wide, "an estimate")
+    assert "(uncertain: 0.5× to 1100×)" in page
+    assert "80×" in page
+
+
+def test_the_page_of_patterns_suits_telephones_and_says_how_it_was_made(tuned):
+    page = patterns_page(tuned[0], "an estimate", {"command": "tilewright patterns tune"})
+    charts = page.split("<h2>Predicted and measured</h2>")[1].split("</section>")[0]
+    assert charts.count("<svg") == charts.count('class="wide"') * 2 == 2
+    assert "How this was made" in page
+    assert "tilewright patterns tune" in page

@@ -129,3 +129,8 @@ def test_every_chart_of_a_page_is_drawn_for_both_screens():
         wide = re.findall(r'<div class="wide"><svg', page)
         narrow = re.findall(r'<div class="narrow"><svg', page)
         assert len(wide) == len(narrow) == page.count("<svg") / 2 > 0
+
+
+def test_names_of_bars_are_whole_on_a_narrow_screen():
+    name = "Adams2019, with a beam of one"
+    assert name in check(bar_chart([Bar(name, 0.5), Bar("a", 0.25)], label="x", width=NARROW))

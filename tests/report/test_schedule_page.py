@@ -17,6 +17,7 @@ from tilewright.report.model import (
     NestLine,
     ScheduleReport,
 )
+from tilewright.report.pages.page import html_table
 from tilewright.report.pages.schedule import schedule_page
 from tilewright.report.standing import against_naive
 from tilewright.report.table import (
@@ -278,3 +279,12 @@ def test_candidates_have_one_time_each_and_say_where_it_was_taken():
         ("schedule 2", "ok", "4 ms", "alone, recorded", ""),
         ("schedule 3", "cut short", "–", "alone", "reads too much"),
     )
+
+
+def test_rows_of_wide_tables_have_their_headings_for_narrow_screens():
+    wide = html_table(table("name | >time | tile | note", [("a", "1 s", "x 4", "b")]))
+    assert '<td class="right" data-heading="time">1 s</td>' in wide
+    assert 'class="lists"' in wide
+    narrow = html_table(table("name | >time", [("a", "1 s")]))
+    assert "data-heading" not in narrow
+    assert 'class="lists"' not in narrow

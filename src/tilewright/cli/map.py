@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
 from tilewright.cli.output import show, write_file
+from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 from tilewright.shapes import read_json
 
@@ -77,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_file(args.output, json.dumps(found.to_dict(), indent=1) + "\n")
     if args.report:
-        write_file(args.report, plan_page(found, f"Plan of {Path(args.graph).name}"))
+        facts = provenance(args.words, args.seed, args.load_before)
+        title = f"Plan of {Path(args.graph).name}"
+        write_file(args.report, plan_page(found, title, facts=facts))
     return 0
 
 

@@ -270,6 +270,6 @@ class Result:
             "Halide": versions()["halide"],
         }
         if self.measurement is not None and self.measurement.times:
-            facts["samples"] = f"{len(self.measurement.times)}"
-            facts["spread"] = f"{100 * self.measurement.spread:.1f}%"
+            spread = f"{100 * self.measurement.spread:.1f}%"
+            facts["time per run"] = f"median of {len(self.measurement.times)}, spread {spread}"
         return facts

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tilewright.mapping.planning import MappingPlan
@@ -72,8 +73,16 @@ def _range(seconds: tuple[float, float]) -> str:
     return f"{units.seconds(seconds[0])} to {units.seconds(seconds[1])}"
 
 
-def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None = None) -> str:
-    """Return a page with the chart, the executed one below it where there is one, and the table."""
+def plan_page(
+    plan: MappingPlan,
+    title: str = "Plan",
+    executed: Execution | None = None,
+    facts: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return a page with the plan's chart, that of its execution if given, and a table of tasks.
+
+    `facts` say how the page was made, by name.
+    """
     figures = [
         Figure(units.seconds(plan.makespan), "predicted makespan"),
         Figure(
@@ -96,6 +105,5 @@ def plan_page(plan: MappingPlan, title: str = "Plan", executed: Execution | None
         sections.append(Section("Execution", gantt(plan, executed)))
     sections.append(Section("Tasks", html_table(plan_table(plan, executed))))
     devices = ", ".join(plan.platform.names)
-    return html_page(
-        title, sections, subtitle=f"{len(plan.steps)} tasks on {devices}", figures=figures
-    )
+    subtitle = f"{units.plural(len(plan.steps), 'task')} on {devices}"
+    return html_page(title, sections, subtitle=subtitle, figures=figures, facts=facts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.patterns.printing import definitions
 from tilewright.patterns.ranking.evaluation import correlation
 from tilewright.patterns.tuning import MeasuredKernel, PatternTuning
 from tilewright.report import Dag, GraphNode, NodeKind, units
-from tilewright.report.charts import Points, dag_picture, scatter_plot
+from tilewright.report.charts import Points, dag_picture, reflowing, scatter_plot
 from tilewright.report.pages import (
     Figure,
     Html,
@@ -26,20 +27,25 @@ from tilewright.report.pages import (
     html_page,
     html_table,
     join,
+    standing_figure,
     tag,
 )
 from tilewright.report.pages import source as listing
 from tilewright.report.table import table
 
 _LABEL = 22  # characters of a node's name in the picture
+_UNIT = "A model that has learnt predicts times relative to the best kernel's, an estimate seconds."
 
 
-def patterns_page(tuned: PatternTuning, ranked_by: str) -> str:
+def patterns_page(
+    tuned: PatternTuning, ranked_by: str, facts: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return the page as HTML.
 
     Args:
         tuned: the outcome.
         ranked_by: the model's name.
+        facts: how the page was made, by name.
     """
     best = tuned.best
     sections = [_program(tuned)]
@@ -53,12 +59,13 @@ def patterns_page(tuned: PatternTuning, ranked_by: str) -> str:
         [*sections, _all(tuned)],
         subtitle=f"{text(tuned.program)[:200]}",
         figures=_figures(tuned),
+        facts=facts,
     )
 
 
 def _figures(tuned: PatternTuning) -> list[Figure]:
     figures = [
-        Figure(str(tuned.considered), "kernels ranked before any was run"),
+        Figure(str(tuned.considered), "kernels ranked without running them"),
         Figure(str(len(tuned.measured)), "measured"),
     ]
     wrong = sum(m.measurement.status == "wrong_answer" for m in tuned.measured)
@@ -66,10 +73,8 @@ def _figures(tuned: PatternTuning) -> list[Figure]:
     if tuned.best is None:
         return [*figures, Figure("none", "gave the right result", "bad")]
     figures.append(Figure(units.seconds(tuned.best.seconds), "the fastest"))
-    if tuned.speedup is not None:
-        s = tuned.speedup
-        words = f"as fast as written ({s.low:.3g} to {s.high:.3g})"
-        figures.append(Figure(f"{s.estimate:.3g} x", words, "good" if s.low > 1 else ""))
+    if tuned.standing is not None:
+        figures.append(standing_figure(tuned.standing))
     return figures
 
 
@@ -181,7 +186,7 @@ def _predictions(tuned: PatternTuning, ranked_by: str) -> Section:
     groups = {False: "timed to the end", True: "cut short: at least this long"}
     kinds = []
     for short, label in groups.items():
-        those = [m for m in _right(tuned) if m.measurement.lower_bound == short]
+        those = [m for m in _right(tuned) if m.lower_bound == short]
         kinds.append(
             Points(
                 label,
@@ -190,16 +195,19 @@ def _predictions(tuned: PatternTuning, ranked_by: str) -> Section:
                 [f"{m.number}: {_steps(m)}" for m in those],
             )
         )
-    plot = scatter_plot(
-        [k for k in kinds if k.x],
-        label="Predicted and measured times",
-        x_label=f"predicted by {ranked_by}",
-        y_label="measured",
-        log_x=True,
-        log_y=True,
-        y_text=units.seconds,
+    plot = reflowing(
+        lambda width: scatter_plot(
+            [k for k in kinds if k.x],
+            label="Predicted and measured times",
+            x_label="predicted",
+            y_label="measured",
+            log_x=True,
+            log_y=True,
+            y_text=units.seconds,
+            width=width,
+        )
     )
-    return Section("Predicted and measured", plot)
+    return Section("Predicted and measured", plot, f"Predicted by {ranked_by}. {_UNIT}")
 
 
 def deciding_features(tuned: PatternTuning) -> list[tuple[str, float, float, float]]:
@@ -227,9 +235,10 @@ def _features(tuned: PatternTuning, best: MeasuredKernel) -> Section:
         for name, value, middle, share in deciding_features(tuned)
     ]
     columns = "feature | >fastest | >median | >correlation with the time"
-    content: Html = html_table(table(columns, rows)) if rows else tag("p", "All are equal.")
-    note = "Of the measured kernels. The correlation is with the logarithm of the time."
-    return Section("Features that decided", content, note)
+    same = tag("p", "The measured kernels have the same features.")
+    content: Html = html_table(table(columns, rows)) if rows else same
+    note = "Correlation of the feature with the logarithm of the time, over the measured kernels."
+    return Section("Features that explain the times", content, note if rows else "")
 
 
 def _steps(m: MeasuredKernel) -> str:
@@ -239,9 +248,9 @@ def _steps(m: MeasuredKernel) -> str:
 def _all(tuned: PatternTuning) -> Section:
     rows = []
     for m in tuned.measured:
-        time = ("> " if m.measurement.lower_bound else "") + units.seconds(m.seconds)
-        shown = time if m.measurement.ok else m.measurement.status.replace("_", " ")
-        predicted = "" if m.kernel.predicted is None else f"{m.kernel.predicted:.3g}"
-        rows.append((str(m.number), shown, predicted, _steps(m)))
-    found = table(">rank | >time | >predicted | ~steps", rows)
-    return Section("All that was measured", html_table(found))
+        predicted = "" if m.kernel.predicted is None else units.digits(m.kernel.predicted)
+        taken = "final rounds" if m.final else ""
+        rows.append((str(m.number), m.time, taken, predicted, _steps(m)))
+    found = table(">rank | >time | taken | >predicted | ~steps", rows)
+    note = "Rank 0 is the program as it is written. A time after > is of runs that were cut short."
+    return Section("Measured kernels", html_table(found), note)

@@ -46,6 +46,8 @@ from tilewright.patterns.rewriting.strategies import Derivation
 from tilewright.patterns.sizing import with_sizes
 from tilewright.patterns.verification import random_inputs, relative_error
 from tilewright.records import CandidateTrial, Records, digest, measure_recorded
+from tilewright.report import units
+from tilewright.report.standing import Standing, standing
 
 TOLERANCE = 1e-4  # of the largest number of the result; f32 has 6e-8, and sums are regrouped
 FINALISTS = 3  # kernels that are timed in turn with the program as it is written
@@ -93,6 +95,18 @@ class MeasuredKernel:
         """The median time of a run: of the interleaved rounds, where it took part."""
         return (self.final or self.measurement).median
 
+    @property
+    def lower_bound(self) -> bool:
+        """Whether `seconds` is of runs that were cut short: the kernel takes at least that long."""
+        return self.final is None and self.measurement.lower_bound
+
+    @property
+    def time(self) -> str:
+        """`seconds` in words, with ``>`` for a lower bound; or why there is none."""
+        if not self.measurement.ok:
+            return self.measurement.status.replace("_", " ")
+        return "> " * self.lower_bound + units.seconds(self.seconds)
+
 
 @dataclass(frozen=True, eq=False)
 class PatternTuning:
@@ -113,6 +127,14 @@ class PatternTuning:
     measured: tuple[MeasuredKernel, ...]
     best: MeasuredKernel | None
     speedup: ConfidenceInterval | None
+
+    @property
+    def standing(self) -> Standing | None:
+        """The best kernel compared with the program as it is written; None without `speedup`."""
+        if self.speedup is None:
+            return None
+        s = self.speedup
+        return standing("the program as it is written", s.estimate, (s.low, s.high))
 
 
 @dataclass(frozen=True)

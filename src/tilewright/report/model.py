@@ -114,7 +114,8 @@ class Attempt:
     `predicted` and `measured` are in seconds; `source` says in words how `measured` was obtained
     ("final rounds", "alone, recorded"). `cut_short` says that the measurement was ended early, as
     it was clearly slower than the best, and the time is only a lower bound. `chosen` marks the
-    candidate that the report is about, and `differs` says how it differs from the first.
+    candidate that the report is about; `differs` says how it differs from the first, and is empty
+    for the first.
     """
 
     label: str

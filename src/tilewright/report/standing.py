@@ -75,7 +75,7 @@ def against_naive(report: ScheduleReport) -> Standing | None:
     if ours is not None and bar is not None and bar.slower is not None:
         ratio, *ends = bar.slower
         interval = (ends[0], ends[1])
-    return _standing("the naive schedule", ratio, interval)
+    return standing("the naive schedule", ratio, interval)
 
 
 def against_best_other(report: ScheduleReport) -> Standing | None:
@@ -85,11 +85,24 @@ def against_best_other(report: ScheduleReport) -> Standing | None:
     best = min(others, key=lambda b: b.value or 0.0, default=None)
     if ours is None or best is None:
         return None
-    return _standing(f"{best.label} (the best other)", relative(best, ours), _interval(best, ours))
+    return standing(f"{best.label} (the best other)", relative(best, ours), _interval(best, ours))
 
 
-def _standing(other: str, ratio: float | None, interval: tuple[float, float] | None) -> Standing:
-    """Return a factor, a tie, or a factor that is uncertain."""
+def standing(other: str, ratio: float | None, interval: tuple[float, float] | None) -> Standing:
+    """Return a factor, a tie, or a factor that is uncertain.
+
+    Args:
+        other: the name of what is compared with.
+        ratio: its time over ours; None if unknown.
+        interval: the ratio's confidence interval, None if unknown.
+
+    >>> standing("the naive schedule", 3.0, (2.5, 3.5)).words
+    '3× as fast as the naive schedule'
+    >>> standing("the naive schedule", 1.1, (0.9, 1.2)).words
+    'as fast as the naive schedule'
+    >>> standing("the naive schedule", 3.0, (0.9, 9.0)).words
+    '3× as fast as the naive schedule (uncertain: 0.9× to 9×)'
+    """
     if ratio is None or interval is None or not interval[0] <= 1 <= interval[1]:
         return Standing(other, ratio)
     if 1 / MOST_OF_A_TIE <= ratio <= MOST_OF_A_TIE:

@@ -130,7 +130,7 @@ def tile(group: GroupRow) -> str:
 def attempt_table(report: ScheduleReport) -> Table:
     """Return a row per candidate that was tried; the chosen one is marked."""
     return table(
-        "candidate | ~what differs | status | >predicted | >time | taken | ~note",
+        "candidate | ~differs from the first by | status | >predicted | >time | taken | ~note",
         [
             (
                 f"{a.label} (chosen)" if a.chosen else a.label,

@@ -24,7 +24,7 @@ from tilewright.report.charts import (
     scatter_plot,
 )
 from tilewright.report.pages import Figure, Html, Section, html_page, html_table, tag
-from tilewright.report.table import fact_table, table
+from tilewright.report.table import table
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.forest import grow
 from tilewright.tuning.bayes.pareto import front
@@ -128,9 +128,8 @@ def tuning_page(
             )
     if failures:
         sections.append(Section("Feasibility", _failures(trials, failures)))
-    if facts:
-        sections.append(Section("How this was made", html_table(fact_table(facts))))
-    return html_page(f"Tuning {title}", sections, subtitle=_subtitle(space), figures=figures)
+    subtitle = _subtitle(space)
+    return html_page(f"Tuning {title}", sections, subtitle=subtitle, figures=figures, facts=facts)
 
 
 def write_tuning_page(

@@ -161,7 +161,9 @@ def test_the_same_pipeline_always_gets_the_same_schedule() -> None:
 def test_a_stencil_along_short_rows_slides_block_by_block() -> None:
     algorithm = load(vertical(256, 2560))
     # What is not clamped may be read beyond: such a window is left to measuring.
-    schedule = schedule_cpu(algorithm, MACHINE, k=2)[1].schedule
+    planned = schedule_cpu(algorithm, MACHINE, k=2)[1]
+    assert any("members slide along y" in group.notes for group in planned.groups)
+    schedule = planned.schedule
     by_name = {algorithm.funcs[f.func].name.split("$")[0]: f for f in schedule.funcs}
     output, root = by_name["output"], by_name["root"]
     assert root.store.kind == root.compute.kind == "at"

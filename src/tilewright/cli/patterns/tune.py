@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.cli import arguments, options
 from tilewright.cli.output import present, write_file
 from tilewright.cli.patterns import rank, shared
+from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
@@ -140,23 +141,18 @@ def _present(args: argparse.Namespace, tuned: PatternTuning, called: str) -> Non
     rows = [
         (
             str(i),
-            units.seconds(m.seconds)
-            if m.measurement.ok
-            else m.measurement.status.replace("_", " "),
+            m.time,
+            "final rounds" if m.final else "",
             str(m.number),
             ", ".join(str(rule) for rule, _ in m.kernel.derivation.steps),
         )
         for i, m in enumerate(order, 1)
     ]
-    lines: list[Any] = [table(">number | >time | >rank | ~steps", rows)] if rows else []
+    lines: list[Any] = [table(">number | >time | taken | >rank | ~steps", rows)] if rows else []
     if best is None:
         lines.append("no kernel gave the right result: give more --tiles, or a larger --top")
-    elif tuned.speedup is not None:
-        s = tuned.speedup
-        lines.append(
-            f"number 1 is {s.estimate:.3g} times as fast as the program as it is written "
-            f"({s.low:.3g} to {s.high:.3g})"
-        )
+    elif tuned.standing is not None:
+        lines.append(f"number 1 is {tuned.standing.words}")
     else:
         lines.append("number 1 was not timed in turn with the program as it is written")
     head = f"{units.plural(tuned.considered, 'kernel')}, ranked by {called}"
@@ -164,6 +160,7 @@ def _present(args: argparse.Namespace, tuned: PatternTuning, called: str) -> Non
     if args.report:
         from tilewright.patterns.page import patterns_page
 
-        write_file(args.report, patterns_page(tuned, called))
+        facts = provenance(args.words, args.seed, args.load_before)
+        write_file(args.report, patterns_page(tuned, called, facts))
         if not args.quiet and not args.json and args.report != "-":
             print(f"wrote {args.report}")

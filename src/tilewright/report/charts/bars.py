@@ -12,7 +12,7 @@ from tilewright.report.pages.html import Html, join, points, tag
 
 _ROW = 30.0
 _LABEL = 30  # characters
-_SHORT_LABEL = 16  # of a narrow chart
+_ABOVE = 16.0  # height of a label above its bar, in a narrow chart
 
 
 def bar_chart(
@@ -29,14 +29,14 @@ def bar_chart(
     not zero are cut off, with a gap to show it (None: never), so that one slow schedule does not
     flatten the others. A bar whose status is not ``ok`` shows the status and the message.
     """
-    most = _LABEL if width >= WIDTH else _SHORT_LABEL
-    left = 16 + max([text_width(shorten(b.label, most)) for b in bars], default=0.0)
+    above = 0.0 if width >= WIDTH else _ABOVE
+    left = 16 + max([text_width(shorten(b.label, _LABEL)) for b in bars], default=0.0)
     right = width - 96
     longest = _longest(bars, cut)
-    scale = Scale(0.0, longest or 1.0, left, right)
-    rows = [_row(bar, i, scale, text, longest, most) for i, bar in enumerate(bars)]
-    height = _ROW * len(bars) + 8
-    base = tag("line", class_="base", x1=left, x2=left, y1=2, y2=height - 4)
+    scale = Scale(0.0, longest or 1.0, 1.0 if above else left, right)
+    rows = [_row(bar, i, scale, text, longest, above) for i, bar in enumerate(bars)]
+    height = (_ROW + above) * len(bars) + 8
+    base = tag("line", class_="base", x1=scale.start, x2=scale.start, y1=2, y2=height - 4)
     return picture(width, height, label, *rows, base)
 
 
@@ -54,18 +54,18 @@ def _longest(bars: Sequence[Bar], cut: float | None) -> float:
 
 
 def _row(
-    bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: float, most: int
+    bar: Bar, i: int, scale: Scale, text: Callable[[float], str], longest: float, above: float
 ) -> Html:
-    y = 4 + i * _ROW
+    y = 4 + above + i * (_ROW + above)
     middle = y + _ROW / 2 - 3
     weight = "600" if bar.ours else None
     name = tag(
         "text",
         tag("title", bar.label),
-        shorten(bar.label, most),
-        x=scale.start - 10,
-        y=middle + 4,
-        text_anchor="end",
+        shorten(bar.label, _LABEL),
+        x=scale.start if above else scale.start - 10,
+        y=y - 2 if above else middle + 4,
+        text_anchor=None if above else "end",
         font_weight=weight,
     )
     if not bar.ok or bar.value is None:

@@ -8,6 +8,7 @@ from .page import (
     Section as Section,
     folded as folded,
     source as source,
+    standing_figure as standing_figure,
     html_page as html_page,
     html_table as html_table,
 )

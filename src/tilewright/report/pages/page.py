@@ -9,7 +9,11 @@ from typing import Any
 
 from tilewright.report.pages.html import Html, escape, join, tag
 from tilewright.report.pages.style import STYLE
-from tilewright.report.table import Column, Table
+from tilewright.report.standing import Standing
+from tilewright.report.table import Column, Table, fact_table
+
+# Columns of a table that fits on a telephone of 400 pixels.
+NARROW_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,26 @@ def html_page(
     subtitle: str = "",
     figures: Sequence[Figure] = (),
     links: Mapping[str, str] = MappingProxyType({}),
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the whole page as text, to be written to an ``.html`` file in UTF-8.
 
-    `links` are addresses by the words that lead there, shown below the subtitle.
+    Args:
+        title: the heading, and the browser's title.
+        sections: the content.
+        subtitle: a line below the heading.
+        figures: key figures, above the sections.
+        links: addresses by the words that lead there, below the subtitle.
+        facts: how the page was made, by name: the last section.
     """
     header = [tag("h1", title)]
     if subtitle:
         header.append(tag("p", subtitle, class_="soft"))
     header += [tag("p", tag("a", words, href=address)) for words, address in links.items()]
-    return document(title, tag("header", *header), _figures(figures), *map(section_html, sections))
+    parts = [*sections]
+    if facts:
+        parts.append(Section("How this was made", html_table(fact_table(facts))))
+    return document(title, tag("header", *header), _figures(figures), *map(section_html, parts))
 
 
 def document(title: str, *content: Html | None) -> str:
@@ -68,6 +82,14 @@ def section_html(section: Section) -> Html:
     return tag("section", tag("h2", section.title), section.content, note)
 
 
+def standing_figure(standing: Standing) -> Figure:
+    """Return how a result compares with another as a key figure."""
+    if not standing.factor:
+        return Figure("as fast", f"as {standing.other}")
+    label = f"as fast as {standing.other}{standing.doubt}"
+    return Figure(standing.factor, label, standing.tone)
+
+
 def _figures(figures: Sequence[Figure]) -> Html | None:
     if not figures:
         return None
@@ -79,13 +101,23 @@ def _figures(figures: Sequence[Figure]) -> Html | None:
 
 
 def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
-    """Return a table; `first` replaces the cells of the first column by markup of their own."""
+    """Return a table; `first` replaces the cells of the first column by markup of their own.
+
+    On a narrow screen a table of more than `NARROW_COLUMNS` shows each row as a list of its cells
+    with their headings.
+    """
+    lists = len(table.columns) > NARROW_COLUMNS
 
     def row(name: str, cells: Iterable[Any]) -> Html:
         return tag(
             "tr",
             *(
-                tag(name, cell, class_=_classes(column))
+                tag(
+                    name,
+                    cell,
+                    class_=_classes(column),
+                    data_heading=column.heading if lists and name == "td" else None,
+                )
                 for cell, column in zip(cells, table.columns, strict=True)
             ),
         )
@@ -94,7 +126,8 @@ def html_table(table: Table, first: Sequence[Any] = ()) -> Html:
         row("td", (first[i], *cells[1:]) if first else cells) for i, cells in enumerate(table.rows)
     ]
     head = tag("thead", row("th", (column.heading for column in table.columns)))
-    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+    body = tag("table", head, tag("tbody", *rows), class_="lists" if lists else None)
+    return tag("div", body, class_="scroll")
 
 
 def _classes(column: Column) -> str | None:

@@ -13,7 +13,7 @@ from tilewright.report.charts.scatter import Points, scatter_plot
 from tilewright.report.charts.svg import reflowing
 from tilewright.report.pages.html import Html, join, tag
 from tilewright.report.pages.page import Figure, Section, folded, html_page, html_table, items
-from tilewright.report.table import Column, Table, columns, fact_table, table
+from tilewright.report.table import Column, Table, columns, table
 
 _PARTS = 4  # of the runs by their time, in the table of errors
 _ROWS = 400  # of a table of benchmark results
@@ -86,7 +86,13 @@ class PredictionReport:
 def prediction_page(report: PredictionReport) -> str:
     """Return the complete page as self-contained text. Unknown values are left out."""
     subtitle = ", ".join(part for part in (report.model, report.how, report.machine) if part)
-    return html_page(report.title, _sections(report), subtitle=subtitle, figures=_figures(report))
+    return html_page(
+        report.title,
+        _sections(report),
+        subtitle=subtitle,
+        figures=_figures(report),
+        facts=report.facts,
+    )
 
 
 def _figures(report: PredictionReport) -> list[Figure]:
@@ -140,8 +146,6 @@ def _sections(report: PredictionReport) -> list[Section]:
     if report.dropped:
         summary = f"{units.plural(len(report.dropped), 'row')} left out"
         sections.append(Section("Left out", folded(summary, items(report.dropped))))
-    if report.facts:
-        sections.append(Section("How this was made", html_table(fact_table(report.facts))))
     return sections
 
 

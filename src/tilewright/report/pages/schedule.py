@@ -21,13 +21,13 @@ from tilewright.report.pages.page import (
     html_table,
     items,
     source,
+    standing_figure,
 )
 from tilewright.report.standing import against_best_other, against_naive
 from tilewright.report.table import (
     Table,
     attempt_table,
     comparison_table,
-    fact_table,
     group_table,
     size_table,
 )
@@ -49,6 +49,7 @@ def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProx
         subtitle=subtitle,
         figures=_figures(report),
         links=links,
+        facts=report.facts,
     )
 
 
@@ -84,8 +85,6 @@ def _sections(report: ScheduleReport) -> list[Section]:
             if text
         ]
         sections.append(Section("Code", join(*listings)))
-    if report.facts:
-        sections.append(Section("How this was made", html_table(fact_table(report.facts))))
     return sections
 
 
@@ -95,13 +94,8 @@ def _figures(report: ScheduleReport) -> list[Figure]:
         figures.append(Figure(units.seconds(report.seconds), "per run"))
     if report.predicted is not None:
         figures.append(Figure(units.seconds(report.predicted), "predicted"))
-    for standing in (against_naive(report), against_best_other(report)):
-        if standing is None:
-            continue
-        value, label = standing.factor, f"as fast as {standing.other}{standing.doubt}"
-        if not value:
-            value, label = "as fast", f"as {standing.other}"
-        figures.append(Figure(value, label, standing.tone))
+    standings = (against_naive(report), against_best_other(report))
+    figures += [standing_figure(standing) for standing in standings if standing is not None]
     if report.groups:
         figures.append(
             Figure(

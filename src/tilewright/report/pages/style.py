@@ -68,7 +68,7 @@ table {{ border-collapse: collapse; font-size: 14px; width: 100%; }}
 th {{ text-align: left; font-weight: 600; color: var(--soft); white-space: nowrap; }}
 th, td {{ padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }}
 td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; }}
-td {{ white-space: nowrap; }} td.wrap {{ white-space: normal; min-width: 15em; }}
+td {{ white-space: nowrap; }} td.wrap {{ white-space: normal; min-width: 8em; }}
 .badge {{ display: inline-block; min-width: 20px; padding: 0 5px; border-radius: 10px;
   color: var(--ground); font-size: 12px; line-height: 20px; text-align: center; font-weight: 600;
   margin-right: 7px; }}
@@ -90,6 +90,12 @@ svg.full {{ max-width: none; }}
   main {{ padding: 20px 22px 40px; }}
   .wide {{ display: none; }} .narrow {{ display: block; }}
   main section {{ overflow-x: auto; }} svg.picture {{ max-width: none; }}
+  .lists tr {{ display: block; padding: 6px 0; border-bottom: 1px solid var(--line); }}
+  .lists td, .lists td.right {{ display: flow-root; padding: 2px 0 2px 8.5em; border: 0;
+    text-align: left; white-space: normal; }}
+  .lists td::before {{ content: attr(data-heading); float: left; width: 8em;
+    margin-left: -8.5em; color: var(--soft); }}
+  .lists thead, .lists td:empty, .lists td.right:empty {{ display: none; }}
 }}
 svg text {{ fill: var(--ink); }}
 svg .tick, svg .faint {{ fill: var(--soft); font-size: 11.5px; }}

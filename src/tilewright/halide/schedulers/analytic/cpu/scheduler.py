@@ -427,7 +427,7 @@ def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -
                 parallel_tasks=plan.tasks,
                 vector_width=block.lanes if block is not None else 0,
                 cost=plan.cost,
-                notes=(f"members slide along dimension {plan.tiling.sliding.dimension}",)
+                notes=(f"members slide along {func.args[plan.tiling.sliding.dimension]}",)
                 if plan.tiling.sliding is not None
                 else (),
             )

@@ -111,7 +111,7 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append("reduced in parallel with atomic additions")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
-    waived = ["", "threads are no multiple of the warp", "low occupancy", "too few blocks"]
+    waived = ["", "threads are not a multiple of the warp size", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
     launch = (
