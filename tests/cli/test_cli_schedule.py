@@ -170,6 +170,7 @@ def test_a_wrong_answer_is_a_failure(schedule, pipe, capsys):
         (["--inputs", "none.npz"], "there is no file none.npz"),
         (["-o", "-", "--json"], "standard output takes one document"),
         (["--seed", "-1"], "is not a seed"),
+        (["--mode", "top", "--evaluations", "9"], "--evaluations is for --mode tune"),
     ],
 )
 def test_mistakes_are_reported_before_any_work(schedule, pipe, capsys, arguments, message):

@@ -10,7 +10,6 @@ from halide_constructs import define, image, output, x, y
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.estimates import (
     MissingEstimatesError,
-    parse_estimates,
     with_estimates,
 )
 from tilewright.halide.frontend.source import load
@@ -124,7 +123,7 @@ def test_the_name_without_halides_number_is_understood():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"nothing": 1}, "no such output"),
+        ({"nothing": 1}, "the pipeline has no output, input or parameter 'nothing'; it has"),
         ({"f_sized": [(0, 1)]}, "2 pairs"),
         ({"f_sized": 5}, "2 pairs"),
         ({"f_sized": [(0, 0), (0, 1)]}, "must be positive"),
@@ -169,20 +168,3 @@ def test_a_bound_buffer_is_an_estimate_of_its_size():
     assert load(f).parameters[0].estimates == (Span(2, 30), Span(0, 40))
     im.set_estimates([(0, 50), (0, 60)])
     assert load(f).parameters[0].estimates == (Span(0, 50), Span(0, 60))
-
-
-def test_estimates_are_read_from_a_command_line():
-    assert parse_estimates(["f=0:1536,-1:2560", "r=5", "g=-1e-3", "on=True", "h=0x10"]) == {
-        "f": [(0, 1536), (-1, 2560)],
-        "r": 5,
-        "g": -0.001,
-        "on": True,
-        "h": 16,
-    }
-
-
-@pytest.mark.parametrize("text", ["f", "=3", "f=", "f=1:2:3", "f=a:b", "f=1,2", "f=much"])
-def test_malformed_estimates_are_shown(text):
-    with pytest.raises(TilewrightError, match="NAME=MIN:EXTENT") as caught:
-        parse_estimates([text])
-    assert repr(text) in str(caught.value)

@@ -4,6 +4,7 @@ import halide as hl
 import pytest
 
 import tilewright
+from tilewright.errors import TilewrightError
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search import one_shot
@@ -88,3 +89,10 @@ def test_schedule_says_what_was_refused(monkeypatch):
     refuse(monkeypatch, 1)
     result = tilewright.schedule(blurs())
     assert "not today" in result.explain()
+
+
+def test_an_unknown_target_is_refused_in_one_line():
+    with pytest.raises(TilewrightError, match="does not know the target 'cud'") as caught:
+        tilewright.schedule(hl.Func("f"), target="cud")
+    assert "\n" not in str(caught.value)
+    assert "host-cuda" in str(caught.value)

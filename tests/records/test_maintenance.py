@@ -242,3 +242,10 @@ def test_a_missing_file_is_an_error(tmp_path, capsys):
     code, _, errors = command(capsys, "list", "--records", tmp_path / "none")
     assert (code, "no such records file" in errors) == (2, True)
     assert not (tmp_path / "none").exists()
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path, capsys):
+    path = tmp_path / "empty.sqlite"
+    Records(path).close()
+    assert main(["records", "list", "--records", str(path)]) == 0
+    assert "empty.sqlite has no measurements yet" in capsys.readouterr().out

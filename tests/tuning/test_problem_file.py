@@ -221,7 +221,7 @@ def test_mistakes_are_named(folder, capsys, old, new, named):
     ("words", "cure"),
     [
         ('["no-such-program", "{x}"]', "in PATH"),
-        ('["./kernel.py", "{x}"]', "make it executable"),
+        ('["./kernel.py", "{x}"]', "no executable of that name from"),
         ("[]", "command"),
     ],
 )

@@ -118,7 +118,8 @@ def run_list(args: argparse.Namespace) -> int:
         )
         for problem in listed
     ]
-    present(args, listed, table("problem | >records | >ok | >best | last", rows))
+    found = table("problem | >records | >ok | >best | last", rows)
+    present(args, listed, found if rows else f"{args.records} has no measurements yet")
     _warn_of(unreadable)
     return 0
 

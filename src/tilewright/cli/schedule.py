@@ -78,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.cli.progress import show_progress
 
     if args.evaluations is not None:
+        if args.mode != "tune":
+            raise TilewrightError("--evaluations is for --mode tune: give both, or neither")
         given["evaluations"] = args.evaluations
     pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arg))
     from tilewright.halide import schedule

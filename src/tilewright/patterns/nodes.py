@@ -287,9 +287,6 @@ class UserFun(Pattern):
     associative: bool = False
 
 
-SPACES = ("global", "local", "private")
-
-
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class To(Pattern):
     """``f``, with its result stored in memory: ``global``, ``local`` or ``private``."""

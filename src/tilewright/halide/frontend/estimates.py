@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,40 +67,6 @@ def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algori
     )
 
 
-def parse_estimates(texts: Iterable[str]) -> dict[str, Any]:
-    """Return estimates from a command line: ``f=0:1536,0:2560`` and ``radius=5``.
-
-    Raises `TilewrightError` if a text is neither.
-
-    >>> parse_estimates(["f=0:1536,-1:2560", "radius=5", "gain=0.5", "on=true"])
-    {'f': [(0, 1536), (-1, 2560)], 'radius': 5, 'gain': 0.5, 'on': True}
-    """
-    estimates: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        try:
-            if not name or not equals:
-                raise ValueError
-            estimates[name] = _parse(value.strip())
-        except ValueError:
-            raise TilewrightError(
-                f"an estimate is written NAME=MIN:EXTENT,MIN:EXTENT or NAME=VALUE, not {text!r}"
-            ) from None
-    return estimates
-
-
-def _parse(value: str) -> Any:
-    if ":" in value:
-        pairs = [part.split(":") for part in value.split(",")]
-        return [(int(low), int(extent)) for low, extent in pairs]
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    try:
-        return int(value, 0)
-    except ValueError:
-        return float(value)
-
-
 def full_name(name: str, algorithm: Algorithm) -> str:
     """Return Halide's full name of the user's `name`: Halide makes ``f`` into ``f$1``."""
     names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
@@ -110,8 +76,7 @@ def full_name(name: str, algorithm: Algorithm) -> str:
     if len(close) != 1:
         places = sorted({*algorithm.outputs, *(p.name for p in algorithm.parameters)})
         raise TilewrightError(
-            f"an estimate is given for {name!r}, but the pipeline has no such output or "
-            f"parameter; it has {', '.join(places)}"
+            f"the pipeline has no output, input or parameter {name!r}; it has {', '.join(places)}"
         )
     return close[0]
 

@@ -110,9 +110,9 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
     if shutil.which(place) is None:
         where = f"from {directory}" if "/" in program else "in PATH"
         raise SpaceError(
-            f"objective.{key}: there is no program {program!r} {where}; install it, or give its "
-            f"path from {directory} (a file there is './{Path(program).name}') and make it "
-            "executable"
+            f"objective.{key}: cannot run {program!r}: no executable of that name {where}; "
+            f"install it, or give its path from {directory} ('./{Path(program).name}' for a file "
+            "in that folder)"
         )
 
 

@@ -1,7 +1,7 @@
 """Moves: every choice that makes one schedule from another, as frozen values.
 
 A state is a `Schedule`; `applied` gives another one, and undoing a move is returning to the value
-before it. `legal_moves` lists what `check` allows, `possible_moves` also the rest.
+before it. `possible_moves` lists moves; `violations` says why a state that they lead to is illegal.
 
 | move | what it does |
 |---|---|
@@ -281,13 +281,6 @@ def _reduces(loop: str) -> bool:
 def violations(schedule: Schedule, scene: Scene) -> list[Violation]:
     """Return why a state is illegal; empty if it is legal."""
     return check(schedule, scene.algorithm)
-
-
-def legal_moves(schedule: Schedule, scene: Scene) -> Iterator[Move]:
-    """Yield the moves that lead to legal schedules."""
-    for move in possible_moves(schedule, scene):
-        if not violations(applied(schedule, move, scene), scene):
-            yield move
 
 
 def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) -> Iterator[Move]:
