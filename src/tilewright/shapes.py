@@ -65,6 +65,15 @@ def read_json(path: str | os.PathLike[str], error: type[TilewrightError]) -> Any
 
 
 @contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the path of a file before the message of a `TilewrightError` from the block."""
+    try:
+        yield
+    except TilewrightError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+@contextlib.contextmanager
 def damaged(what: str, error: type[TilewrightError]) -> Iterator[None]:
     """Turn exceptions that damaged data cause in the block into an error with a message.
 

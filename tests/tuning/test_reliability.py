@@ -127,7 +127,7 @@ def test_ctrl_c_ends_at_once_with_the_best_so_far(problem, tmp_path, jobs):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "ended by interrupted" in out
+    assert "stopped: interrupted" in out
     assert "Traceback" not in err
 
 
@@ -137,7 +137,7 @@ def test_progress_says_the_best_and_the_failures(problem, capsys):
     said = capsys.readouterr()
     assert "tuning 3/3" in said.err
     assert "best" in said.err
-    assert "3 evaluations, 0 failed; ended by budget" in said.out
+    assert "3 evaluations, 0 failed; stopped: budget" in said.out
 
 
 def test_earlier_best_configurations_are_tried_first(tmp_path):

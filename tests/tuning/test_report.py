@@ -3,6 +3,7 @@ import html.parser
 import numpy as np
 import pytest
 
+from tilewright.cli.tune import _text
 from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Space, tune
 from tilewright.tuning.report import best_so_far, importance, tuning_page, write_tuning_page
 
@@ -79,3 +80,18 @@ def test_runs_in_which_nothing_worked_have_a_page_too():
 def test_two_objectives_show_their_front():
     found = tune(lambda c: (c["tile"], 9 - c["unroll"]), SPACE, budget=15, objectives=2)
     assert "Pareto front" in tuning_page([found.trials], SPACE, "two")
+
+
+def test_times_are_shown_in_the_unit_that_suits_them():
+    found = tune(lambda c: 1e-3 * c["x"], Space([Ordinal("x", (2, 4, 8))]), budget=3)
+    page = tuning_page([found.trials], found.tuner.space, "kernel", unit="s")
+    assert '<b class="good">2 ms</b>' in page
+    assert "objective (s)" not in page
+
+
+def test_what_confirms_the_best_is_counted_apart():
+    found = tune(lambda c: 1e-3 * c["x"], Space([Ordinal("x", (2, 4, 8))]), budget=3, confirm=2)
+    again = sum(t.suggestion.origin == "confirm" for t in found.trials)
+    text = _text(found, timed=True)
+    assert text.startswith(f"3 evaluations and {again} to confirm the best, 0 failed")
+    assert "best 2 ms" in text

@@ -162,7 +162,7 @@ def wrapped(p: Poly) -> str:
 
 
 def key(p: Poly) -> str:
-    """Return a text that tells atoms apart: unlike `str`, with the extents of loop variables."""
+    """Return a text that distinguishes atoms: unlike `str`, with the extents of loop variables."""
     return "+".join(
         f"{c}" + "".join(f"*{atom.key}^{exponent}" for atom, exponent in m) for m, c in p.terms
     )

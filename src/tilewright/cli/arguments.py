@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_writable
-from tilewright.shapes import read_json
+from tilewright.shapes import naming, read_json
 
 
 def pipeline_of(args: argparse.Namespace) -> str:
@@ -94,7 +94,8 @@ def named_machine(name: str | None) -> Any:
     if isinstance(data, dict) and "cpu" in data:
         # What `tilewright machine --json` prints: the CPU and the GPUs of a computer.
         data = data["cpu"]
-    return machine_from_dict(data)
+    with naming(path):
+        return machine_from_dict(data)
 
 
 def check_outputs(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from tilewright.cli import arguments, options
 from tilewright.cli.output import show, write_file
 from tilewright.cli.provenance import provenance
 from tilewright.errors import TilewrightError
-from tilewright.shapes import read_json
+from tilewright.shapes import naming, read_json
 
 if TYPE_CHECKING:
     from tilewright.mapping import GraphTask, Platform
@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     arguments.check_outputs(args)
     data = read_json(args.graph, TilewrightError)
-    graph = graph_from_dict(data)
+    with naming(args.graph):
+        graph = graph_from_dict(data)
     given = dict(_model(text) for text in args.model or ())
     platform = _platform(data, [device for _, device in given], graph.tasks)
     for kernel, device in given:

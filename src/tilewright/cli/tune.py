@@ -98,12 +98,13 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
-    present(args, _result(result), _text(result))
+    present(args, _result(result), _text(result, problem.timed))
     if args.report:
         from tilewright.tuning import tuning_page
 
         facts = provenance(args.words, result.tuner.seed, args.load_before)
-        page = tuning_page([result.trials], problem.space, problem.name, facts=facts)
+        unit = "s" if problem.timed else ""
+        page = tuning_page([result.trials], problem.space, problem.name, unit=unit, facts=facts)
         write_file(args.report, page)
     for path in args.export:
         from tilewright.tuning import export_t4
@@ -225,11 +226,16 @@ def _result(result: TuningResult) -> dict[str, Any]:
     }
 
 
-def _text(result: TuningResult) -> str:
+def _text(result: TuningResult, timed: bool) -> str:
+    from tilewright.report import units
     from tilewright.tuning import plain
 
     failed = sum(not t.ok for t in result.trials)
-    lines = [f"{len(result.trials)} evaluations, {failed} failed; ended by {result.stopped}"]
+    again = sum(t.suggestion.origin == "confirm" for t in result.trials)
+    count = units.plural(len(result.trials) - again, "evaluation")
+    if again:
+        count += f" and {again} to confirm the best"
+    lines = [f"{count}, {failed} failed; stopped: {result.stopped}"]
     if result.best is None:
         if result.trials:
             last = result.trials[-1]
@@ -238,6 +244,7 @@ def _text(result: TuningResult) -> str:
         return "\n".join(lines)
     shown = result.pareto if result.tuner.objectives > 1 else [result.best]
     for trial in shown:
-        lines.append("best " + ", ".join(f"{v:.6g}" for v in trial.values))
+        values = (units.seconds(v) if timed else f"{v:.6g}" for v in trial.values)
+        lines.append("best " + ", ".join(values))
         lines += [f"  {k} = {json.dumps(v)}" for k, v in plain(trial.configuration).items()]
     return "\n".join(lines)

@@ -35,7 +35,7 @@ class Planning:
     """Which schedules are considered.
 
     Args:
-        k: how many schedules to find, all of which are in ``Result.top``; by default one in mode
+        k: how many schedules to find, all returned in ``Result.top``; by default one in mode
             ``oneshot`` and 5 in other modes.
         evaluations: how many schedules mode ``tune`` measures in addition to the planned ones;
             it stops earlier if little is left to gain.

@@ -96,7 +96,7 @@ def block_limits(
     by_warps = np.where(legal, machine.max_warps_per_sm // warps_per_block, zero)
 
     # Registers are allocated to whole warps, and warps are spread over the SM's sub-partitions,
-    # each of which has its part of the register file.
+    # each with its part of the register file.
     per_warp = _round_up(np.maximum(r, 0) * machine.warp_size, machine.register_allocation_unit)
     parts = machine.warp_allocation_granularity
     warps_in_file = machine.registers_per_sm // parts // np.maximum(per_warp, 1) * parts

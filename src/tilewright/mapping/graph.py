@@ -127,7 +127,7 @@ def graph_from_dict(data: Any) -> Graph:
         MappingError: data of another form.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("tasks"), list):
-        raise MappingError('a graph is an object with a list "tasks"')
+        raise MappingError('not a graph: it has to be a JSON object with a list "tasks"')
     tasks, edges = [], []
     known = {"name", "seconds", "kernel", "query", "result_bytes", "input_bytes", "returned"}
     for row in data["tasks"]:

@@ -41,7 +41,7 @@ def on_wait(listener: Callable[[], object]) -> Iterator[None]:
 
 
 def say_wait() -> None:
-    """Tell the listeners of `on_wait`."""
+    """Notify the listeners of `on_wait`."""
     for listener in _listeners:
         listener()
 

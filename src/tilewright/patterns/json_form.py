@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def _name(kind: type[InternedNode]) -> str:
-    """Return a node's name in files: without what tells the class from those of other rooms."""
+    """Return a node's name in files: that of its class, without "Pattern" and "Scalar"."""
     return kind.__name__.removesuffix("Pattern").removeprefix("Scalar")
 
 

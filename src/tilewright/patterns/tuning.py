@@ -113,12 +113,13 @@ class PatternTuning:
     """The outcome of `tune_kernels`.
 
     Args:
-        program: with its sizes.
+        program: the program, with the values of its sizes.
         target: ``c`` or ``opencl``.
-        considered: how many kernels were ranked.
-        measured: those that were measured, in the order of the ranking.
-        best: the fastest right one; None if all are wrong or failed.
-        speedup: over the program as it is written, with its interval; None if one was not timed.
+        considered: the number of kernels that were ranked.
+        measured: the measured kernels, in the order of the ranking.
+        best: the fastest kernel with the right result; None if there is none.
+        speedup: the speedup of `best` over the program as it is written, with its interval; None if
+            the final rounds lack one of them.
     """
 
     program: n.Pattern
@@ -142,13 +143,13 @@ class TuningOptions:
     """How kernels are measured.
 
     Args:
-        top: how many of the ranking.
+        top: the number of kernels, from the top of the ranking.
         threads: cores of a C kernel; None for all.
-        seed: of the inputs.
-        limits: of a kernel.
+        seed: the seed of the inputs.
+        limits: the time and memory of each kernel.
         jobs: builds at the same time.
-        deadline: of ``time.monotonic``.
-        remeasure: also what is recorded.
+        deadline: the end, by ``time.monotonic``; None for no limit.
+        remeasure: measure again what is recorded.
     """
 
     top: int = 20

@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 61, 47
 
 
 def pointwise() -> Any:
-    """Return a chain of three Funcs, each of which reads one point of the one before."""
+    """Return a chain of three Funcs, each reads one point of the one before."""
     hl, x, y = _variables()
     first, second, out = hl.Func("first"), hl.Func("second"), hl.Func("out")
     first[x, y] = x * 3 + y

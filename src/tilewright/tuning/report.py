@@ -90,7 +90,8 @@ def tuning_page(
 ) -> str:
     """Return the page as text: one or more runs of the same problem, as by different seeds.
 
-    `facts` say how the page was made, by name.
+    `unit` is that of the objective (with ``s`` times get the prefix that suits them); `facts` say
+    how the page was made, by name.
     """
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
@@ -102,7 +103,8 @@ def tuning_page(
     ]
     if good:
         best = min(good, key=lambda t: t.value)
-        figures.insert(0, Figure(f"{best.value:.5g} {unit}".strip(), "best", "good"))
+        value = units.seconds(best.value) if unit == "s" else f"{best.value:.5g} {unit}".strip()
+        figures.insert(0, Figure(value, "best", "good"))
     sections = [progress_section(runs, unit)]
     if good:
         sections.append(Section("Best configuration", _configuration(best)))
@@ -172,7 +174,8 @@ def _curves(runs: Runs, unit: str) -> Html:
             [line],
             label="best objective after each evaluation",
             x_label="evaluations",
-            y_label=f"objective ({unit})" if unit else "objective",
+            y_label=f"objective ({unit})" if unit not in ("", "s") else "objective",
+            y_text=units.seconds if unit == "s" else units.digits,
             log_y=bool(len(finite)) and bool((finite > 0).all()),
             width=width,
         )

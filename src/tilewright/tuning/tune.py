@@ -360,7 +360,7 @@ def evaluate(
     started = time.perf_counter()
     more = () if limit is None else (limit,)
     try:
-        outcome = told(objective(dict(configuration), *more))
+        outcome = as_arguments(objective(dict(configuration), *more))
     except FailedError as failure:
         outcome = {"status": failure.status, "message": failure.message}
     except MemoryError:
@@ -371,7 +371,7 @@ def evaluate(
     return outcome
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def as_arguments(outcome: Outcome) -> dict[str, Any]:
     """Convert the result of an objective to keyword arguments of `Tuner.tell`.
 
     Raises:

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
             "--count N = 250": "number of instances, or of schedules per size",
             "--sizes A,B": "sizes of the family's pipeline (default: those of the paper)",
             "--once": "measure each instance once (default: twice, for the noise floor)",
-            "--rounds N": "maximum number of rounds of timing, of which the quickest sample counts "
+            "--rounds N": "maximum number of rounds of timing; the quickest sample of all counts "
             "(default: 6; for schedules: 1)",
             "--seed SEED = 0": "seed of the instances",
             **options.TIME_LIMIT,

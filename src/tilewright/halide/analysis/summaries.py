@@ -251,7 +251,7 @@ class Analysis:
 
     @cached_property
     def contiguous(self) -> dict[str, int]:
-        """The dimension that is contiguous, of inputs of which another than the first is."""
+        """The contiguous dimension of each input for which it is not the first one."""
         parameters = self.view.algorithm.parameters
         return {
             parameters[known.parameter].name: known.dimension

@@ -286,7 +286,7 @@ class Algorithm:
     def symbols(self) -> dict[str, int | float]:
         """Values, as estimated, of the variables of kind ``param`` that expressions use.
 
-        Besides the scalar parameters these are an input's ``NAME.min.D``, ``NAME.extent.D``
+        They are the scalar parameters and an input's ``NAME.min.D``, ``NAME.extent.D``
         and ``NAME.stride.D``, for dimension D, and the same of an output.
         """
         values: dict[str, int | float] = dict(self.scalars)

@@ -64,7 +64,7 @@ class PlannedSchedule:
     `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
     Halide's runtime (64). `name` is empty, except for a schedule that the pipeline came with.
 
-    `runner_up` is the best schedule that was considered besides, None if the search does not say.
+    `runner_up` is the second best schedule that was considered, None if the search does not say.
 
     A schedule for several sizes lists them in `sizes`, the largest first; `groups` are those of
     the largest then, and `cost` is the geometric mean over the sizes.

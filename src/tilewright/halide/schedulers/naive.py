@@ -38,7 +38,9 @@ _BLOCK = (16, 16)  # threads in x and y
 def naive_schedule(
     algorithm: Algorithm, target: str = "host", machine: CpuMachine | GpuMachine | None = None
 ) -> Schedule:
-    """Return every Func at root: serial loops on a CPU, a kernel of 16x16 threads a stage on a GPU.
+    """Return every Func at root: serial loops on a CPU, a kernel per stage on a GPU.
+
+    Kernels have 16x16 threads.
 
     A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, as are those
     that only forward an input (Halide adds one for every ImageParam).

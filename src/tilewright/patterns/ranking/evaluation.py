@@ -65,7 +65,7 @@ def leave_one_program_out(
 
 
 def fitted(model: PerformanceModel, programs: Sequence[MeasuredProgram]) -> PerformanceModel:
-    """Return a model that has learnt from programs, of which there is at least one."""
+    """Return the model after fitting it to the points of at least one program."""
     features = np.concatenate([p.features for p in programs])
     model.fit(features, np.concatenate([p.performance for p in programs]))
     return model

@@ -1,4 +1,4 @@
-"""What models of C kernels learn from before anything is measured here: points that come along.
+"""Measured points that ship with the package, to fit models of C kernels to.
 
 ``cpu_points.json`` is written by ``benchmarks/patterns_ranking.py --ship``. Its ``about`` says when
 and where its points were measured, and how well models rank a stencil that they have not seen.

@@ -49,7 +49,7 @@ REPEATS = 2
 class CollectionProgress:
     """The progress of a collection.
 
-    `done` of `total` measurements, of which `dirty` were repeated; `failed` instances so far.
+    `done` of `total` measurements; `dirty` of them were repeated; `failed` instances so far.
     """
 
     kernel: str

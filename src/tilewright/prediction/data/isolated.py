@@ -36,7 +36,7 @@ _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolate
 
 
 def origin(kernel: Kernel, variant: KernelVariant) -> dict[str, Any] | None:
-    """Return data from which another process can make the same variant; None if there is no way.
+    """Return data from which another process can make the same variant; None if it cannot.
 
     Kernels of the library are found by name, users' own ones are made again from functions that can
     be imported.

@@ -33,7 +33,7 @@ class KernelVariant:
 
     `build` takes operands (dense NumPy arrays or SciPy sparse ones) and settings, converts the
     operands to its own storage, and gives a function of no arguments that computes and returns the
-    answer, an array or a SciPy sparse array; what the function does is what is timed. `available`
+    answer, an array or a SciPy sparse array; the run of that function is timed. `available`
     says whether the variant can be used here, and why not where it cannot. `storage` is what it
     converts to. `settings` are its controllable settings, each a feature of its run time, with the
     values it may take, smallest first. `device` is ``cpu`` or ``gpu``. `versions` names the

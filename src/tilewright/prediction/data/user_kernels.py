@@ -169,7 +169,7 @@ def from_command(
 
     run.__name__ = "command"
     made = from_callable(run, ranges, complexity, name=name or words[0], units=units)
-    facts = {"command": " ".join(words), "ranges": _told(ranges)}
+    facts = {"command": " ".join(words), "ranges": _range_text(ranges)}
     known = {label: replace(v, versions=lambda: facts) for label, v in made.variants.items()}
     made = replace(made, variants=known)
     arguments = {
@@ -226,14 +226,14 @@ def _identity(
             code = getattr(function, "__code__", None)
             text += repr(getattr(function, "__qualname__", type(function).__name__))
             text += "" if code is None else f"{code.co_code.hex()} {code.co_names}"
-    return {"code": _digest(text.encode()), "ranges": _told(ranges), **contents}
+    return {"code": _digest(text.encode()), "ranges": _range_text(ranges), **contents}
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _told(ranges: Mapping[str, Range]) -> str:
+def _range_text(ranges: Mapping[str, Range]) -> str:
     """Return ranges as text."""
     between = {name: " to " if isinstance(r, tuple) else ", " for name, r in ranges.items()}
     return "; ".join(

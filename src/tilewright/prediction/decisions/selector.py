@@ -22,7 +22,7 @@ from tilewright.errors import TilewrightError
 from tilewright.files import check_writable, write_text
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.estimator import Estimator
-from tilewright.shapes import damaged, read_json
+from tilewright.shapes import damaged, naming, read_json
 
 if TYPE_CHECKING:
     from tilewright.measure import Timing
@@ -258,7 +258,9 @@ class Selector:
         Raises:
             PredictionError: the file is missing or is not a selector, or lacks the default.
         """
-        found = cls.from_dict(read_json(path, PredictionError))
+        data = read_json(path, PredictionError)
+        with naming(path):
+            found = cls.from_dict(data)
         if default is None:
             return found
         return cls(

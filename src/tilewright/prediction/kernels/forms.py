@@ -22,7 +22,7 @@ class Form:
     Attributes:
         arrays: the names of its arrays.
         fits: whether operands fit each other.
-        third: the size besides m and n, if it has one: columns of ``b``, or of filter or block.
+        third: the size other than m and n, if it has one: columns of ``b``, or of filter or block.
         shape: the shape of the result by the sizes.
     """
 

@@ -17,7 +17,7 @@ from tilewright.prediction.errors import PredictionError, not_fitted
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.tables import names_of, table, times
-from tilewright.shapes import damaged, read_json
+from tilewright.shapes import damaged, naming, read_json
 
 Array: TypeAlias = np.ndarray[Any, Any]
 FORMAT = "tilewright-prediction"
@@ -296,7 +296,9 @@ class Estimator:
             PredictionError: not such data, or of another schema version.
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise PredictionError("this is not a Tilewright prediction model")
+            raise PredictionError(
+                "not a prediction model: give a file that tilewright predict fit wrote"
+            )
         if data.get("version") != VERSION:
             raise PredictionError(
                 f"the model has schema version {data.get('version')!r}, this Tilewright reads "
@@ -346,7 +348,9 @@ class Estimator:
         Raises:
             PredictionError: the file is missing, is not a model, or has another schema version.
         """
-        return cls.from_dict(read_json(path, PredictionError))
+        data = read_json(path, PredictionError)
+        with naming(path):
+            return cls.from_dict(data)
 
 
 def _subclasses(cls: type[Estimator]) -> list[type[Estimator]]:

@@ -277,10 +277,10 @@ def _node(node: GraphNode, place: tuple[float, float]) -> Html:
         classes.append("inlined")
     if node.kind == "output":
         classes.append("output")
-    told = f"{node.name}: {node.detail}" if node.detail else node.name
+    hint = f"{node.name}: {node.detail}" if node.detail else node.name
     return tag(
         "g",
-        tag("title", told),
+        tag("title", hint),
         tag(
             "rect",
             class_=" ".join(classes),
@@ -305,7 +305,7 @@ def _edge(
     start: tuple[float, float],
     end: tuple[float, float],
     route: Sequence[tuple[float, float]],
-    told: str,
+    hint: str,
 ) -> Html:
     """Return a curve that leaves and enters nodes vertically."""
     sign = 1 if end[1] >= start[1] else -1
@@ -318,4 +318,4 @@ def _edge(
         else:
             bend = (y0 + y1) / 2
             path.append(f"C{x0:.1f} {bend:.1f} {x1:.1f} {bend:.1f} {x1:.1f} {y1:.1f}")
-    return tag("path", tag("title", told), class_="edge", d="".join(path), marker_end="url(#arrow)")
+    return tag("path", tag("title", hint), class_="edge", d="".join(path), marker_end="url(#arrow)")

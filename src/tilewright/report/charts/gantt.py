@@ -49,11 +49,11 @@ def gantt_chart(
     for task in tasks:
         y = top + devices.index(task.device) * _ROW
         x, end = xs(task.start), xs(task.end)
-        told = f"{task.name}: {text(task.start)} to {text(task.end)}"
+        hint = f"{task.name}: {text(task.start)} to {text(task.end)}"
         parts.append(
             tag(
                 "rect",
-                tag("title", told),
+                tag("title", hint),
                 class_=f"{colour(task.kind)} tint",
                 x=x,
                 y=y + 4,

@@ -152,7 +152,7 @@ def _part(
 def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
     """Return the powers of two that divide a parameter's values, on a log scale from 0 to 1.
 
-    None where they tell nothing new: all values are powers of two, or all equally aligned.
+    None where they add no information: all values are powers of two, or all equally aligned.
     """
     if isinstance(p, Integer):
         values: Sequence[Any] = range(p.low, p.high + 1) if len(p) <= _LISTED else ()

@@ -21,7 +21,7 @@ def front(values: Array) -> list[int]:
 
 
 def scalarise(values: Array, rng: np.random.Generator) -> Array:
-    """Return one positive value a row by an augmented Chebyshev norm with random weights (ParEGO).
+    """Return one positive value per row by a randomly weighted augmented Chebyshev norm (ParEGO).
 
     Each objective is taken by its logarithm where all are positive, then mapped to [0, 1] by
     what has been seen. Rows with NaN stay NaN.

@@ -111,25 +111,25 @@ class Conversation:
             )
         return asked
 
-    def _tell(self, tuner: Tuner, told: Any) -> dict[str, Any]:
-        if not isinstance(told, dict) or not isinstance(told.get("index"), int):
+    def _tell(self, tuner: Tuner, outcome: Any) -> dict[str, Any]:
+        if not isinstance(outcome, dict) or not isinstance(outcome.get("index"), int):
             raise ValueError(
                 '"tell" takes {"index": 0, "value": 1.5}, with an index that was asked'
             )
-        index = told["index"]
+        index = outcome["index"]
         if index not in tuner.pending:
             raise ValueError(f"index {index!r} was not asked, or its result is known already")
-        value = told.get("value")
+        value = outcome.get("value")
         numbers = value if isinstance(value, list) else [value]
         if value is not None and not all(isinstance(v, int | float) for v in numbers):
             raise ValueError(f"the value {value!r} is not a number")
-        status = told.get("status", "ok" if value is not None else "run_failed")
+        status = outcome.get("status", "ok" if value is not None else "run_failed")
         tuner.tell(
             tuner.pending[index],
             value,
             status=status,
-            lower_bound=bool(told.get("lower_bound", False)),
-            message=str(told.get("message", "")),
+            lower_bound=bool(outcome.get("lower_bound", False)),
+            message=str(outcome.get("message", "")),
         )
         return {"ok": True}
 

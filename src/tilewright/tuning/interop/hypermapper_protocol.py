@@ -273,11 +273,13 @@ class _Conversation:
     ) -> int:
         """Return which request a row answers: the one it repeats, else the first that is open."""
         space = self.scenario.space
-        told = read_cells(self.scenario, {name: row[i] for name, i in columns.items()})
+        given = read_cells(self.scenario, {name: row[i] for name, i in columns.items()})
         open_ones = [i for i in range(len(asked)) if i not in found]
-        if told is not None:
+        if given is not None:
             for i in sorted(open_ones, key=lambda i: i != place):
-                if space.key(space.encode(asked[i].configuration)) == space.key(space.encode(told)):
+                if space.key(space.encode(asked[i].configuration)) == space.key(
+                    space.encode(given)
+                ):
                     return i
         return place if place not in found else open_ones[0]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.shapes import damaged, read_json
+from tilewright.shapes import damaged, naming, read_json
 from tilewright.tuning.bayes.prior import OptimumPrior
 from tilewright.tuning.errors import SpaceError
 from tilewright.tuning.interop.hypermapper_constraints import translate
@@ -153,11 +153,8 @@ def load_scenario(path: str | Path) -> Scenario:
     """
     path = Path(path)
     data = read_json(path, SpaceError)
-    try:
-        with damaged("an entry is wrong", SpaceError):
-            return read_scenario(data)
-    except SpaceError as error:
-        raise type(error)(f"{path}: {error}") from None
+    with naming(path), damaged("an entry is wrong", SpaceError):
+        return read_scenario(data)
 
 
 def read_scenario(data: Any) -> Scenario:

@@ -46,7 +46,7 @@ def paper_space(name: str) -> Space:
 class StandIn:
     """An analytic objective instead of a compiler's: called with a configuration.
 
-    ``is_stand_in`` is True: its values are no measurements.
+    ``is_stand_in`` is True: its values are not measurements.
     """
 
     name: str

@@ -33,7 +33,10 @@ def space_from_dict(data: Mapping[str, Any]) -> Space:
     """
     entries = data.get("parameters")
     if not isinstance(entries, list) or not entries:
-        raise SpaceError("'parameters' must be a list with at least one entry")
+        raise SpaceError(
+            "'parameters' must be a list with at least one entry; in a TOML file each entry "
+            "begins with [[parameters]]"
+        )
     constraints = data.get("constraints", [])
     if not isinstance(constraints, list) or not all(isinstance(c, str) for c in constraints):
         raise SpaceError("'constraints' must be a list of expressions in quotes")

@@ -161,7 +161,7 @@ class FuncLoops:
         if dim.for_type == _GPU_LANE:
             raise self.fail(f"the loop {dim.var} on GPU lanes")
         if dim.device_api not in _DEVICES:
-            raise self.fail(f"the loop {dim.var} on a device that is no CUDA or OpenCL GPU")
+            raise self.fail(f"the loop {dim.var} on a device other than a CUDA or OpenCL GPU")
         mapping = dict(enumerate(_FOR_TYPES)).get(dim.for_type)
         if mapping is None:
             raise self.fail(f"the loop {dim.var} of an unknown kind")

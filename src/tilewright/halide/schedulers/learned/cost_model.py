@@ -5,7 +5,7 @@ differences between schedules of one pipeline matter, so that the mean of every 
 out of the labels before fitting. There are two corrections: of the roofline of the features, which
 rates many sizes at once, and of the analytic model's time, which decides among schedules. Each is a
 mean of boosted trees fitted to several draws of pipelines; their spread says how far it can be
-trusted. Fitting needs scikit-learn, using only NumPy.
+trusted. Fitting a model needs scikit-learn; using it needs only NumPy.
 
 | symbol | meaning | shape, unit |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""NestFeatures of a scheduled pipeline on a CPU, as arrays over N rows of sizes.
+"""Features of a scheduled pipeline on a CPU, as arrays over N rows of sizes.
 
 All of them are read from a `ScheduledNest`, as ratios to the machine: bytes over the sizes of
 caches, tasks over cores, lanes over a register. Most are means over the places where stages run,

@@ -150,7 +150,7 @@ class CpuConstants:
         4.0, REGISTER_CYCLES, "chosen: two widening products, shuffles, shift"
     )
     divide_integer_cycles: float = constant(
-        12.0, LANE_CYCLES, "chosen: integers are divided one by one"
+        12.0, LANE_CYCLES, "chosen: integers are divided lane by lane"
     )
     sqrt_cycles: float = constant(10.0, REGISTER_CYCLES, _DIVIDER)
     transcendental_cycles: float = constant(

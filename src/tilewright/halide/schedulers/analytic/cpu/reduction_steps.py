@@ -1,6 +1,6 @@
 """Reductions along contiguous values, whose innermost loop runs in vectors.
 
-A sum is a chain of additions, each of which waits for the one before. Where its order does not
+A sum is a chain of additions: each waits for the one before. Where its order does not
 count, Halide adds vectors of an atomic update, and folds them to one value per step; minima and
 maxima likewise::
 

@@ -296,7 +296,7 @@ def output_schedule(
     unroll: bool = True,
     any_size: bool = False,
 ) -> tuple[FuncSchedule, list[ScheduledStage]]:
-    """Return the schedule of a group's output, one plan a stage."""
+    """Return the schedule of a group's output, from one plan per stage."""
     nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
     func = algorithm.order[plans[0].kernel.output]
     return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
