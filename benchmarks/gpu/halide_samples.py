@@ -20,9 +20,9 @@ from typing import Any
 
 from gpu.halide_peers import task_of
 from gpu.pieces import Setting
+from support.gpu_sample import Sample, sample_gpu
 from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.json import to_data
-from tilewright.halide.schedulers.analytic.gpu.sample import Sample, sample_gpu
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.search.top_k import limits
 from tilewright.measure import Timing

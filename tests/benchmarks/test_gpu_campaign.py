@@ -212,10 +212,10 @@ def test_a_comparison_without_a_time_of_ours_is_no_result():
 
 def test_a_sample_has_its_cost_and_its_predicted_seconds():
     from gpu.halide_samples import line
+    from support.gpu_sample import Sample
     from tilewright.halide.execution.session import Measured, Variant
     from tilewright.halide.ir.plan import PlannedSchedule
     from tilewright.halide.ir.schedule import Schedule
-    from tilewright.halide.schedulers.analytic.gpu.sample import Sample
     from tilewright.measure import Measurement
 
     planned = PlannedSchedule(Schedule("", "cuda", ()), (), 7e9, seconds=2e-3)

@@ -6,9 +6,9 @@ import pytest
 from gpu_pipelines import khwz, matmul
 from test_scheduler import SMALL_GPU, assert_right, example
 
+from support.gpu_sample import sample_gpu
 from tilewright.halide.ir.json import to_json
 from tilewright.halide.legality.check import Limits, check
-from tilewright.halide.schedulers.analytic.gpu.sample import sample_gpu
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 

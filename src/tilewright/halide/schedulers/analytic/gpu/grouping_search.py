@@ -320,7 +320,7 @@ class GroupingSearch:
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
 
-    # Decisions that `tilewright.halide.schedulers.analytic.gpu.sample` overrides.
+    # Decisions that a search for random schedules overrides (`benchmarks/support/gpu_sample.py`).
 
     def total(self, costs: Costs, final: bool) -> Array:
         """Return the cost of every tiling, scaled up if some SMs have no block."""

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from support.gpu_features import features
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
@@ -23,7 +24,6 @@ from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import Costs
-from tilewright.halide.schedulers.analytic.gpu.features import features
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
