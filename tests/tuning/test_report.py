@@ -95,3 +95,18 @@ def test_what_confirms_the_best_is_counted_apart():
     text = _text(found, timed=True)
     assert text.startswith(f"3 evaluations and {again} to confirm the best, 0 failed")
     assert "best 2 ms" in text
+
+
+def test_page_and_result_have_the_same_best():
+    times = iter([2.0, 9.0, 5.0, 5.0, 6.0])  # of x = 2, once and again; the others are slower
+    space = Space([Ordinal("x", (2, 4, 8))])
+
+    def run(c):
+        return 1e-3 * (next(times) if c["x"] == 2 else 40 * c["x"])
+
+    found = tune(run, space, budget=3, confirm=2)
+    assert found.best.value == pytest.approx(5e-3)
+    page = tuning_page([found.trials], space, "kernel", unit="s")
+    assert '<b class="good">5 ms</b>' in page
+    assert "<b>3</b><span>evaluations</span>" in page
+    assert "1 parameter, 3 feasible" in page

@@ -158,7 +158,7 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
     from tilewright.cli.progress import show_progress
     from tilewright.records import Records
     from tilewright.report import Progress
-    from tilewright.tuning import RecordsJournal, Trial, Tuner, problem_key, tune
+    from tilewright.tuning import RecordsJournal, Trial, Tuner, confirming, problem_key, tune
 
     def setting(name: str, default: Any) -> Any:
         given = getattr(args, name)
@@ -177,7 +177,10 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
             best = tuner.best
             text = "" if best is None or timed else f"best {best.value:.6g}"
             value = best.value if best is not None and timed else None
-            show(Progress("tuning", len(tuner.trials), budget, dict(failed), value, text))
+            again = confirming(tuner.trials)
+            phase = "confirming the best" if again else "tuning"
+            done = len(tuner.trials) - again
+            show(Progress(phase, done, budget, dict(failed), value, text))
 
         return tune(
             problem,
@@ -228,10 +231,10 @@ def _result(result: TuningResult) -> dict[str, Any]:
 
 def _text(result: TuningResult, timed: bool) -> str:
     from tilewright.report import units
-    from tilewright.tuning import plain
+    from tilewright.tuning import confirming, plain
 
     failed = sum(not t.ok for t in result.trials)
-    again = sum(t.suggestion.origin == "confirm" for t in result.trials)
+    again = confirming(result.trials)
     count = units.plural(len(result.trials) - again, "evaluation")
     if again:
         count += f" and {again} to confirm the best"

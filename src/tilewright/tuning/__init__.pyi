@@ -20,6 +20,7 @@ from .bayes.prior import OptimumPrior as OptimumPrior
 from .bayes.warm import WarmStart as WarmStart
 from .settings import Settings as Settings
 from .trial import (
+    confirming as confirming,
     Suggestion as Suggestion,
     Trial as Trial,
     plain as plain,

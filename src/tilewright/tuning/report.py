@@ -30,7 +30,7 @@ from tilewright.tuning.bayes.forest import grow
 from tilewright.tuning.bayes.pareto import front
 from tilewright.tuning.space.parameters import Integer, Ordinal, Real
 from tilewright.tuning.space.space import Space
-from tilewright.tuning.trial import Trial
+from tilewright.tuning.trial import Trial, confirming, ranked
 
 Runs = Sequence[Sequence[Trial]]
 
@@ -96,17 +96,22 @@ def tuning_page(
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
     failures = Counter(t.status for t in trials if not t.ok)
+    again = confirming(trials)
+    best = min(
+        (b for run in runs for b in _leader(run, space)), key=lambda t: t.value, default=None
+    )
     figures = [
-        Figure(str(len(trials)), "evaluations"),
+        Figure(str(len(trials) - again), "evaluations"),
         Figure(f"{len(good)}", "succeeded", "good" if good else "bad"),
         Figure(str(sum(failures.values())), "failed", "bad" if failures else ""),
     ]
-    if good:
-        best = min(good, key=lambda t: t.value)
+    if again:
+        figures.append(Figure(str(again), "to confirm the best"))
+    if best is not None:
         value = units.seconds(best.value) if unit == "s" else f"{best.value:.5g} {unit}".strip()
         figures.insert(0, Figure(value, "best", "good"))
     sections = [progress_section(runs, unit)]
-    if good:
+    if best is not None:
         sections.append(Section("Best configuration", _configuration(best)))
         if any(len(t.values) > 1 for t in good):
             sections.append(Section("Pareto front", _pareto(good)))
@@ -134,6 +139,14 @@ def tuning_page(
     return html_page(f"Tuning {title}", sections, subtitle=subtitle, figures=figures, facts=facts)
 
 
+def _leader(trials: Sequence[Trial], space: Space) -> list[Trial]:
+    """Return the best configuration of a run by its medians; empty if none works."""
+    found: dict[bytes, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(space.key(space.encode(trial.configuration)), []).append(trial)
+    return ranked(found.values())[:1]
+
+
 def write_tuning_page(
     path: str | Path,
     runs: Runs,
@@ -153,8 +166,8 @@ def progress_section(runs: Runs, unit: str = "") -> Section:
 
 
 def _subtitle(space: Space) -> str:
-    names = len(space.parameters)
-    return f"{names} parameters, {space.count:,} feasible configurations of {space.dense:,}"
+    names = units.plural(len(space.parameters), "parameter")
+    return f"{names}, {space.count:,} feasible configurations of {space.dense:,}"
 
 
 def _curves(runs: Runs, unit: str) -> Html:
@@ -184,7 +197,8 @@ def _curves(runs: Runs, unit: str) -> Html:
 
 def _curve_note(runs: Runs) -> str:
     if len(runs) == 1:
-        return ""
+        single = "Each evaluation alone; the best configuration is that of the least median."
+        return single if confirming(runs[0]) else ""
     return f"Median over {len(runs)} runs, with the band between their quartiles."
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.tuning.space.space import Configuration
@@ -110,3 +110,22 @@ def unplain(configuration: Mapping[str, Any]) -> Configuration:
 def middle(values: list[tuple[float, ...]]) -> tuple[float, ...]:
     """Return the median of each objective over repeated measurements."""
     return tuple(statistics.median(column) for column in zip(*values, strict=True))
+
+
+def ranked(configurations: Iterable[Sequence[Trial]]) -> list[Trial]:
+    """Return a trial with the medians for each configuration that works, the best first.
+
+    `configurations` has the trials of each. One works if more than half of them ended well.
+    """
+    scored = []
+    for place, trials in enumerate(configurations):
+        good = [t for t in trials if t.ok and not t.lower_bound]
+        if len(good) * 2 > len(trials):
+            values = middle([t.values for t in good])
+            scored.append((values[0], place, replace(good[0], values=values)))
+    return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])]
+
+
+def confirming(trials: Iterable[Trial]) -> int:
+    """Return how many trials measure the best configurations again, at the end of a run."""
+    return sum(t.suggestion.origin == "confirm" for t in trials)

@@ -24,7 +24,7 @@ from tilewright.tuning.bayes.warm import WarmStart
 from tilewright.tuning.errors import whole
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Configuration, Space
-from tilewright.tuning.trial import Suggestion, Trial, plain
+from tilewright.tuning.trial import Suggestion, Trial, confirming, plain
 from tilewright.tuning.tuner import Tuner
 
 _MOST_CONFIRMATIONS = 5
@@ -250,7 +250,7 @@ class _Run:
     @property
     def _done(self) -> int:
         """The number of evaluations that count: those that confirm leaders do not."""
-        return sum(t.suggestion.origin != "confirm" for t in self.tuner.trials)
+        return len(self.tuner.trials) - confirming(self.tuner.trials)
 
     def _limit(self) -> float | None:
         """Return the time limit of an evaluation, None if nothing is cut short."""

@@ -26,7 +26,7 @@ from tilewright.tuning.bayes.warm import SourceModel, WarmStart
 from tilewright.tuning.errors import ConfigurationError, SettingsError, nearest, whole
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Space
-from tilewright.tuning.trial import Suggestion, Trial, middle
+from tilewright.tuning.trial import Suggestion, Trial, middle, ranked
 
 Array: TypeAlias = np.ndarray[Any, Any]
 # Gain of the rest of a budget: scale * (evaluations left * gain expected of the next) ** power,
@@ -296,13 +296,7 @@ class Tuner:
 
     def leaders(self, count: int) -> list[Trial]:
         """Return the best ``count`` distinct configurations with their medians, best first."""
-        scored: list[tuple[float, int, Trial]] = []
-        for trials in self._told.values():
-            good = [t for t in trials if t.ok and not t.lower_bound]
-            if good and len(good) * 2 > len(trials):
-                values = middle([t.values for t in good])
-                scored.append((values[0], len(scored), replace(good[0], values=values)))
-        return [trial for _, _, trial in sorted(scored, key=lambda s: s[:2])[:count]]
+        return ranked(self._told.values())[:count]
 
     def measured(self, trial: Trial) -> int:
         """Return how often a trial's configuration has been reported."""
