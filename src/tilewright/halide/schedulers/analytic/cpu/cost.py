@@ -300,12 +300,9 @@ class CpuCosts:
         start = low + np.minimum(
             stacked * np.floor(np.ceil(full / stacked) / 2.0), np.maximum(full - stacked, 0.0)
         )
-        inside, outside = self.member_boxes(
-            group,
-            tuple(
-                Interval(start[:, d], start[:, d] + stacked[:, d] - 1.0) for d in range(len(full))
-            ),
-        )
+        end = start + stacked - 1.0
+        box = tuple(Interval(start[:, d], end[:, d]) for d in range(len(full)))
+        inside, outside = self.member_boxes(group, box)
         n = len(tiles)
         whole = rows_of(inside, 0, n)
         compute: Bound = np.zeros(n)
