@@ -37,6 +37,18 @@ def broken():
 
 
 number = 3
+
+
+def shuffled():
+    return tp.array("x", tp.f32[N]) >> tp.map(tp.copy) >> tp.scatter(lambda i, n: 2 * i % n)
+
+
+def branching():
+    return tp.array("x", tp.f32[N]) >> tp.map(tp.fun(lambda x: x if x > 0 else -x))
+
+
+def unread():
+    return tp.array("x", tp.f32[N]) >> tp.scatter(lambda i, n: n - 1 - i) >> tp.map(tp.copy)
 """
 SMALL = ["--tiles", "4,8", "--limit", "30"]
 SIZES = ["--sizes", "N=16,M=32"]
@@ -204,6 +216,13 @@ def test_examples_of_the_package_are_programs(capsys):
             "no value for M: give it, as in --sizes M=1024,N=64",
         ),
         (["rank", "{path}:chunks", "--sizes", "N=6"], "N / 4 is 6/4"),
+        (["derive", "{path}:chunks", "--sizes", "N=6"], "stencil.py:10"),
+        (["tune", "{path}:chunks", "--sizes", "N=6"], "stencil.py:10"),
+        (["derive", "{path}:shuffled", "--sizes", "N=8"], "stencil.py:29"),
+        (["compile", "{path}:shuffled", "--sizes", "N=8"], "some index occurs twice"),
+        (["derive", "{path}:branching"], "line 33: a user function cannot branch"),
+        (["tune", "{path}:unread", "--sizes", "N=8", "--limit", "3"], "stencil.py:37"),
+        (["rank", "{path}:unread", "--sizes", "N=8", "--limit", "3"], "stencil.py:37"),
         (["rank", "{path}", "--model", "knn"], "give --measured"),
         (["rank", "{path}", "--measured", "x", "--machine", "h100"], "leave it out"),
         (["rank", "{path}", "--measured", "missing.json"], "missing.json"),

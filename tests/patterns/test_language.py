@@ -14,6 +14,7 @@ from random_patterns import stages
 
 import tilewright.patterns as tp
 from tilewright.patterns import nodes as n
+from tilewright.patterns import rewriting
 from tilewright.patterns.check import requirements
 
 N, M = tp.sizes("N M")
@@ -118,6 +119,22 @@ def test_types_have_open_sizes():
         ),
         (lambda: tp.array("A", tp.i32[N]) >> tp.reduce(tp.add, 0.5), "start value of type i32"),
         (lambda: tp.array("A", tp.f32[N]) >> tp.pad(1, 1, True), "values such as True"),
+        (
+            lambda: tp.array("A", tp.f32[8]) >> tp.scatter(lambda i, n: i // 2),
+            "a permutation of 8 elements, but gets another function: .*occurs twice",
+        ),
+        (
+            lambda: tp.array("A", tp.f32[8]) >> tp.gather(lambda i, n: i + 1),
+            "indices of 8 elements, but gets another function: index 7 leads to 8",
+        ),
+        (
+            lambda: (
+                tp.array("A", tp.f64[N])
+                >> tp.slide(2, 1)
+                >> tp.map(tp.fun(lambda w: w[0] + w[1], "s", types=[tp.f32]))
+            ),
+            "f32 as w_0, but gets f64",
+        ),
     ],
 )
 def test_type_errors_show_both_types_and_the_place(wrong, message):
@@ -248,6 +265,52 @@ def test_a_type_applied_to_a_number_is_a_literal():
     assert tp.f64(np.float64(0.5)) == n.Literal(0.5, tp.f64)
     with pytest.raises(tp.PatternTypeError, match="use its parameters and numbers"):
         tp.f32("2")
+
+
+def test_literals_of_a_type_are_parts_of_user_functions():
+    count = tp.fun(lambda n, x: n + tp.where(x > tp.f32(0.5), tp.i64(1), 0), "count")
+    program = tp.array("A", tp.f32[N]) >> tp.reduce(count, tp.i64(0))
+    a = np.random.default_rng(0).random(100, np.float32)
+    assert tp.interpret(program, a) == (a > 0.5).sum()
+    assert tp.compile(program)(a) == (a > 0.5).sum()
+    assert eval(tp.definitions(program).partition(" = ")[2], vars(tp)) is count
+
+
+def test_declared_types_are_printed_and_read_back():
+    def scaled(x: tp.f32, k: tp.i32):
+        return x * tp.f32(k)
+
+    made = tp.fun(scaled)
+    text = tp.definitions(made)
+    assert text.endswith("'scaled', types=[f32, i32])")
+    assert eval(text.partition(" = ")[2], vars(tp)) is made
+    with pytest.raises(tp.PatternError, match="1 types of 2 parameters"):
+        tp.fun(lambda a, b: a + b, types=[tp.f32])
+
+
+@pytest.mark.parametrize("target", ["c", "gpu"])
+def test_programs_that_do_not_fit_are_refused_before_any_rule(target):
+    wrong = tp.array("A", tp.f32[9]) >> tp.split(4) >> tp.map(tp.reduce(tp.add, 0))
+    chosen = rewriting.ExplorationSettings(target=target)
+    with pytest.raises(tp.PatternTypeError, match="multiple of 4"):
+        rewriting.explore(wrong, chosen)
+    with pytest.raises(tp.PatternTypeError, match="multiple of 4"):
+        rewriting.derive(wrong, rewriting.lower_reduce(n.SEQ))
+    opened = tp.array("A", tp.f32[N]) >> tp.split(4) >> tp.map(tp.reduce(tp.add, 0))
+    with pytest.raises(tp.SizeError, match=r"9/4, not a whole number\n  at .*test_language.py"):
+        tp.with_sizes(opened, {"N": 9})
+
+
+def test_user_functions_print_as_numpy():
+    """Names of NumPy's functions are those of the expression language."""
+    f = tp.fun(lambda x, y: tp.where(x < y, tp.sqrt(tp.absolute(x)), tp.exp(-y)) + tp.sin(x), "f")
+    program = tp.zip(tp.array("x", tp.f64[N]), tp.array("y", tp.f64[N])) >> tp.map(f)
+    x, y = np.random.default_rng(0).random((2, 50))
+    numpy_only = {**vars(np), "fun": lambda function, name: function}
+    assert np.allclose(
+        eval(tp.definitions(program).partition(" = ")[2], numpy_only)(x, y),
+        tp.interpret(program, x, y),
+    )
 
 
 def test_files_name_nodes_without_the_suffix_of_their_class():

@@ -191,22 +191,28 @@ def call_user(path: Path, function: Callable[..., Any], *args: Any, **kwargs: An
     """Call a user's function; an exception becomes an error that names the file and line."""
     try:
         return function(*args, **kwargs)
-    except TilewrightError:
-        raise
     except SystemExit as error:
         raise TilewrightError(f"{path} called sys.exit({error.code!r}) while loading") from error
+    except TilewrightError as error:
+        where = _user_line(path, error)
+        if where == str(path) or str(path) in str(error):
+            raise
+        raise TilewrightError(f"{where}: {error}") from error
     except Exception as error:
-        where = str(path)
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename) == path or Path(frame.filename).resolve() == path.resolve()
-        ]
-        if isinstance(error, SyntaxError) and error.lineno:
-            lines.append(error.lineno)
-        if lines:
-            where += f", line {lines[-1]}"
+        where = _user_line(path, error)
         raise TilewrightError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _user_line(path: Path, error: Exception) -> str:
+    """Return the file and, where the error passed through it, its innermost line there."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename) == path or Path(frame.filename).resolve() == path.resolve()
+    ]
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines.append(error.lineno)
+    return f"{path}, line {lines[-1]}" if lines else str(path)
 
 
 def load_inputs(text: str | None) -> dict[str, Any] | None:

@@ -345,7 +345,11 @@ class TracedParameter(Operand):
 
 
 def fun(
-    function: Callable[..., Operand | float], name: str | None = None, *, associative: bool = False
+    function: Callable[..., Operand | float],
+    name: str | None = None,
+    *,
+    associative: bool = False,
+    types: Sequence[ScalarType | None] | None = None,
 ) -> Pattern:
     """Make a user function from a Python function of numbers; it is a decorator, too.
 
@@ -358,9 +362,12 @@ def fun(
         name: its name in generated code; by default the function's.
         associative: that ``f(f(a, b), c) = f(a, f(b, c))`` may be assumed, and that reductions
             start with a neutral element.
+        types: of the parameters, or of the elements of those that are arrays; None for any. By
+            default those of the annotations.
 
     Raises:
-        PatternError: the function has no parameters, or takes any number of them.
+        PatternError: the function has no parameters, or takes any number of them, or there are
+            other types than parameters.
     """
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -374,12 +381,14 @@ def fun(
     ]
     body = function(*(TracedParameter(reads, route) for route in routes))
     body = expression(body)
-    declared = [_declared(p, function) for p in parameters]
+    declared = [_declared(p, function) for p in parameters] if types is None else list(types)
+    if len(declared) != len(parameters):
+        raise PatternError(f"{called}: {len(declared)} types of {len(parameters)} parameters")
     if list(reads) != routes[: len(reads)] or len(reads) < len(routes):
         plain = all(route in routes for route in reads)
         if plain:
             return _direct(called, parameters, routes, reads, body, declared, associative)
-        return _points(called, parameters, routes, reads, body, associative)
+        return _points(called, parameters, routes, reads, body, declared, associative)
     names = tuple(p.name for p in parameters)
     return noted(UserFun(called, names, tuple(declared), body, associative))
 
@@ -407,16 +416,18 @@ def _points(
     routes: list[tuple[Pattern, ...]],
     reads: dict[tuple[Pattern, ...], Arg],
     body: Expr,
+    declared: list[ScalarType | None],
     associative: bool,
 ) -> Pattern:
     """Return a function of elements of arrays: they are read first, then combined."""
-    names = []
+    names, types = [], []
     for route in reads:
         position = next(i for i, start in enumerate(routes) if route[: len(start)] == start)
         rest = route[len(routes[position]) :]
         indices = [str(step.index) for step in rest if isinstance(step, At)]
         names.append("_".join([parameters[position].name, *indices]))
-    inner = UserFun(called, tuple(names), (None,) * len(names), body, associative)
+        types.append(declared[position])
+    inner = UserFun(called, tuple(names), tuple(types), body, associative)
     parts = [pipe(*route) for route in reads]
     start = parts[0] if len(parts) == 1 else Fork(tuple(parts))
     return noted(pipe(start, noted(inner)))

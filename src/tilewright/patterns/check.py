@@ -14,11 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import NotWhole, Poly, at_least_zero, below, evaluate, poly, substitute
+from tilewright.arith import (
+    NotWhole,
+    Poly,
+    Size,
+    at_least_zero,
+    below,
+    evaluate,
+    poly,
+    substitute,
+)
 from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.errors import PatternTypeError, SizeError
-from tilewright.patterns.places import nearest_place, place_of
+from tilewright.patterns.places import located, nearest_place
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
@@ -46,21 +55,31 @@ class SizeRequirement:
     value: Poly
     pattern: n.Pattern
 
+    def sizes(self) -> set[str]:
+        """Return the names of the sizes that it depends on."""
+        of = [self.value]
+        if isinstance(self.pattern, n.Gather | n.Scatter):
+            of.append(self.pattern.index)
+        names = {a.name for p in of for a in p.all_atoms() if isinstance(a, Size)}
+        return {name for name in names if not name.startswith("_")}
+
     def check(self, known: Mapping[str, int]) -> None:
         """Check it for known sizes.
 
         Raises:
             SizeError: it does not hold.
         """
+        if wrong := self.violated(known):
+            raise SizeError(
+                located(f"{self.pattern} does not fit the sizes: {wrong}", self.pattern)
+            )
+
+    def violated(self, known: Mapping[str, int]) -> str:
+        """Return why it does not hold for known sizes; nothing if it does."""
         try:
-            value = evaluate(self.value, known)
-            wrong = self._wrong(value, known)
+            return self._wrong(evaluate(self.value, known), known)
         except NotWhole as error:
-            wrong = f"{error}, not a whole number"
-        if wrong:
-            place = place_of(self.pattern)
-            where = f"\n  at {place}" if place else ""
-            raise SizeError(f"{self.pattern} does not fit the sizes: {wrong}{where}")
+            return f"{error}, not a whole number"
 
     def _wrong(self, value: int, known: Mapping[str, int]) -> str:
         if self.kind == "least":
@@ -289,11 +308,16 @@ def at_index(index: Poly, i: Poly, length: Poly) -> Poly:
 
 def _gather(p: n.Gather | n.Scatter, given: DataType) -> Result:
     array = _array(p, given)
-    if isinstance(p, n.Scatter):
-        return given, frozenset({SizeRequirement("permutation", array.length, p)})
-    if below(p.index, n.GATHER_LENGTH):
+    if isinstance(p, n.Gather) and below(p.index, n.GATHER_LENGTH):
         return given, NONE
-    return given, frozenset({SizeRequirement("inside", array.length, p)})
+    kind = "permutation" if isinstance(p, n.Scatter) else "inside"
+    need = SizeRequirement(kind, array.length, p)
+    if need.sizes():
+        return given, frozenset({need})
+    if wrong := need.violated({}):
+        allowed = "a permutation of" if isinstance(p, n.Scatter) else "indices of"
+        raise Mismatch(p, f"{allowed} {array.length} elements", f"another function: {wrong}")
+    return given, NONE
 
 
 def _iterate(p: n.Iterate, given: DataType) -> Result:

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.arith import LoopVariable, Poly, Size
 from tilewright.patterns.interned import InternedNode
 from tilewright.patterns.places import noted
-from tilewright.patterns.scalar import Expr
+from tilewright.patterns.scalar import Cast, Expr, ScalarConst
 from tilewright.patterns.types import DataType, ScalarType, converted
 
 
@@ -245,6 +245,11 @@ class Literal(Pattern):
 
     value: bool | int | float
     type: ScalarType | None
+
+    def expression(self) -> Expr:
+        """Return it as a part of a user function: ``fun(lambda a, x: a + x * i64(2))``."""
+        number = ScalarConst(self.value)
+        return number if self.type is None else Cast(self.type, number)
 
 
 @converted.register(np.float64)  # NumPy's only floating-point number that is also Python's

@@ -52,6 +52,12 @@ def place_of(node: InternedNode) -> Place | None:
     return places[-1] if places else None
 
 
+def located(message: str, node: InternedNode) -> str:
+    """Return a message with the line where a node was last made, if a user made it."""
+    place = place_of(node)
+    return f"{message}\n  at {place}" if place else message
+
+
 def nearest_place(trail: Sequence[InternedNode]) -> Place | None:
     """Return the place of the first of some nodes, each inside of the next, the last the program.
 

@@ -27,6 +27,8 @@ def definition(f: n.UserFun) -> str:
     """Return a user function as Python."""
     body = scalar.text(f.body, f.parameters)
     promise = ", associative=True" if f.associative else ""
+    if any(f.types):
+        promise += f", types=[{', '.join(map(str, f.types))}]"
     return f"{f.name} = fun(lambda {', '.join(f.parameters)}: {body}, {f.name!r}{promise})"
 
 

@@ -192,7 +192,7 @@ def expression(x: Operand | np.generic | float) -> Expr:
     Raises:
         PatternTypeError: it is neither.
     """
-    if isinstance(x, Operand):
+    if isinstance(x, Operand) or hasattr(x, "expression"):  # a literal of a type has it, too
         return x.expression()
     if isinstance(x, np.generic):
         x = x.item()

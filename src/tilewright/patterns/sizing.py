@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.arith import Poly, Size, poly, substitute
 from tilewright.patterns import nodes as n
+from tilewright.patterns.check import requirements
 from tilewright.patterns.errors import SizeError
 from tilewright.patterns.types import ArrayType, TupleType
 
@@ -50,7 +51,9 @@ def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
     """Return a program with numbers in the place of some of its sizes.
 
     Raises:
-        SizeError: a size is less than 1, or the program has no size of this name.
+        PatternTypeError: the program is not well typed.
+        SizeError: a size is less than 1, the program has no size of this name, or a pattern does
+            not fit the sizes; the message has its line.
     """
     there = size_names(program)
     for name, value in known.items():
@@ -58,7 +61,12 @@ def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
             raise SizeError(f"the program has no size {name}; it has {', '.join(there) or 'none'}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SizeError(f"size {name} is {value!r}; give a whole number from 1")
-    return _fixed(program, known, {}) if known else program
+    if not known:
+        return program
+    for requirement in requirements(program):
+        if requirement.sizes() <= set(known):
+            requirement.check(known)
+    return _fixed(program, known, {})
 
 
 def _fixed(value: Any, known: Mapping[str, int], made: dict[n.Pattern, n.Pattern]) -> Any:

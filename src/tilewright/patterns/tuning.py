@@ -179,7 +179,8 @@ def ranked_for_cpu(
 
     Raises:
         PatternTypeError: the program is not well typed.
-        SizeError: a size is unknown.
+        SizeError: a size is unknown, or does not fit the program.
+        LoweringError: none of them can be compiled, nor the program itself.
     """
     cores = threads or len(os.sched_getaffinity(0))
     found = []
@@ -192,6 +193,7 @@ def ranked_for_cpu(
             continue
         found.append((derivation, counted))
     if not found:
+        generate(with_sizes(program, sizes))
         return []
     table = np.array([cpu_vector(counted, cores) for _, counted in found])
     values = (model or cpu_model()).predict(table)

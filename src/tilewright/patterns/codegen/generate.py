@@ -48,6 +48,7 @@ from tilewright.patterns.codegen.views import (
 )
 from tilewright.patterns.codegen.views import Store as Buffers
 from tilewright.patterns.errors import LoweringError
+from tilewright.patterns.places import located
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
@@ -181,10 +182,8 @@ class _Generator:
 
     def _read_map(self, p: n.Map, view: ArrayView) -> ArrayView:
         if p.level is not None and n.computes(p.f):
-            raise LoweringError(
-                f"the result of {p} is read by another pattern: say where it is stored, "
-                "with to_global, to_local or to_private"
-            )
+            cure = "say where it is stored, with to_global, to_local or to_private"
+            raise LoweringError(located(f"the result of {p} is read by another pattern: {cure}", p))
         kind = infer(p, view.type)[0]
         return Lazy(kind, lambda i: self.read(p.f, element(view, i)))
 

@@ -15,6 +15,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns.check import at_index, child_inputs, infer
 from tilewright.patterns.codegen.code import Buffer, BufferLoad, Inside, Number, Value
 from tilewright.patterns.errors import LoweringError
+from tilewright.patterns.places import located
 from tilewright.patterns.types import ArrayType, DataType, ScalarType, TupleType
 
 
@@ -153,9 +154,8 @@ def read_layout(p: n.Pattern, view: ArrayView) -> ArrayView | None:
         length, index = _length(view.type), p.index
         return array(made, lambda i: element(view, at_index(index, i, length)))
     if isinstance(p, n.Scatter):
-        raise LoweringError(
-            f"{p} is read by another pattern: use gather with the inverse index, or put it last"
-        )
+        cure = "use gather with the inverse index, or put it last"
+        raise LoweringError(located(f"{p} is read by another pattern: {cure}", p))
     if isinstance(p, n.Zip):
         return array(made, lambda i: _zipped(view, i, _item(made)))
     if isinstance(p, n.Unzip):

@@ -81,13 +81,10 @@ def candidates(
     Raises:
         PatternTypeError: the program is not well typed.
         SizeError: a size is missing or unknown, or the sizes do not fit the program.
+        LoweringError: a grid of threads can run none of them, nor the program itself.
     """
     type_of(program)
-    known = dict(sizes or {})
-    for requirement in requirements(program):
-        if set(size_names(program)) <= set(known):
-            requirement.check(known)
-    fixed = with_sizes(program, known)
+    fixed = with_sizes(program, dict(sizes or {}))
     if missing := size_names(fixed):
         raise SizeError(f"no value for {', '.join(missing)}: sizes={{'{missing[0]}': ...}}")
     found: list[KernelCandidate] = []
@@ -97,6 +94,8 @@ def candidates(
         found += _launched(derivation, launches, rng)
         if on_progress is not None:
             on_progress(number + 1, len(derivations))
+    if not found:
+        grid_code(fixed, "kernel", None)
     return found
 
 

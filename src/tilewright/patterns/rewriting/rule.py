@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tilewright.patterns import nodes as n
-from tilewright.patterns.check import Mismatch, child_inputs, infer
+from tilewright.patterns.check import Mismatch, child_inputs, infer, type_of
 from tilewright.patterns.errors import RewriteError
 from tilewright.patterns.types import UNIT, DataType
 
@@ -77,7 +77,12 @@ class Rule:
 
 
 def sites(program: n.Pattern) -> Iterator[Site]:
-    """Return all sites of a program, outer before inner, left to right."""
+    """Return all sites of a program, outer before inner, left to right.
+
+    Raises:
+        PatternTypeError: the program is not well typed.
+    """
+    type_of(program)
     return _sites(program, UNIT, (), lambda stages: n.pipe(*stages), None)
 
 
