@@ -180,6 +180,20 @@ def test_ranked_kernels_are_compiled_by_their_number(path, tmp_path, capsys):
     assert (code, "has no program 30" in error) == (2, True)
 
 
+def test_files_to_keep_are_written(path, tmp_path, capsys):
+    kept, declared = tmp_path / "kept.c", tmp_path / "kept.h"
+    words = ["--host", kept, "--header", declared, "--name", "mean4"]
+    code, text, _ = run(capsys, "compile", path, "--target", "opencl", *words)
+    assert code == 0
+    # Launches are in the program's sizes, where these are open.
+    groups = "mean4_0: ((M + 31) // 32)x((N + 3) // 4) groups of 32x4 threads"
+    assert text.splitlines() == [groups, f"wrote {kept}", f"wrote {declared}"]
+    assert "clEnqueueNDRangeKernel" in kept.read_text()
+    assert "int mean4_run(" in declared.read_text()
+    code, _, error = run(capsys, "compile", path, "--host", tmp_path / "none" / "x.c")
+    assert (code, "none" in error) == (2, True)
+
+
 def test_functions_take_arguments(path, capsys):
     code, text, _ = run(capsys, "compile", f"{path}:chunks", "--arg", "k=8", "--json")
     assert code == 0

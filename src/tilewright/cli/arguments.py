@@ -101,14 +101,15 @@ def named_machine(name: str | None) -> Any:
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before hours of work depend on them.
 
-    They are those of the options ``--output``, ``--report`` and ``--export``, as far as the command
-    has them; ``-`` is standard output, which takes one document.
+    They are those of the options ``--output``, ``--report``, ``--host``, ``--header`` and
+    ``--export``, as far as the command has them; ``-`` is standard output, which takes one document.
 
     Raises:
         TilewrightError: a file cannot be written, or standard output is to take several documents.
     """
     given = vars(args)
-    paths = [given.get("output"), given.get("report"), *given.get("export", [])]
+    paths = [given.get(name) for name in ("output", "report", "host", "header")]
+    paths += given.get("export", [])
     for path in paths:
         if path is not None and path != "-":
             check_writable(path)

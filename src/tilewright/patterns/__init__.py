@@ -61,7 +61,7 @@ from tilewright.patterns.build import (
 )
 from tilewright.patterns.check import type_of
 from tilewright.patterns.codegen.grid import ThreadGrid
-from tilewright.patterns.compiling import compile, launch_sizes, source
+from tilewright.patterns.compiling import compile, header, host, launch_sizes, launches, source
 from tilewright.patterns.errors import (
     CompileError,
     LoweringError,
@@ -124,6 +124,8 @@ __all__ = [
     "gather",
     "generate",
     "get",
+    "header",
+    "host",
     "i32",
     "i64",
     "identity",
@@ -131,6 +133,7 @@ __all__ = [
     "iterate",
     "join",
     "launch_sizes",
+    "launches",
     "log",
     "map",
     "map2",

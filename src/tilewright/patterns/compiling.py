@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
+from tilewright.patterns.check import requirements, type_of
 from tilewright.patterns.codegen.c import print_c
 from tilewright.patterns.codegen.code import Buffer, Code, Name
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
 from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
+from tilewright.patterns.codegen.host import print_header, print_host
 from tilewright.patterns.errors import CompileError, PatternError
 from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
 from tilewright.patterns.rewriting.lowering import default_grid
@@ -133,21 +136,56 @@ def grid_code(
     return code, grid_kernels(code, launch)
 
 
+def header(program: n.Pattern, name: str = "kernel") -> str:
+    """Return a C header that declares ``NAME_run``, which the files of `host` define.
+
+    Raises:
+        PatternTypeError: the program is not well typed.
+        LoweringError: it cannot be compiled as it is mapped.
+    """
+    code = generate(program, _name(name))
+    said = [f"{b.name}: {b.type} of {b.size} elements" for b in code.outputs]
+    return print_header(code, "\n".join([f"{type_of(program)}: {program}", *said]))
+
+
+def host(
+    program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
+) -> str:
+    """Return a file to keep, which runs a program without Python: its kernels, and ``NAME_run``.
+
+    For ``c`` and ``opencl`` it is C, for ``cuda`` CUDA C++. Arguments and errors are those of
+    `source`; `header` declares the function.
+    """
+    text = source(program, target, name, launch)
+    if target == "c":
+        return print_host(generate(program, name), text, target, requirements=requirements(program))
+    code, kernels = grid_code(program, name, launch)
+    return print_host(code, text, target, kernels, requirements(program))
+
+
 def launch_sizes(
     program: n.Pattern,
     sizes: Mapping[str, int],
     name: str = "kernel",
     launch: ThreadGrid | None = None,
 ) -> dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]]:
-    """Return groups, and threads in a group, of the kernels in a source for a grid of threads.
-
-    They are in the order in which the kernels run. Arguments are those of `compile`, and the value
-    of every size; raises as `compile`.
-    """
+    """Return `launches` for known sizes."""
     return {
         kernel.name: (kernel.grid(sizes), kernel.launch.threads)
         for kernel in grid_code(program, name, launch)[1]
     }
+
+
+def launches(
+    program: n.Pattern, name: str = "kernel", launch: ThreadGrid | None = None
+) -> dict[str, tuple[tuple[Poly, Poly, Poly], tuple[int, int, int]]]:
+    """Return groups, in the program's sizes, and threads in a group, of the kernels in a source.
+
+    They are in the order in which the kernels run, for a grid of threads. Arguments and errors are
+    those of `compile`.
+    """
+    kernels = grid_code(program, name, launch)[1]
+    return {kernel.name: (kernel.groups, kernel.launch.threads) for kernel in kernels}
 
 
 def _name(name: str) -> str:

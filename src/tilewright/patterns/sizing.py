@@ -66,7 +66,8 @@ def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
     for requirement in requirements(program):
         if requirement.sizes() <= set(known):
             requirement.check(known)
-    return _fixed(program, known, {})
+    fixed: n.Pattern = _fixed(program, known, {})
+    return fixed
 
 
 def _fixed(value: Any, known: Mapping[str, int], made: dict[n.Pattern, n.Pattern]) -> Any:

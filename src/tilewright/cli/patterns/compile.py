@@ -11,6 +11,7 @@ from tilewright.cli.patterns import shared
 from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
+    from tilewright.arith import Poly
     from tilewright.patterns import Pattern, ThreadGrid
 
 # Relative to the largest number of the result. f32 has 6e-8; sums are regrouped.
@@ -38,6 +39,8 @@ def add_parser(commands: Any) -> None:
             "--verify": "run the kernel and compare it with the interpreter (c and opencl)",
             "--seed SEED = 0": "seed of the random inputs",
             "-o --output FILE": "write the source; - prints it (default: print it)",
+            "--host FILE": "write a file that runs the kernel without Python: C, or CUDA C++",
+            "--header FILE": "write a C header that declares what the file of --host defines",
             **options.JSON,
             **options.QUIET,
         },
@@ -51,14 +54,18 @@ def run(args: argparse.Namespace) -> int:
     program, launch, target = _program(args)
     if args.verify and target == "cuda":
         raise TilewrightError("--verify runs c and opencl kernels: leave it out for cuda")
-    from tilewright.patterns import launch_sizes, size_names, source, type_of, with_sizes
+    from tilewright.patterns import header, host, source, type_of, with_sizes
+    from tilewright.patterns import launches as launches_of
 
     type_of(program)  # while the lines of the user's file are known
     fixed = with_sizes(program, dict(args.sizes or {}))
     text = source(fixed, target, args.name, launch)
     launches = {}
-    if target != "c" and not size_names(fixed):
-        launches = launch_sizes(fixed, {}, args.name, launch)
+    if target != "c":
+        launches = {
+            kernel: ([_number(g) for g in groups], threads)
+            for kernel, (groups, threads) in launches_of(fixed, args.name, launch).items()
+        }
     error = _error(fixed, target, launch, args) if args.verify else None
     right = None if error is None else error <= _TOLERANCE
     result = {
@@ -76,25 +83,45 @@ def run(args: argparse.Namespace) -> int:
     if error is not None:
         word = "verified" if right else "WRONG"
         lines.append(f"{word}: relative error {error:.2g} of the interpreter's result")
-    _present(args, text, result, lines, right is not False)
+    written = {}
+    if args.host:
+        written[args.host] = host(fixed, target, args.name, launch)
+    if args.header:
+        written[args.header] = header(fixed, args.name)
+    _present(args, text, result, lines, right is not False, written)
     return 1 if right is False else 0
 
 
+def _number(size: Poly) -> int | str:
+    """Return a number of groups, as text where it depends on the program's sizes."""
+    text = str(size)
+    plain = text.isidentifier() or (text.startswith("((") and text.endswith(")"))
+    return size.value if isinstance(size.value, int) else text if plain else f"({text})"
+
+
 def _present(
-    args: argparse.Namespace, text: str, result: dict[str, Any], lines: list[str], right: bool
+    args: argparse.Namespace,
+    text: str,
+    result: dict[str, Any],
+    lines: list[str],
+    right: bool,
+    written: dict[str, str],
 ) -> None:
-    """Print the result, and write the source if it is right."""
-    if not args.json and args.output in (None, "-"):
+    """Print the result, and write the source and other files if it is right."""
+    printed = args.output == "-" or (args.output is None and not written)
+    if args.output and not printed:
+        written = {args.output: text, **written}
+    if not args.json and printed:
         for line in lines if not args.quiet or not right else []:
             warn(line)
         if right:
             write_file("-", text)
-        return
-    show(args, result, *lines)
-    if args.output and right:
-        write_file(args.output, text)
-        if not args.quiet and not args.json:
-            print(f"wrote {args.output}")
+    else:
+        show(args, result, *lines)
+    for path, content in written.items() if right else ():
+        write_file(path, content)
+        if not args.quiet and not args.json and not printed:
+            print(f"wrote {path}")
 
 
 def _program(args: argparse.Namespace) -> tuple[Pattern, ThreadGrid | None, str]:

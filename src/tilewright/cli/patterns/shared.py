@@ -183,7 +183,7 @@ def read_entry(path: str, number: int) -> tuple[Pattern, ThreadGrid | None, str]
         raise TilewrightError(f"{path}: program {number} cannot be read ({what})") from None
 
 
-def product(numbers: Sequence[int]) -> str:
+def product(numbers: Sequence[int | str]) -> str:
     """Return sizes by dimension as text, without ones at the end.
 
     >>> product([32, 4, 1]), product([1, 1, 1])

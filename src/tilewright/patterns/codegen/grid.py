@@ -86,15 +86,20 @@ class GridKernel:
     extents: tuple[Poly, Poly, Poly]
     launch: ThreadGrid
 
+    @property
+    def groups(self) -> tuple[Poly, Poly, Poly]:
+        """Work-groups to launch, by dimension, in the program's sizes."""
+        if self.launch.groups is not None:
+            return self.launch.groups
+        if not any(s.level.kind == "glb" for s in loops(self.body)):
+            return self.extents
+        each = zip(self.extents, self.launch.threads, strict=True)
+        x, y, z = (e if t == 1 else (e + t - 1) // t for e, t in each)
+        return x, y, z
+
     def grid(self, known: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups to launch, by dimension, for known sizes."""
-        if self.launch.groups is not None:
-            x, y, z = (int(evaluate(g, known)) for g in self.launch.groups)
-            return x, y, z
-        counts = [int(evaluate(e, known)) for e in self.extents]
-        if any(s.level.kind == "glb" for s in loops(self.body)):
-            counts = [-(-c // t) for c, t in zip(counts, self.launch.threads, strict=True)]
-        x, y, z = counts
+        x, y, z = (int(evaluate(g, known)) for g in self.groups)
         return x, y, z
 
 
