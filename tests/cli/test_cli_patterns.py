@@ -242,7 +242,6 @@ def test_examples_of_the_package_are_programs(capsys):
         (["rank", "{path}", "--measured", "missing.json"], "missing.json"),
         (["rank", "{path}", "--machine", "h1000"], "h100"),
         (["compile", "{path}", "--verify"], "no value for M, N"),
-        (["compile", "{path}", "--verify", "--target", "cuda"], "leave it out for cuda"),
         (["compile", "{path}", "--number", "2"], "--number is for a .json file"),
         (["compile", "{path}", "--name", "a b"], "'a b'"),
         (["compile", "pyproject.json"], "pyproject.json"),

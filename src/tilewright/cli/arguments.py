@@ -102,7 +102,7 @@ def check_outputs(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before hours of work depend on them.
 
     They are those of the options ``--output``, ``--report``, ``--host``, ``--header`` and
-    ``--export``, as far as the command has them; ``-`` is standard output, which takes one document.
+    ``--export``, as far as the command has them; ``-`` is standard output: it takes one document.
 
     Raises:
         TilewrightError: a file cannot be written, or standard output is to take several documents.

@@ -92,7 +92,8 @@ def compile(
         program: patterns that start at their inputs. In C, maps that no rule decided on run in
             loops, the outermost one on all cores. For a grid of threads, a program without
             any decision is run by all threads, one for each element of its outer dimensions.
-        target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device.
+        target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device; ``cuda``: on the first
+            CUDA GPU.
         name: the name of the function.
         launch: threads of a grid, instead of the default (`codegen.grid`).
 
@@ -112,7 +113,10 @@ def compile(
         text = print_grid(kernels, target, code.reserved)
         return opencl.OpenCLKernel(program, code, text, kernels, opencl.built(text))
     if target == "cuda":
-        raise PatternError("CUDA kernels are not run from here: use source(program, 'cuda')")
+        from tilewright.patterns import cuda
+
+        code, kernels = grid_code(program, name, launch)
+        return cuda.CudaKernel(program, code, print_grid(kernels, target, code.reserved), kernels)
     raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from tilewright.arith import Poly, evaluate
 from tilewright.patterns import nodes as n
 from tilewright.patterns.binding import bind, conforming
 from tilewright.patterns.check import requirements, type_of
-from tilewright.patterns.codegen.code import Buffer, Code
+from tilewright.patterns.codegen.code import MOST_ELEMENTS, Buffer, Code
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.errors import SizeError
 from tilewright.patterns.types import ArrayType, DataType, TupleType, dimensions
@@ -31,6 +31,17 @@ class BoundKernel:
 
     run: Callable[[], None]
     result: Callable[[], Any]
+
+
+def check_index_range(arrays: Sequence[Array]) -> None:
+    """Whether 32-bit indices, as on GPUs, reach all elements of some arrays.
+
+    Raises:
+        SizeError: they do not.
+    """
+    most = max((a.size for a in arrays), default=0)
+    if most > MOST_ELEMENTS:
+        raise SizeError(f"an array of {most} elements; 32-bit indices reach {MOST_ELEMENTS}")
 
 
 class CompiledPattern:

@@ -9,10 +9,8 @@ from typing import Any
 from tilewright.patterns import nodes as n
 from tilewright.patterns.codegen.code import Code
 from tilewright.patterns.codegen.grid import GridKernel
-from tilewright.patterns.errors import CompileError, SizeError
-from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
-
-MOST_ELEMENTS = 2**30  # of one array: indices are 32-bit numbers, and sums of two are made
+from tilewright.patterns.errors import CompileError
+from tilewright.patterns.kernel import BoundKernel, CompiledPattern, check_index_range
 
 
 @cache
@@ -89,7 +87,7 @@ class OpenCLKernel(CompiledPattern):
 
         given, known = self.prepare(arrays, sizes)
         made = self.memory(known)
-        _check_sizes([*given.values(), *made.values()])
+        check_index_range([*given.values(), *made.values()])
         queue, flags = cl.CommandQueue(context()), cl.mem_flags
         held: dict[str, Any] = {}
         for item in self.code.inputs:
@@ -121,9 +119,3 @@ class OpenCLKernel(CompiledPattern):
             return self.result(made, known)
 
         return BoundKernel(run, result)
-
-
-def _check_sizes(arrays: list[Array]) -> None:
-    most = max((a.size for a in arrays), default=0)
-    if most > MOST_ELEMENTS:
-        raise SizeError(f"an array of {most} elements; 32-bit indices reach {MOST_ELEMENTS}")

@@ -28,10 +28,11 @@ def add_parser(commands: Any) -> None:
         description="Derive kernels, rank them before any is run, then compile those ranked best, "
         "compare their results with the interpreter's, and time them. C kernels are ranked "
         "by a model that has learnt from measured kernels of other programs: by default those that "
-        "come with Tilewright. OpenCL kernels are ranked as by tilewright patterns rank.",
+        "come with Tilewright. Those of OpenCL and CUDA are ranked as by tilewright patterns rank.",
         options={
             **shared.PROGRAM,
-            "--target c|opencl = c": "C for the cores of this CPU, or the first OpenCL device",
+            "--target c|opencl|cuda = c": "C for the cores of this CPU, or the first OpenCL device, "
+            "or CUDA GPU",
             "--threads N": "cores of a C kernel (default: all)",
             **{k: v for k, v in rank.MODEL.items() if k != "--seed SEED = 0"},
             **exploration,
@@ -94,9 +95,11 @@ def _ranked(
     """Return the kernels of a program, best first, and what ranked them."""
     from tilewright.patterns.tuning import ranked_for_cpu, ranked_for_gpu
 
-    if args.target == "opencl":
+    if args.target != "c":
         if args.threads is not None:
-            raise TilewrightError("--threads is for C kernels: leave it out with --target opencl")
+            raise TilewrightError(
+                f"--threads is for C kernels: leave it out with --target {args.target}"
+            )
         from tilewright.cli.progress import counted
 
         model, called = rank.model_of(args)
@@ -104,7 +107,9 @@ def _ranked(
         shown = counted(progress, "deriving")
         return ranked_for_gpu(program, {}, settings, model, args.launches, shown), called
     if args.machine:
-        raise TilewrightError("--machine is for --target opencl: leave it out for C kernels")
+        raise TilewrightError(
+            "--machine is for --target opencl or cuda: leave it out for C kernels"
+        )
     from tilewright.patterns.ranking import CPU_FEATURES, cpu_points, read_measured
 
     given = [p for path in args.measured or () for p in read_measured(path, CPU_FEATURES)]

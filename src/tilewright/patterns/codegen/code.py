@@ -13,6 +13,9 @@ from tilewright.arith import Poly
 from tilewright.patterns.nodes import MapLevel, UserFun
 from tilewright.patterns.types import ScalarType
 
+# Of an array on a device: indices there are 32-bit numbers, and sums of two are made.
+MOST_ELEMENTS = 2**30
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import SizeRequirement
-from tilewright.patterns.codegen.code import Buffer, Code, Name
+from tilewright.patterns.codegen.code import MOST_ELEMENTS, Buffer, Code
 from tilewright.patterns.codegen.grid import GridKernel
 from tilewright.patterns.codegen.host_devices import CUDA_INCLUDES, DEVICES
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.codegen.words import C, Words
 
-MOST_ELEMENTS = 2**30  # of one array: indices on a device are 32-bit numbers, and sums are made
 SIGN = {"c": "", "opencl": "", "cuda": 'extern "C" '}
 
 
@@ -118,8 +117,8 @@ def _checks(
     """Return the lines that refuse sizes that do not fit."""
     lines = [f"  if ({name} < 1) return 2;" for name in code.sizes]
     if target != "c":
-        for buffer in _arrays(code):
-            lines.append(f"  if ((double)({words.index(buffer.size)}) > {MOST_ELEMENTS}) return 2;")
+        sizes = dict.fromkeys(words.index(buffer.size) for buffer in _arrays(code))
+        lines += [f"  if ((double)({size}) > {MOST_ELEMENTS}) return 2;" for size in sizes]
     for requirement in requirements:
         top, bottom = requirement.value.fraction
         if requirement.kind == "whole":
