@@ -18,7 +18,7 @@ from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.machines import GpuMachine
 
 # Modules of this package, in the order of their pieces.
-ROOMS: tuple[str, ...] = ("gpu.device", "gpu.halide_room")
+ROOMS: tuple[str, ...] = ("gpu.device", "gpu.halide_room", "gpu.patterns_room")
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,42 @@ def test_pieces_are_short_and_ordered_by_worth(tmp_path):
         "halide samples 1.1",
         "halide samples 2.1",
         "halide peers",
+        "patterns cuda stencil2d",
+        "patterns opencl stencil2d",
     ]
     assert [piece.name for piece in pieces if piece.essential] == ["device"]
-    assert all(piece.seconds <= 90 for piece in pieces[:-1])
-    assert len(all_pieces(setting(tmp_path, samples=0))) == 5
+    assert all(piece.seconds <= 90 for piece in pieces if piece.name != "halide peers")
+    assert len(all_pieces(setting(tmp_path, samples=0))) == 7
+
+
+def test_models_rank_what_was_measured_of_patterns(tmp_path):
+    """Kernels that touch fewer cache lines are faster here; all models say so of the other."""
+    import numpy as np
+
+    from gpu import patterns_room
+    from tilewright.patterns.ranking import FEATURES
+
+    rng = np.random.default_rng(0)
+    done = {}
+    for name in ("jacobi5", "hotspot"):
+        table = np.ones((60, len(FEATURES)))
+        table[:, FEATURES.index("lines_per_access")] = rng.uniform(1, 32, 60)
+        for feature in ("global_loads", "global_size_0", "local_size_0"):
+            table[:, FEATURES.index(feature)] = 128
+        seconds = 1e-6 * table[:, FEATURES.index("lines_per_access")]
+        done[f"patterns cuda {name}"] = {
+            "features": table.tolist(),
+            "seconds": seconds.tolist(),
+            "failed": {"wrong": 1, "refused": 2},
+        }
+    given = setting(tmp_path, small=False)
+    assert len(patterns_room.pieces(given)) == 16
+    found = patterns_room.results(given, done)
+    rows, summary = found["patterns_cuda"]
+    assert {row["model"] for row in rows} == {"estimate", "paper", "trend"}
+    assert all(row["correlation"] > 0.9 for row in rows)
+    assert (summary["kernels"], summary["failed"], summary["wrong"]) == (120, 6, 2)
+    assert "patterns_opencl" not in found
 
 
 def test_every_round_of_samples_has_every_program(tmp_path):

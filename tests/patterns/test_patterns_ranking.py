@@ -77,6 +77,8 @@ def test_logarithms_make_far_points_near():
     training = np.array([[0.0], [10.0], [1e6]])
     model = NearestNeighbours(1).fit(training, np.array([0.1, 0.2, 1.0]))
     assert model.predict([[1e5]]) == [0.2]
+    below = NearestNeighbours(1, logarithms=True).fit(-training, np.array([0.1, 0.2, 1.0]))
+    assert below.predict([[-1e5]]) == [1.0]
     logs = NearestNeighbours(1, logarithms=True).fit(training, np.array([0.1, 0.2, 1.0]))
     assert logs.predict([[1e5]]) == [1.0]
 

@@ -14,9 +14,13 @@ from tilewright.patterns import programs, ranking, tuning
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.page import deciding_features, patterns_page, program_graph
+from tilewright.patterns.ranking import NearestNeighbours, fitted
 from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_vector
 from tilewright.patterns.ranking.trained import CPU_POINTS
 from tilewright.records import Records
+
+STENCIL = programs.STENCILS["hotspot"].build(16, 32)
+MODEL, CALLED = ranking.cpu_model(STENCIL)
 
 
 class Opposite:
@@ -26,7 +30,7 @@ class Opposite:
         raise AssertionError("it has learnt already")
 
     def predict(self, features):
-        return -ranking.cpu_model().predict(features)
+        return -MODEL.predict(features)
 
 
 SETTINGS = rw.ExplorationSettings("c", tiles=(4, 8), limit=30)
@@ -35,7 +39,7 @@ TOP = tuning.TuningOptions(top=2, threads=1)
 
 @pytest.fixture(scope="module")
 def stencil():
-    p = programs.STENCILS["hotspot"].build(16, 32)
+    p = STENCIL
     return p, tuning.ranked_for_cpu(p, {}, SETTINGS, threads=1)
 
 
@@ -114,9 +118,9 @@ def test_counts_of_c_kernels_are_exact():
 def test_kernels_are_measured_in_the_order_of_the_predictions(stencil):
     p, ranked = stencil
     table = np.array([cpu_vector(k.features, 1) for k in ranked])
-    seconds = 1 / ranking.cpu_model().predict(table)
-    assert [k.predicted for k in ranked] == list(seconds)
-    assert list(seconds) == sorted(seconds)
+    seconds = 1 / MODEL.predict(table)
+    assert [k.predicted for k in ranked] == pytest.approx(list(seconds))
+    assert list(seconds) == pytest.approx(sorted(seconds))
     reversed_order = tuning.ranked_for_cpu(p, {}, SETTINGS, Opposite(), 1)
     assert reversed_order[-1].predicted == pytest.approx(-seconds[0])
 
@@ -140,6 +144,35 @@ def test_the_points_that_come_along_rank_a_program_that_is_left_out():
     for q in found:
         kept = about["left_out"][q.program]
         assert q.correlation == pytest.approx(kept["correlation"], abs=0.01)
+
+
+def test_the_model_of_c_kernels_depends_on_the_program_and_what_is_installed(monkeypatch):
+    assert CALLED == "a trend and trees from 4096 measured kernels"
+    total = programs.LINEAR_ALGEBRA["dot"]()
+    model, called = ranking.cpu_model(total)
+    assert called == "nearest neighbours, a trend and trees from 5018 measured kernels"
+    table = ranking.cpu_points()[-1].features
+    each = [one.predict(table) for one in model.models]
+    assert np.allclose(model.predict(table), np.sqrt(each[0] * each[1]))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert ranking.cpu_model(total)[1] == "nearest neighbours from 5018 measured kernels"
+    assert ranking.cpu_model(STENCIL)[1] == "nearest neighbours from 5018 measured kernels"
+
+
+@pytest.mark.parametrize("left_out", ["srad1", "matmul"])
+def test_the_default_models_need_no_more_runs_than_neighbours(left_out):
+    points = ranking.cpu_points()
+    (p,) = (p for p in points if p.program == left_out)
+    others = [q for q in points if q.program != left_out]
+    wanted = ranking.quality(p, fitted(NearestNeighbours(), others).predict(p.features))
+    if left_out in programs.STENCILS:
+        others = [q for q in others if q.program in programs.STENCILS]
+        model = ranking.TrendAndTrees()
+    else:
+        model = ranking.GeometricMean((NearestNeighbours(), ranking.TrendAndTrees()))
+    found = ranking.quality(p, fitted(model, others).predict(p.features))
+    assert found.runs <= wanted.runs
+    assert found.correlation > wanted.correlation
 
 
 def test_features_of_c_kernels_say_how_their_innermost_loop_runs():

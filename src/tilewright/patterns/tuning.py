@@ -174,7 +174,7 @@ def ranked_for_cpu(
         program: any.
         sizes: of the program, by name.
         settings: of the exploration.
-        model: of `CPU_FEATURES`; None for one that has learnt from the points that come along.
+        model: of `CPU_FEATURES`; None for `ranking.cpu_model`.
         threads: cores of a kernel; None for all.
 
     Raises:
@@ -196,7 +196,7 @@ def ranked_for_cpu(
         generate(with_sizes(program, sizes))
         return []
     table = np.array([cpu_vector(counted, cores) for _, counted in found])
-    values = (model or cpu_model()).predict(table)
+    values = (model or cpu_model(program)[0]).predict(table)
     return [
         RankedKernel(found[i][0], None, found[i][1], float(1 / values[i]))
         for i in np.argsort(-values, kind="stable")

@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         "come with Tilewright. Those of OpenCL and CUDA are ranked as by tilewright patterns rank.",
         options={
             **shared.PROGRAM,
-            "--target c|opencl|cuda = c": "C for the cores of this CPU, or the first OpenCL device, "
+            "--target c|opencl|cuda = c": "C for the cores of this CPU, the first OpenCL device, "
             "or CUDA GPU",
             "--threads N": "cores of a C kernel (default: all)",
             **{k: v for k, v in rank.MODEL.items() if k != "--seed SEED = 0"},
@@ -110,10 +110,13 @@ def _ranked(
         raise TilewrightError(
             "--machine is for --target opencl or cuda: leave it out for C kernels"
         )
-    from tilewright.patterns.ranking import CPU_FEATURES, cpu_points, read_measured
+    from tilewright.patterns.ranking import CPU_FEATURES, cpu_model, cpu_points, read_measured
 
     given = [p for path in args.measured or () for p in read_measured(path, CPU_FEATURES)]
-    model, called = rank.learnt(args, given if args.measured else cpu_points())
+    if args.measured or args.model:
+        model, called = rank.learnt(args, given if args.measured else cpu_points())
+    else:
+        model, called = cpu_model(program)
     settings = shared.settings(args, "c")
     return ranked_for_cpu(program, {}, settings, model, args.threads), called
 

@@ -17,7 +17,12 @@ from tilewright.patterns.ranking.evaluation import (
     redundancy,
     summary,
 )
-from tilewright.patterns.ranking.models import FromRunTimes, PerformanceModel, RunTimeModel
+from tilewright.patterns.ranking.models import (
+    FromRunTimes,
+    GeometricMean,
+    PerformanceModel,
+    RunTimeModel,
+)
 from tilewright.patterns.ranking.nearest import NearestNeighbours
 from tilewright.patterns.ranking.points import (
     FEATURES,
@@ -32,6 +37,7 @@ __all__ = [
     "CPU_FEATURES",
     "FEATURES",
     "FromRunTimes",
+    "GeometricMean",
     "KernelCandidate",
     "MeasuredProgram",
     "NearestNeighbours",

@@ -37,6 +37,28 @@ class RunTimeModel(Protocol):
 
 
 @dataclass(eq=False)
+class GeometricMean:
+    """The geometric mean of what several models predict.
+
+    Args:
+        models: that learn from the same points.
+    """
+
+    models: tuple[PerformanceModel, ...]
+
+    def fit(self, features: Any, performance: Any) -> Self:
+        """Fit all of them; arguments and errors are those of `PerformanceModel` and their own."""
+        for model in self.models:
+            model.fit(features, performance)
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """Return predicted performance, shape (n,), for features of shape (n, features)."""
+        each = [np.maximum(model.predict(features), LEAST_TIME) for model in self.models]
+        return np.asarray(np.exp(np.mean(np.log(each), axis=0)))
+
+
+@dataclass(eq=False)
 class FromRunTimes:
     """A model of run times as one of performance.
 

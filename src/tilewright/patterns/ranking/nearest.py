@@ -32,7 +32,7 @@ class NearestNeighbours:
     Args:
         neighbours: number of training points whose run times are averaged.
         variance: the share of the features' variance that the components explain.
-        logarithms: take log(1 + feature) first; the paper does not.
+        logarithms: take sign(feature) log(1 + abs(feature)) first; the paper does not.
     """
 
     neighbours: int = NEIGHBOURS
@@ -101,7 +101,7 @@ class NearestNeighbours:
             raise PatternError(f"features of shape {table.shape}; give one row for each point")
         if not np.isfinite(table).all():
             raise PatternError("a feature is not a finite number")
-        return np.log1p(table) if self.logarithms else table
+        return np.sign(table) * np.log1p(np.abs(table)) if self.logarithms else table
 
     def _places(self, table: Array) -> Array:
         if table.shape[1] != len(self.mean_):

@@ -6,14 +6,17 @@ and where its points were measured, and how well models rank a stencil that they
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 from pathlib import Path
 
+from tilewright.patterns import nodes as n
 from tilewright.patterns.ranking.cpu import CPU_FEATURES
 from tilewright.patterns.ranking.evaluation import fitted
-from tilewright.patterns.ranking.models import PerformanceModel
+from tilewright.patterns.ranking.models import GeometricMean, PerformanceModel
 from tilewright.patterns.ranking.nearest import NearestNeighbours
 from tilewright.patterns.ranking.points import MeasuredProgram, read_measured
+from tilewright.patterns.ranking.trend import TrendAndTrees
 
 CPU_POINTS = Path(__file__).with_name("cpu_points.json")
 
@@ -24,7 +27,30 @@ def cpu_points() -> tuple[MeasuredProgram, ...]:
     return tuple(read_measured(CPU_POINTS, CPU_FEATURES))
 
 
+def cpu_model(program: n.Pattern) -> tuple[PerformanceModel, str]:
+    """Return the model that ranks a program's C kernels best, and what it is called.
+
+    Of programs that were left out, stencils are ranked best by `TrendAndTrees` that has learnt from
+    the other stencils, other programs by its mean with `NearestNeighbours` over all programs. Both
+    need scikit-learn; without it, the nearest neighbours rank everything.
+    """
+    windows = any(isinstance(p, n.Slide) for p in n.walk(program))
+    return _cpu_model(windows, importlib.util.find_spec("sklearn") is not None)
+
+
 @cache
-def cpu_model() -> PerformanceModel:
-    """Return the paper's model, which has learnt from them."""
-    return fitted(NearestNeighbours(), cpu_points())
+def _cpu_model(windows: bool, trees: bool) -> tuple[PerformanceModel, str]:
+    from tilewright.patterns.programs import STENCILS
+
+    points = cpu_points()
+    if not trees:
+        model: PerformanceModel = NearestNeighbours()
+        called = "nearest neighbours"
+    elif windows:
+        points = tuple(p for p in points if p.program in STENCILS)
+        model, called = TrendAndTrees(), "a trend and trees"
+    else:
+        model = GeometricMean((NearestNeighbours(), TrendAndTrees()))
+        called = "nearest neighbours, a trend and trees"
+    count = sum(len(p.seconds) for p in points)
+    return fitted(model, points), f"{called} from {count} measured kernels"
