@@ -61,7 +61,7 @@ def measure(name: str, target: str, setting: Setting) -> dict[str, Any]:
     drawn = draw(program, np.random.default_rng(0), setting.small)
     until = began + SHARE * min(SECONDS, setting.deadline - began)
     failed: dict[str, int] = {}
-    running = []
+    running: list[tuple[Any, Any]] = []
     for candidate in drawn:
         if time.monotonic() > until and running:
             break
@@ -90,8 +90,9 @@ def prepare(target: str, small: bool) -> None:
 
     if target == "cuda" and small:
         driver = cuda.CudaDriver(ctypes.CDLL(None))
-        cuda.driver = lambda: driver  # type: ignore[assignment]
-        cuda.compile_cuda = lambda source, architecture: CudaBinary(source.encode(), ())
+        replaced: Any = cuda
+        replaced.driver = lambda: driver
+        replaced.compile_cuda = lambda source, architecture: CudaBinary(source.encode(), ())
     if target == "opencl" and not small:
         import pyopencl as cl
 

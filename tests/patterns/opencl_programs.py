@@ -20,7 +20,10 @@ OPTIONS = ("-cl-opt-disable",)
 
 def main(name, number, barriers=""):
     build = STENCILS[name].build if name in STENCILS else LINEAR_ALGEBRA[name]
-    program = build(8, 16) if name in STENCILS else tp.with_sizes(build(), {"N": 24})
+    sizes = (8, 16) if name in STENCILS else ()
+    program = build(*sizes)
+    if tp.size_names(program):
+        program = tp.with_sizes(program, {"N": 24})
     inputs = tp.random_inputs(program)
     chosen = rw.ExplorationSettings(tiles=(2, 4, 8), families=("tiling", "partial"), limit=60)
     found = [d.program for d in rw.explore(program, chosen)]

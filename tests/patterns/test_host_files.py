@@ -118,7 +118,7 @@ def called(library, name, sizes, expected=True):
     wanted = tp.interpret(program, *inputs)
     flat = wanted if isinstance(wanted, tuple) else (wanted,)
     made = [np.zeros_like(np.asarray(part)) for part in flat]
-    arguments = [
+    arguments: list = [
         a.ctypes.data_as(ctypes.c_void_p)
         if a.ndim
         else np.ctypeslib.as_ctypes_type(a.dtype)(a.item())

@@ -109,9 +109,10 @@ def accesses(block, around=()):
         if isinstance(s, ForLoop):
             yield from accesses(s.body, (*around, s.variable))
             continue
-        for found in (*loads([s]), *([s] if isinstance(s, Store) else [])):
-            guards = s.guards if isinstance(s, Store) else ()
-            yield found.buffer, found.index, guards if found is s else (), around
+        for load in loads([s]):
+            yield load.buffer, load.index, (), around
+        if isinstance(s, Store):
+            yield s.buffer, s.index, s.guards, around
 
 
 @pytest.mark.parametrize("name", ["jacobi5", "gaussian", "hotspot"])

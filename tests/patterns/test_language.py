@@ -277,9 +277,10 @@ def test_literals_of_a_type_are_parts_of_user_functions():
 
 
 def test_declared_types_are_printed_and_read_back():
-    def scaled(x: tp.f32, k: tp.i32):
+    def scaled(x, k):
         return x * tp.f32(k)
 
+    scaled.__annotations__ = {"x": tp.f32, "k": tp.i32}
     made = tp.fun(scaled)
     text = tp.definitions(made)
     assert text.endswith("'scaled', types=[f32, i32])")

@@ -151,6 +151,7 @@ def test_the_model_of_c_kernels_depends_on_the_program_and_what_is_installed(mon
     total = programs.LINEAR_ALGEBRA["dot"]()
     model, called = ranking.cpu_model(total)
     assert called == "nearest neighbours, a trend and trees from 5018 measured kernels"
+    assert isinstance(model, ranking.GeometricMean)
     table = ranking.cpu_points()[-1].features
     each = [one.predict(table) for one in model.models]
     assert np.allclose(model.predict(table), np.sqrt(each[0] * each[1]))
@@ -167,7 +168,7 @@ def test_the_default_models_need_no_more_runs_than_neighbours(left_out):
     wanted = ranking.quality(p, fitted(NearestNeighbours(), others).predict(p.features))
     if left_out in programs.STENCILS:
         others = [q for q in others if q.program in programs.STENCILS]
-        model = ranking.TrendAndTrees()
+        model: ranking.PerformanceModel = ranking.TrendAndTrees()
     else:
         model = ranking.GeometricMean((NearestNeighbours(), ranking.TrendAndTrees()))
     found = ranking.quality(p, fitted(model, others).predict(p.features))
