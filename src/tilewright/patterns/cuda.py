@@ -74,7 +74,7 @@ class CudaDriver:
         return found
 
 
-class DeviceArray:
+class CudaArray:
     """Memory on the GPU, freed with this object."""
 
     def __init__(self, driver: CudaDriver, size: int) -> None:
@@ -158,14 +158,14 @@ class CudaKernel(CompiledPattern):
             if array.ndim == 0:
                 held[item.name] = np.ctypeslib.as_ctypes_type(array.dtype)(array.item())
                 continue
-            held[item.name] = DeviceArray(cuda, array.nbytes)
+            held[item.name] = CudaArray(cuda, array.nbytes)
             held[item.name].write(array)
         for buffer, array in made.items():
-            held[buffer.name] = DeviceArray(cuda, array.nbytes)
+            held[buffer.name] = CudaArray(cuda, array.nbytes)
         calls = []
         for kernel, function in zip(self.kernels, self._functions, strict=True):
             values = [held[item.name] for item in (*kernel.reads, *kernel.writes)]
-            plain = [v.pointer if isinstance(v, DeviceArray) else v for v in values]
+            plain = [v.pointer if isinstance(v, CudaArray) else v for v in values]
             plain += [ctypes.c_int(known[name]) for name in kernel.sizes]
             places = [ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in plain]
             packed = (ctypes.c_void_p * len(places))(*places)
