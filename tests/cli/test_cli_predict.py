@@ -72,6 +72,24 @@ def test_fit_says_what_it_read_and_chose(tmp_path, capsys):
     assert model.predict({"m": 300, "n": 200})[0] == pytest.approx(expected, rel=0.05)
 
 
+def test_fit_names_auto_where_it_is_clearly_better(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    block, unroll = rng.integers(1, 65, (2, 150))
+    steps = np.where(block % 4 == 0, 1.0, 4.0) * np.where(unroll > 20, 1.0, 3.0)
+    path = tmp_path / "runs.csv"
+    rows = np.column_stack([block, unroll, 1e-6 * steps * np.floor(1 + block / 7)])
+    np.savetxt(path, rows, delimiter=",", header="block,unroll,time", comments="")
+    code, text, _ = run(capsys, "fit", path, "--max-parameters", 5)
+    assert code == 0
+    assert "give --model auto" in text
+    found = json.loads(run(capsys, "fit", path, "--max-parameters", 5, "--json")[1])
+    assert found["auto_error"] < 0.9 * found["cross_validated_error"]
+    code, text, _ = run(capsys, "fit", path, "--model", "auto")
+    assert code == 0
+    assert "auto: " in text
+    assert "--model auto" not in text
+
+
 def test_fit_as_json_and_the_page(tmp_path, capsys):
     runs = write_runs(tmp_path / "runs.csv")
     page, tables = tmp_path / "fit.html", tmp_path / "prediction_tables.json"

@@ -190,12 +190,13 @@ def test_the_papers_network_learns_what_it_can():
     assert thresholded(model.predict(X), y) < 0.01
 
 
-def test_auto_takes_the_best_by_cross_validation(tmp_path):
+def test_auto_weighs_the_best_by_cross_validation(tmp_path):
     X, y = products(90)
     model = make(Auto, folds=2).fit(X, y)
-    errors = model.chosen_["errors"]
+    errors, weights = model.chosen_["errors"], model.chosen_["weights"]
     assert set(errors) == {"augmented", "boosted", "gp"}
-    assert model.chosen_["model"] == min(errors, key=errors.get)
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert model.calibration_.error <= min(errors.values()) + 1e-9
     model.save(tmp_path / "auto.json")
     assert np.allclose(Estimator.load(tmp_path / "auto.json").predict(X), model.predict(X))
 
@@ -279,6 +280,6 @@ def test_bad_settings_are_named():
     with pytest.raises(PredictionError, match="repeat"):
         LRC(features=("m", "m")).fit(X[:, :2], y)
     with pytest.raises(PredictionError, match="max_parameters"):
-        Augmented(features=FEATURES, max_parameters=3).fit(X, y)
+        Augmented(features=FEATURES, max_parameters=1).fit(X, y)
     with pytest.raises(PredictionError, match="give a whole number"):
         Augmented(features=FEATURES, max_parameters=None).fit(X, y)

@@ -193,7 +193,7 @@ def test_a_process_of_many_rows_rests_on_some_of_them():
     assert len(model.weights_) == 10
     many = np.repeat(X, 300, axis=0)  # more than are predicted at once
     assert np.allclose(model.predict(many), np.repeat(model.predict(X), 300))
-    assert np.abs(model.predict(X) / Y - 1).max() < 0.2
+    assert np.median(np.abs(model.predict(X) / Y - 1)) < 0.1
     assert len(model.predict(X[:0])) == 0
 
 
@@ -277,9 +277,8 @@ def test_a_prediction_that_is_not_a_number_is_never_chosen():
 
 
 def test_scikit_learn_is_named_where_it_is_needed(monkeypatch):
-    for name in ("sklearn.ensemble", "sklearn.gaussian_process", "sklearn.exceptions"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for kind in (Boosted, GaussianProcess, NLRC):
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    for kind in (Boosted, NLRC):
         with pytest.raises(PredictionError, match=r"tilewright\[prediction\]"):
             kind(complexity="x0").fit(X, Y)
 

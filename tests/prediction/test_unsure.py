@@ -72,9 +72,10 @@ def test_a_chosen_model_keeps_its_intervals_and_warnings(model):
     X = 2.0 ** np.random.default_rng(1).integers(4, 12, (80, 3))
     chosen = Auto(features=FEATURES, complexity="m*n*k", max_parameters=75).fit(X, seconds(X))
     far = between(13, 15, 50, 5)
-    expected = chosen.model_.predict_interval(far)
+    (alone,) = chosen.models_
+    expected = alone.predict_interval(far)
     np.testing.assert_array_equal(chosen.predict_interval(far), expected)
-    np.testing.assert_array_equal(chosen.unsure(far), chosen.model_.unsure(far))
+    np.testing.assert_array_equal(chosen.unsure(far), alone.unsure(far))
     again = Estimator.from_dict(json.loads(json.dumps(chosen.to_dict())))
     np.testing.assert_array_equal(again.predict_interval(far), expected)
     assert chosen.unsure(far).any()

@@ -30,11 +30,9 @@ from .models.stored import (
 from .models.adapted import Adapted as Adapted
 from .models.augmented import Augmented as Augmented
 from .models.auto import Auto as Auto
-from .models.boosted import (
-    Boosted as Boosted,
-    GaussianProcess as GaussianProcess,
-)
+from .models.boosted import Boosted as Boosted
 from .models.forest import Forest as Forest
+from .models.gaussian_process import GaussianProcess as GaussianProcess
 from .models.nnc_paper import (
     C as C,
     LRC as LRC,

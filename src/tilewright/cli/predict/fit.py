@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # With fewer runs a model is little more than a guess, and so are its intervals.
 FEW = 30
+# With more runs Auto takes long: whether it would be better is not tried.
+TRIED = 5000
+# Auto is worth naming if it leaves at most this share of the error.
+BETTER = 0.9
 # With more runs the paper's networks take very long, as every step is over all runs.
 MANY = 10_000
 
@@ -41,7 +45,7 @@ def add_parser(commands: Any) -> None:
             "--complexity EXPRESSION": "the number of operations, such as 'm*n*k' or 'n*log2(n)' "
             "(default: that of the description next to the runs, if there is one)",
             f"--model {'|'.join(shared.MODELS)} = ours": "ours: at most 75 fitted numbers; "
-            "boosted: gradient boosting; gp: a Gaussian process; auto: the best of these three by "
+            "boosted: gradient boosting; gp: a Gaussian process; auto: these three, weighted by "
             "cross-validation; nnc: NN+C of Srivastava et al. 2020; nn, c, lrc, nlrc: the "
             "baselines of that paper",
             "--max-parameters N": "maximum number of fitted parameters (default: 75 for ours, nn "
@@ -90,6 +94,10 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
         began = time.perf_counter()
         model.fit(runs.table, runs.times)
         seconds = time.perf_counter() - began
+        auto = None
+        if model.kind == "augmented" and FEW <= len(runs) <= TRIED:
+            progress(Progress("comparing with auto"))
+            auto = _auto_error(model, runs)
         found = None
         if args.report:
             found = cross_validate(
@@ -100,7 +108,10 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
                 on_progress=counted(progress, "cross-validating"),
             )
     show(
-        args, _result(args, model, runs, seconds, found), *_text(args, model, runs, seconds, found)
+        args,
+        {**_result(args, model, runs, seconds, found), "auto_error": auto},
+        *_text(args, model, runs, seconds, found),
+        *_advice(model, auto),
     )
     if args.output:
         write_file(args.output, json.dumps(model.to_dict(), indent=1) + "\n")
@@ -118,6 +129,30 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
     if args.output and prints_text(args) and not args.quiet:
         print(f"wrote {args.output}")
     return 0
+
+
+def _advice(model: Estimator, auto: float | None) -> Iterator[str]:
+    """Yield that `Auto` would be better, if its error `auto` says so."""
+    from tilewright.report import units
+
+    own = shared.error_of(model)
+    if auto is not None and own is not None and auto < BETTER * own:
+        yield (
+            f"Without a limit on its numbers, a model has an error of {units.percent(auto)} in "
+            "place of this: give --model auto."
+        )
+
+
+def _auto_error(model: Estimator, runs: Runs) -> float | None:
+    """Return the cross-validated error of `Auto`; None without scikit-learn."""
+    from tilewright.prediction import Augmented, Auto, PredictionError
+
+    assert isinstance(model, Augmented)
+    auto = Auto(complexity=model.complexity, seed=model.seed, levels=model.levels)
+    try:
+        return shared.error_of(auto.fit_around(model, runs.table, runs.times))
+    except PredictionError:
+        return None
 
 
 def _spare_the_description(args: argparse.Namespace) -> None:

@@ -107,7 +107,7 @@ def describe(model: Estimator) -> str:
     word = name_of(model)
     if word == "auto":
         picked = str(model.chosen_.get("model"))
-        word = f"auto: {'ours' if picked == 'augmented' else picked}"
+        word = f"auto: {picked.replace('augmented', 'ours').replace('+', ', ')}"
     return f"{word} ({model.parameter_count_} fitted numbers)"
 
 

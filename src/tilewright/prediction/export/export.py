@@ -10,16 +10,17 @@ import copy
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.export.dialects import C_DIALECT, PYTHON_DIALECT, Dialect
 from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.auto import Auto
-from tilewright.prediction.models.boosted import Boosted, GaussianProcess
+from tilewright.prediction.models.boosted import Boosted
 from tilewright.prediction.models.complexity import Complexity
 from tilewright.prediction.models.estimator import LEAST_SECONDS, Estimator
+from tilewright.prediction.models.gaussian_process import GaussianProcess
 from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.intervals import SPREAD, UNSURE
 from tilewright.prediction.models.nnc_paper import LRC, NLRC, NN
@@ -52,6 +53,11 @@ def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | 
             f"#define {guard}",
             "#include <math.h>",
             "",
+            *(
+                line
+                for member, part in _members(model, name)
+                for line in _c_function(member, _source(part, C_DIALECT, name)[0], arguments)
+            ),
             "/* Seconds. */",
             *_c_function(name, body, arguments),
             "",
@@ -91,14 +97,15 @@ def _c_interval(
     asked = ", ".join(arguments)
     lines: list[str] = [""]
     spreads = []
-    for i, fold in enumerate(_folds(model)):
-        lines += _c_function(f"{name}_fold{i}", _source(fold, C_DIALECT, name)[0], arguments)
-        spreads.append(f"    far_ = log({name}_fold{i}({asked}) / own_);")
-        spreads.append("    spread_ += far_ == far_ ? far_ * far_ : INFINITY;")
+    for weight, function, source, middle in _apart(model, name):
+        if source is not None:
+            lines += _c_function(function, _source(source, C_DIALECT, name)[0], arguments)
+        reference = "own_" if middle is None else f"{middle}({asked})"
+        spreads.append(f"    far_ = log({function}({asked}) / {reference});")
+        spreads.append(f"    spread_ += far_ == far_ ? {weight!r} * far_ * far_ : INFINITY;")
     low, high = known.quantiles(coverage)
     floor = float(model.target_range_[0]) * LEAST_SECONDS
     parameters = ", ".join(f"double {a}" for a in arguments)
-    folds = max(1, len(spreads) // 2)
     return [
         *lines,
         f"/* Bounds in seconds that hold the measured time with the probability {coverage:g};",
@@ -115,7 +122,7 @@ def _c_interval(
         "                (scales_[i_ + 1] - scales_[i_]) *",
         "                (log_ - knots_[i_]) / (knots_[i_ + 1] - knots_[i_]);",
         *(["    double far_;", *spreads] if spreads else []),
-        f"    spread_ = {SPREAD!r} * sqrt(spread_ / {float(folds)!r});",
+        f"    spread_ = {SPREAD!r} * sqrt(spread_);",
         "    wide_ = sqrt(local_ * local_ + spread_ * spread_);",
         f"    *low_ = seconds_ * exp({low!r} * wide_);",
         f"    *high_ = seconds_ * exp({high!r} * wide_);",
@@ -124,18 +131,33 @@ def _c_interval(
     ]
 
 
-def _folds(model: Estimator) -> list[Augmented]:
-    """Return the models of the folds, whose spread widens intervals; none of other kinds."""
-    while isinstance(model, Auto):
-        model = model.model_
-    if not isinstance(model, Augmented):
+def _members(model: Estimator, name: str) -> list[tuple[str, Estimator]]:
+    """Return the functions of the models that `Auto` weighs, and these; none of other kinds."""
+    if not isinstance(model, Auto) or len(model.models_) == 1:
         return []
-    found = []
-    for theta in model.committee_:
-        fold = copy.copy(model)
-        fold.theta_ = theta
-        found.append(fold)
-    return found
+    return [(f"{name}_member{i}", member) for i, member in enumerate(model.models_)]
+
+
+def _apart(
+    model: Estimator, name: str
+) -> Iterator[tuple[float, str, Augmented | None, str | None]]:
+    """Yield the models whose distance in log time widens intervals (`Estimator._spread`).
+
+    Each is a weight of the squared distance, the function's name, the model whose function that
+    is (None if it is there already), and the function that is the middle, None for the whole model.
+    """
+    members = _members(model, name)
+    models = model.models_ if isinstance(model, Auto) else (model,)
+    weights = model.weights_.tolist() if isinstance(model, Auto) else [1.0]
+    for i, (member, weight) in enumerate(zip(models, weights, strict=True)):
+        middle = members[i][0] if members else None
+        if middle is not None:
+            yield weight, middle, None, None
+        if isinstance(member, Augmented):
+            for j, theta in enumerate(member.committee_):
+                fold = copy.copy(member)
+                fold.theta_ = theta
+                yield weight**2 / len(member.committee_), f"{name}_fold{j}", fold, middle
 
 
 def export_python(model: Estimator, name: str = "predict_seconds") -> str:
@@ -146,6 +168,12 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
     """
     body, arguments = _source(model, PYTHON_DIALECT, name)
     parameters = ", ".join(arguments)
+    # Members are of different kinds, whose tables have different names.
+    functions = {
+        member: _source(part, PYTHON_DIALECT, name)[0] for member, part in _members(model, name)
+    }
+    functions[name] = body
+    tables = [line for part in functions.values() for line in part.tables]
     ranges = " and ".join(
         f"{low!r} <= {a} <= {high!r}"
         for a, (low, high) in zip(arguments, model.ranges_.T.tolist(), strict=True)
@@ -158,27 +186,37 @@ def export_python(model: Estimator, name: str = "predict_seconds") -> str:
             '"""',
             "",
             "from math import ceil, exp, fabs, floor, inf, log, log2, nan, pow, sqrt, tanh",
-            *(["from struct import pack, unpack"] if body.tables else []),
+            *(["from struct import pack, unpack"] if tables else []),
             "",
-            *body.tables,
+            *tables,
             "",
-            f"def {name}({parameters}):",
-            '    """Seconds."""',
-            "    try:",
-            *(f"        {line}" for line in body.lines),
-            f"        return {body.result}",
-            "    except OverflowError:",
-            "        return inf",
-            "    except (ValueError, ZeroDivisionError, TypeError):  # no number, as in C",
-            "        return nan",
-            "",
-            "",
+            *(
+                line
+                for n, part in functions.items()
+                for line in _python_function(n, part, parameters)
+            ),
             f"def {name}_outside({parameters}):",
             '    """Whether the query lies outside the training range."""',
             f"    return not ({ranges})",
             "",
         ]
     )
+
+
+def _python_function(name: str, body: _Body, parameters: str) -> list[str]:
+    return [
+        f"def {name}({parameters}):",
+        '    """Seconds."""',
+        "    try:",
+        *(f"        {line}" for line in body.lines),
+        f"        return {body.result}",
+        "    except OverflowError:",
+        "        return inf",
+        "    except (ValueError, ZeroDivisionError, TypeError):  # no number, as in C",
+        "        return nan",
+        "",
+        "",
+    ]
 
 
 def compile_single(model: Estimator) -> Callable[..., float]:
@@ -215,11 +253,17 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
         raise PredictionError(f"this {type(model).__name__} is not fitted; call fit first")
     arguments = _arguments(model)
     body = _Body(dialect)
-    while isinstance(model, Auto):
-        model = model.model_
+    if members := _members(model, name):
+        assert isinstance(model, Auto)
+        asked = ", ".join(arguments)
+        body.result = " * ".join(
+            f"pow({member}({asked}), {weight!r})"
+            for (member, _), weight in zip(members, model.weights_.tolist(), strict=True)
+        )
+        return body, arguments
+    if isinstance(model, Auto):
+        (model,) = model.models_
     columns = list(arguments)
-    if isinstance(model, Boosted | GaussianProcess):
-        body.let("trend_", _trend(model.trend_, body, arguments))
     texts: list[str] = []
     if isinstance(model, Augmented):
         body.result = _trend(model, body, arguments)
@@ -238,20 +282,19 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
         body.result = _dot(model.coefficients_, inputs, model.intercept_)
     elif isinstance(model, NLRC):
         body.result = _trees(model.trees_, body, columns)
-    elif isinstance(model, Boosted):
-        raw = _inputs(model.inputs_, body, columns, "v")
-        scaled = [
-            body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
-            for i, (value, mean, std) in enumerate(
-                zip(raw, model.inputs_.mean.tolist(), model.inputs_.std.tolist(), strict=True)
-            )
-        ]
-        body.result = f"trend_ * exp({_trees(model.trees_, body, scaled)})"
-    elif isinstance(model, GaussianProcess):
-        body.result = _process(model, body, columns)
+    elif isinstance(model, Boosted | GaussianProcess):
+        body.result = _around_monomial(model, body, columns)
     else:
         raise PredictionError(f"{type(model).__name__} cannot be exported")
     return body, arguments
+
+
+def _around_monomial(model: Boosted | GaussianProcess, body: _Body, columns: Sequence[str]) -> str:
+    scaled = _standardised(model.inputs_, body, columns)
+    monomial = body.let("monomial_", _dot(model.slopes_, scaled, model.constant_))
+    if isinstance(model, Boosted):
+        return f"exp({monomial} + {_trees(model.trees_, body, scaled)})"
+    return f"exp({monomial} + {_process(model, body, scaled)})"
 
 
 def _printed(text: str, model: Estimator, dialect: Dialect, arguments: Sequence[str]) -> str:
@@ -387,24 +430,27 @@ def _trees(trees: Trees, body: _Body, inputs: Sequence[str]) -> str:
     return f"(total_ + {trees.offset!r})"
 
 
-def _process(model: GaussianProcess, body: _Body, columns: Sequence[str]) -> str:
-    dialect, inputs = body.dialect, model.inputs_
-    if not len(inputs):
-        return "trend_"
+def _standardised(inputs: ModelInputs, body: _Body, columns: Sequence[str]) -> list[str]:
     raw = _inputs(inputs, body, columns, "v")
-    scaled = [
+    return [
         body.let(f"z{i}", f"({value} - {mean!r}) / {std!r}")
         for i, (value, mean, std) in enumerate(
             zip(raw, inputs.mean.tolist(), inputs.std.tolist(), strict=True)
         )
     ]
+
+
+def _process(model: GaussianProcess, body: _Body, scaled: Sequence[str]) -> str:
+    dialect = body.dialect
+    if not len(scaled):  # no input varies
+        return repr(float(model.weights_.sum()))
     body.tables += [
         dialect.table("double", "points_", model.points_.ravel().tolist()),
-        dialect.table("double", "weights_", (model.signal_ * model.weights_).tolist()),
+        dialect.table("double", "weights_", model.weights_.tolist()),
     ]
     lengths = [
         f"{value} / {length!r}"
         for value, length in zip(scaled, model.lengths_.tolist(), strict=True)
     ]
     body.lines += dialect.matern(lengths, len(model.weights_))
-    return "trend_ * exp(total_)"
+    return "total_"

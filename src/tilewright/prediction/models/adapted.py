@@ -28,8 +28,8 @@ import numpy as np
 
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.augmented import Augmented
-from tilewright.prediction.models.boosted import matern
 from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.gaussian_process import matern
 from tilewright.prediction.models.inputs import ModelInputs
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -12,6 +12,7 @@ cross-validation, which also gives the intervals.
 | `place` | fold of each instance in the cross-validation | (n,) |
 | `theta` | parameters of the surface | (count,) |
 | `committee_` | those of the folds' models, for intervals and warnings | (folds, count) |
+| `held_out_` | instances of the cross-validation, and their held-out log times | (part,), (part,) |
 | `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
 
@@ -88,6 +89,10 @@ class Augmented(Estimator):
 
     def _choose(self, data: Array, seconds: Array) -> None:
         began = time.thread_time()
+        some = np.arange(len(data))
+        if len(data) > _TRAINED:
+            some = np.random.default_rng([self.seed, 5]).permutation(len(data))[:_TRAINED]
+            data, seconds = data[some], seconds[some]
         threads = frozenset(self._threads())
         always = [self.complexity] if self.complexity is not None else []
         always += list(self.work or [])
@@ -99,8 +104,7 @@ class Augmented(Estimator):
         self.centre_ = float(np.median(logs))
         random = np.random.default_rng([self.seed, 1])
         # The maximum number of instances used to choose and to calibrate.
-        order = random.permutation(len(data))
-        part, rows = order[:_MOST], np.sort(order[:_TRAINED])
+        part = random.permutation(len(data))[:_MOST]
         folds = max(2, min(self.folds or 5, len(part)))
         first = self.n_features_in_ + len(always)
         problem = SelectionProblem(
@@ -117,13 +121,14 @@ class Augmented(Estimator):
         )
         choices = choose(problem)
         choice, theta = self._steadiest(
-            choices, problem, columns, logs - self.centre_, rows, self._probes(data)
+            choices, problem, columns, logs - self.centre_, self._probes(data)
         )
         self._keep(choice, theta)
+        held_out = np.clip(choice.held_out + self.centre_, -200, 200)
+        self.held_out_ = some[part], held_out
         if self.folds > 1:
-            held_out = np.exp(np.clip(choice.held_out + self.centre_, -200, 200))
             spread = self._spread(data[part])
-            self.calibration_ = IntervalCalibration.fit(held_out, seconds[part], spread)
+            self.calibration_ = IntervalCalibration.fit(np.exp(held_out), seconds[part], spread)
         self.parameter_count_ = self.shape_.count
         assert self.parameter_count_ <= self.max_parameters
         self.chosen_ = {
@@ -137,17 +142,14 @@ class Augmented(Estimator):
         problem: SelectionProblem,
         columns: Array,
         targets: Array,
-        rows: Array,
         probes: Array,
     ) -> tuple[ScoredConfiguration, Array]:
-        """Return the steadiest at the probes of the best configurations, fitted to `rows`."""
+        """Return the steadiest at the probes of the best configurations, fitted to all columns."""
         fits: list[tuple[float, ScoredConfiguration, Array]] = []
         for choice in choices[:4]:
             if choice.error > _AS_GOOD * choices[0].error:
                 break
-            theta, far = train(
-                choice, columns[rows], targets[rows], problem.threads, self.seed, probes
-            )
+            theta, far = train(choice, columns, targets, problem.threads, self.seed, probes)
             fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
             # A fit to all that is much worse than those to the folds has diverged.
             before = score(choice.held_out, problem.targets)

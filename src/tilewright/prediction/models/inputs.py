@@ -89,6 +89,40 @@ class ModelInputs:
             self.std[rows],
         )
 
+    def strongest(self, data: Array, logs: Array, most: int) -> ModelInputs:
+        """Return at most `most` of these inputs, those that explain log times best together.
+
+        They are taken one after the other, each the one most correlated with what a linear model
+        of the earlier ones leaves (orthogonal matching pursuit, Pati et al. 1993). Squares of the
+        inputs may explain it as well, for what is slow at both ends.
+
+        Args:
+            data: columns of shape (n, columns).
+            logs: log times, shape (n,).
+            most: the number of inputs.
+        """
+        if len(self) <= most:
+            return self
+        linear = self(data)
+        squares = linear**2 - (linear**2).mean(axis=0)
+        rest = logs - logs.mean()
+        basis: list[Array] = []
+        kept: list[int] = []
+        while len(kept) < most:
+            sizes = [np.maximum(np.linalg.norm(both, axis=0), 1e-9) for both in (linear, squares)]
+            known = [np.abs(rest @ b) / z for b, z in zip((linear, squares), sizes, strict=True)]
+            share = np.maximum(*known)
+            share[kept] = -1.0
+            kept.append(int(share.argmax()))
+            for direction in (linear[:, kept[-1]].copy(), squares[:, kept[-1]].copy()):
+                for other in basis:
+                    direction -= (other @ direction) * other
+                size = float(np.linalg.norm(direction))
+                if size > 1e-6 * len(logs) ** 0.5:
+                    basis.append(direction / size)
+                    rest = rest - (basis[-1] @ rest) * basis[-1]
+        return self.only(sorted(kept))
+
     def describe(self, names: Sequence[str]) -> list[str]:
         """Return each input as text, such as ``log(m)`` and ``1/threads``."""
         pattern = {"log": "log({})", "plain": "{}", "reciprocal": "1/({})"}

@@ -32,6 +32,7 @@ _PROMISING, _TRAINED, _ROUNDS = (
 )  # additions: largest judged ratio, how many per round, rounds
 _STIFFNESS = (0.25, 4.0)
 _EXPONENTS = 3e-3
+_SHARE = 4  # numbers per input: of more inputs the strongest are tried as well
 _FAR, _FARTHEST, _DISTRUST = 1.5, 2.0, 10.0  # in log time: see `train`
 _CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would drown differences
 
@@ -98,7 +99,17 @@ def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
     """Return every configuration that was tried, the best first."""
     plain = [j for j in range(problem.columns.shape[1]) if j not in problem.optional]
     every = ModelInputs.fit(problem.columns, plain)
-    tried = [_validated(problem, every, shape) for shape in candidates(every, problem)]
+    strongest = every.strongest(problem.columns, problem.targets, max(1, problem.limit // _SHARE))
+    tried = [
+        _validated(problem, inputs, shape)
+        for inputs in ([every] if strongest is every else [every, strongest])
+        for shape in candidates(inputs, problem)
+    ]
+    if not tried:
+        raise PredictionError(
+            f"even one input needs 2 fitted numbers, more than {problem.limit}; use a larger "
+            "max_parameters"
+        )
     best = _best(tried)
     errors = np.abs(best.held_out - problem.targets)[_long(problem.targets)]
     cap = min(problem.cap, max(_CAP * float(np.median(errors)), _LEAST_CAP))
@@ -194,7 +205,10 @@ def _best(tried: Sequence[ScoredConfiguration]) -> ScoredConfiguration:
 
 
 def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
-    """Return the shapes to choose from: few or many terms, the rest of the budget hidden units."""
+    """Return the shapes to choose from: few or many terms, the rest of the budget hidden units.
+
+    There is none if the limit is below one number per input.
+    """
     p, found = len(inputs), []
     for terms in (1, 2, 4):
         hidden = (problem.limit - terms * (p + 1)) // (p + 2)
@@ -202,11 +216,6 @@ def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
         spare = (len(problem.targets) // 2 - terms * (p + 1)) // (p + 2)
         if hidden >= 0 and (terms == 1 or spare >= 0):
             found.append(Shape(p, terms, max(0, min(hidden, spare, 12))))
-    if not found:
-        raise PredictionError(
-            f"{p} inputs need at least {p + 1} fitted numbers, more than {problem.limit}; "
-            "use fewer features or a larger max_parameters"
-        )
     return found
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.prediction.models import adapted, augmented, auto, boosted, forest
+from tilewright.prediction.models import (
+    adapted,
+    augmented,
+    auto,
+    boosted,
+    forest,
+    gaussian_process,
+)
 from tilewright.prediction.models import nnc_paper as paper
 from tilewright.prediction.models.estimator import Estimator
 
@@ -16,7 +23,7 @@ KINDS = (
     augmented.Augmented,
     auto.Auto,
     boosted.Boosted,
-    boosted.GaussianProcess,
+    gaussian_process.GaussianProcess,
     forest.Forest,
     paper.C,
     paper.LRC,

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
+_AT_ONCE = 2_000_000  # queries times trees, whose nodes are in memory
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,25 @@ class Trees:
         depth = max(tree.tree_.max_depth for tree in trees)
         return cls(starts[:-1], f, t, left, right, v, float(offset), int(depth))
 
+    @classmethod
+    def from_histograms(cls, trees: list[Any], offset: float) -> Trees:
+        """From the predictors of a fitted ``HistGradientBoostingRegressor``, and its baseline."""
+        nodes = [tree.nodes for tree in trees]
+        starts = np.cumsum([0, *map(len, nodes)])
+        every = np.concatenate(nodes)
+        first, own = np.repeat(starts[:-1], np.diff(starts)), np.arange(len(every))
+        leaf = every["is_leaf"].astype(bool)
+        return cls(
+            starts[:-1],
+            np.where(leaf, 0, every["feature_idx"]),
+            every["num_threshold"].astype(float),
+            np.where(leaf, own, first + every["left"]),
+            np.where(leaf, own, first + every["right"]),
+            every["value"].astype(float),
+            offset,
+            int(every["depth"].max()),
+        )
+
     @cached_property
     def _inputs(self) -> int:
         """The number of inputs of the trees: the index of the last one used, plus one."""
@@ -63,6 +83,11 @@ class Trees:
             data = data.astype(np.float32)
         if self._inputs > data.shape[1]:
             raise ValueError(f"the trees ask for {self._inputs} inputs, there are {data.shape[1]}")
+        step = max(1, _AT_ONCE // max(1, len(self.roots)))
+        parts = [self._sums(data[i : i + step]) for i in range(0, max(1, len(data)), step)]
+        return np.concatenate(parts)
+
+    def _sums(self, data: Array) -> Array:
         rows = np.arange(len(data))[:, None]
         node = np.broadcast_to(self.roots, (len(data), len(self.roots)))
         for _ in range(self.depth):
