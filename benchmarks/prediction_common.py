@@ -176,7 +176,7 @@ class Figures:
             for which, names in (
                 ("paper", _PAPERS_FILES),
                 ("ours", _OUR_FILES),
-                ("unlimited", (*_OUR_FILES, "boosted", "trees")),
+                ("unlimited", (*_OUR_FILES, "boosted", "gaussian_process", "trees")),
             )
         }
 
