@@ -141,7 +141,7 @@ def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(HistGradientBoostingRegressor, "fit", kept)
-    X, y = bumps(3000)
+    X, y = bumps(1000)
     model = Boosted(trees=10, folds=0).fit(X, y)
     (theirs,) = made
     inputs = model.inputs_(X)

@@ -20,7 +20,7 @@ from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.trees import Trees
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_MANY = 3000  # instances from which trees are grown on histograms, which is much faster
+_MANY = 1000  # instances from which trees are grown on histograms, which is much faster
 _LEAVES, _MORE = 31, 3  # of such a tree, and how many times more trees
 _RIDGE = 1e-3  # of the slopes, per instance
 _OUTLYING = 6.0  # robust standard deviations that a residual counts for at most
