@@ -38,9 +38,12 @@ SKIPPED = frozenset(["CpuSearch", "GpuSearch"])
 MODULES = {
     "cpu": (
         "constants machine_model traffic cost register_block inline operation_cycles nested "
-        "sliding nest_costs"
+        "sliding nest_costs cache_sets reduction_steps"
     ).split(),
-    "gpu": "constants cost roofline loads occupancy inline nest_costs".split(),
+    "gpu": (
+        "constants cost roofline loads occupancy inline nest_costs kernel_time stage_work warps "
+        "traffic nest_work"
+    ).split(),
 }
 TESTS = {
     "cpu": [
@@ -49,6 +52,8 @@ TESTS = {
         "tests/halide/cpu/test_register_block.py",
         "tests/halide/cpu/test_group_costs.py",
         "tests/halide/cpu/test_sliding.py",
+        "tests/halide/cpu/test_cache_sets.py",
+        "tests/halide/cpu/test_reduction_steps.py",
         "tests/halide/test_prediction.py",
     ],
     "gpu": [
@@ -58,6 +63,11 @@ TESTS = {
         "tests/halide/gpu/test_cost.py",
         "tests/halide/gpu/test_inline.py",
         "tests/halide/gpu/test_residency.py",
+        "tests/halide/gpu/test_kernel_time.py",
+        "tests/halide/gpu/test_warps.py",
+        "tests/halide/gpu/test_gpu_traffic.py",
+        "tests/halide/gpu/test_nest_work.py",
+        "tests/halide/gpu/test_seconds.py",
         "tests/halide/test_prediction.py",
     ],
 }

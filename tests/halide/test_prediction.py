@@ -290,6 +290,17 @@ def test_a_given_schedule_is_explained_as_a_planned_one_is():
     assert found.report().nest
 
 
+def test_members_of_an_output_without_loops_count():
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    k = hl.RDom([(0, 4096)], "k")
+    total = hl.Func("total")
+    total[()] = hl.sum(image[k])
+    found = tilewright.schedule(total, machine=MACHINE)
+    (row,) = found.report().groups
+    assert len(row.funcs) == 2
+    assert row.predicted == pytest.approx(found.predicted)
+
+
 def test_candidates_have_predicted_times():
     task = make_task(copied(512, 64, 1), machine=MACHINE)
     planned = registry.plan(task, k=2)

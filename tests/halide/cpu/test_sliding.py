@@ -33,6 +33,13 @@ def of(
     producer[x, y] = hl.f32(x) * hl.f32(y)
     output[x, y] = reads(producer, x, y)
     output.set_estimates([(0, 64), (0, 64)])
+    return of_group(output, block, largest)
+
+
+def of_group(
+    output: hl.Func, block: Block | None = None, largest: int = SEARCH.largest_step
+) -> tuple[Window, ...]:
+    """The windows of all Funcs of a pipeline inside its output, with a block."""
     algorithm = load(output)
     view = View(algorithm)
     costs = CpuCosts(Analysis(view, estimated_boxes(view), {}), model_of(MACHINE), {})
@@ -72,6 +79,19 @@ def test_a_step_has_the_rows_of_whole_blocks(
     block = Block(1 - row, 8, 1, row, rows)
     assert of(lambda f, x, y: f[x, y - 1] + f[x, y + 1], block) == expected
     assert not [w for w in of(lambda f, x, y: f[x, y], block, largest=1) if row == 1]
+
+
+@pytest.mark.parametrize(("levels", "step"), [(1, 2), (2, 4), (3, 8)])
+def test_steps_grow_along_a_chain_that_doubles_its_rows(levels: int, step: int) -> None:
+    x, y = hl.vars("x y")
+    last = hl.Func("coarsest")
+    last[x, y] = hl.f32(x) * hl.f32(y)
+    for level in range(levels):
+        finer = hl.Func(f"level{level}")
+        finer[x, y] = last[x, y // 2] + last[x, (y + 1) // 2]
+        last = finer
+    last.set_estimates([(0, 64), (0, 64)])
+    assert of_group(last, largest=8) == (Window(1, step),)
 
 
 def test_an_access_that_does_not_move_has_no_advance() -> None:

@@ -132,7 +132,7 @@ def test_straight_code_is_not_expected_to_spill():
 def test_registers_limit_what_is_resident():
     # 32 words for 16 warps: four blocks; 64 at most under Halide: two.
     wide = dataclasses.replace(KERNEL, block=(512, 1, 1))
-    for words, blocks in ((20.0, 4), (33.0, 3), (60.0, 2), (500.0, 2)):
+    for words, blocks in ((20.0, 4), (32.0, 4), (32.5, 3), (60.0, 2), (500.0, 2)):
         c = dataclasses.replace(C, register_base=words)
         assert resident_blocks(wide, MACHINE, c) == blocks
 

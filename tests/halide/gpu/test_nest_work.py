@@ -225,3 +225,63 @@ def test_kernels_inside_a_loop_of_the_host_run_again():
     down.gpu_tile(x, xi, 32)
     found = work(down)
     assert [part.runs for part in found] == [16, 16]
+
+
+# --- what only part of the threads, runs or iterations do -----------------------------------------
+
+
+def test_guarded_iterations_of_a_thread_count_where_they_are_live():
+    out, x, y, xi, yi = added(64, 30)
+    out.split(x, x, xi, 32).split(y, y, yi, 8, hl.TailStrategy.GuardWithIf)
+    out.reorder(yi, xi, x, y).gpu_blocks(x, y).gpu_threads(xi)
+    (kernel,) = work(out)
+    (stage,) = kernel.stages
+    live = 30 / 32  # of four blocks with eight rows each
+    assert stage.plain == pytest.approx(8 * live * (1 + 2 * 4))
+    assert stage.iterations == pytest.approx(8 * live)
+    assert [a.count for a in stage.accesses] == pytest.approx([8 * live] * 2)
+    assert stage.waits.memory == pytest.approx(8 * live)
+
+
+def test_guards_in_the_third_dimension_leave_warps_idle():
+    x, y, z, xi, yi, zi = hl.vars("x y z xi yi zi")
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    out = hl.Func("out")
+    out[x, y, z] = image[x, y, z] + 1.0
+    out.set_estimates([(0, 64), (0, 8), (0, 4)])
+    out.gpu_tile(x, y, z, xi, yi, zi, 8, 2, 3, hl.TailStrategy.GuardWithIf)
+    (kernel,) = work(out)
+    (stage,) = kernel.stages
+    # Of two blocks in z, one has three of four layers and the other one: 48 and 16 threads.
+    assert (stage.threads, stage.warps) == (32, 1.5)
+
+
+def test_fused_threads_reach_the_rows_of_their_tile():
+    out, x, y, xi, yi = added()
+    threads = hl.Var("threads")
+    out.tile(x, y, xi, yi, 4, 8).fuse(xi, yi, threads).gpu_blocks(x, y).gpu_threads(threads)
+    (kernel,) = work(out)
+    (stage,) = kernel.stages
+    assert (kernel.block, kernel.fused) == ((32, 1, 1), 1)
+    # A warp accesses four floats in each of eight rows, which begin anywhere in a sector.
+    assert stage.accesses[0].touched.sectors == pytest.approx(8 + (8 * 12 + 3) / 32)
+
+
+def test_a_member_that_runs_again_finds_what_its_first_run_has_loaded():
+    x, y, xi, yi = hl.vars("x y xi yi")
+    k = hl.RDom([(0, 16)], "k")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    sums, out = hl.Func("sums"), hl.Func("out")
+    sums[x, y] = 0.0
+    sums[x, y] += image[x, k] * hl.f32(y)
+    out[x, y] = sums[x, y] + 1.0
+    out.set_estimates([(0, 64), (0, 32)])
+    out.split(x, x, xi, 32).split(y, y, yi, 4).reorder(xi, yi, x, y)
+    out.gpu_blocks(x, y).gpu_threads(xi)
+    sums.compute_at(out, yi).gpu_threads(x).update().gpu_threads(x)
+    (kernel,) = work(out)
+    (stage,) = [stage for stage in kernel.stages if stage.waits.memory]
+    assert (stage.member, stage.runs, stage.iterations) == (True, 4, 4 * (1 + 16))
+    assert stage.waits.memory == 4 * 16
+    # The 16 rows of the image are the same in all four runs; they begin anywhere in a sector.
+    assert stage.waits.first == pytest.approx(16, rel=0.02)

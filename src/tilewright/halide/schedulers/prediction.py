@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,12 +54,20 @@ def with_prediction(
     except UNKNOWN:
         return planned
     known = planned.groups or tuple(read.values())
+    outputs = {group.output for group in known}
     groups = []
     for group in known:
         found = read.get(_key(group, kernels))
         if found is not None and not math.isfinite(group.cost):
             group = replace(found, funcs=group.funcs, notes=group.notes)
-        groups.append(_with_time(group, prediction, kernels))
+        # Where the output has no loops, members are computed at root as well.
+        own = {_key(group, kernels), *((name, 0) for name in group.funcs if name not in outputs)}
+        parts = (
+            []
+            if prediction is None
+            else [part for part in prediction.parts if _key(part, kernels) in own]
+        )
+        groups.append(_with_time(group, parts, kernels) if parts else group)
     seconds = None if prediction is None else prediction.seconds
     notes = () if prediction is None else prediction.notes
     said = tuple(dict.fromkeys((*planned.notes, *(f"Predicted time: {note}" for note in notes))))
@@ -70,10 +79,7 @@ def _key(group: GroupReport | PartTime, kernels: bool) -> tuple[str, int]:
     return group.output, group.stage if kernels else 0
 
 
-def _with_time(group: GroupReport, found: Prediction | None, kernels: bool) -> GroupReport:
-    parts = [p for p in found.parts if _key(p, kernels) == _key(group, kernels)] if found else []
-    if not parts:
-        return group
+def _with_time(group: GroupReport, parts: Sequence[PartTime], kernels: bool) -> GroupReport:
     seconds = sum(part.seconds for part in parts)
     longest = max(parts, key=lambda part: part.seconds)
     return replace(
