@@ -15,7 +15,12 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
-from tilewright.halide.schedulers.analytic.cpu.inline import hopeless, inline_trivial
+from tilewright.halide.schedulers.analytic.cpu.inline import (
+    _moved_cycles,
+    _substituted_cycles,
+    hopeless,
+    inline_trivial,
+)
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
@@ -442,6 +447,19 @@ def twice(operations, reads):
     output[x] = sum((inner[x + 3 * i] for i in range(1, reads)), inner[x])
     output.set_estimates([(0, 80_000)])
     return output
+
+
+def test_what_inlining_saves_and_repeats_by_hand():
+    costs, names = costing(columns(16, 8))
+    inner, output = names["inner"], names["output"]
+    region = costs.analysis.regions[inner]
+    # 16 x 9 floats go to the second-level cache and back, at 32 bytes per cycle.
+    assert _moved_cycles(costs, inner, region) == 2 * 16 * 9 * 4 / 32
+    # Three cycles for each of the 144 values; each of the 128 sums computes two of them.
+    assert _substituted_cycles(costs, inner, [output], 3.0 * 144) == 128 * 2 * 3.0
+    # 800 operations, substituted at two reads, are more than are looked at.
+    large, names = costing(twice(400, 2))
+    assert _substituted_cycles(large, names["inner"], [names["output"]], 1.0) == np.inf
 
 
 def test_inlining_weighs_recomputing_against_keeping():
