@@ -57,6 +57,21 @@ def test_the_schedule_that_is_there_is_shown_and_printed():
     result.apply(blur(scheduled=False))
 
 
+def test_the_cure_for_a_required_size_is_one_that_a_given_schedule_can_take():
+    def needs(tail):
+        x, y, xi, yi = hl.vars("x y xi yi")
+        out = blur(scheduled=False)
+        out.tile(x, y, xi, yi, 8, 8, tail)
+        return tilewright.schedule(out, mode="given").requirements
+
+    first, second = (str(need) for need in needs(hl.TailStrategy.ShiftInwards))
+    assert " in x (" in first
+    assert " in y (" in second
+    for said in (first, second):
+        assert said.endswith("; with GuardWithIf as that split's tail it may be of any size.")
+    assert needs(hl.TailStrategy.GuardWithIf) == ()
+
+
 def test_a_schedule_beyond_the_devices_limits_is_explained_with_a_doubt():
     x, y, xi, yi = hl.vars("x y xi yi")
     image, out = hl.ImageParam(hl.UInt(8), 2, "image"), hl.Func("out")

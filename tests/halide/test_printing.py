@@ -164,7 +164,9 @@ def test_printed_schedules_state_what_they_require_and_check_it_when_asked():
 def test_checks_in_cpp_say_the_same(tmp_path):
     result = tilewright.schedule(narrow(), exact_sizes=True)
     need = next(need for need in result.requirements if need.on == "output")
-    (tmp_path / "checked.h").write_text(result.to_cpp("fast", runtime_checks=True))
+    header = result.to_cpp("fast", runtime_checks=True)
+    assert f'return "{need}";' in header
+    (tmp_path / "checked.h").write_text(header)
     main = f"""
         #include "checked.h"
         #include <cstdio>

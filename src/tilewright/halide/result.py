@@ -18,6 +18,7 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement, requirements
 from tilewright.halide.report.distinctions import distinctions
+from tilewright.halide.schedulers.given import GIVEN
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.search.top_k import Outcome, Tried, key_of
@@ -77,7 +78,11 @@ class Result:
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
         """The schedule's requirements on sizes; empty if it is correct at all sizes."""
-        return requirements(self.schedule, self.task.algorithm)
+        found = requirements(self.schedule, self.task.algorithm)
+        if self.planned.name != GIVEN:
+            return found
+        cure = "with GuardWithIf as that split's tail it may be of any size"
+        return tuple(replace(need, cure=cure) for need in found)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

@@ -13,9 +13,9 @@ from tilewright.halide.legality.sizes import Requirement
 
 
 def cpp_string(text: str) -> str:
-    """Return a C++ string literal."""
-    plain = (chr(b) if chr(b).isalnum() or b in b"_$.- " else f"\\{b:03o}" for b in text.encode())
-    return '"' + "".join(plain) + '"'
+    """Return a C++ string literal; question marks are escaped, as two begin a trigraph."""
+    shown = (f"\\{b:03o}" if not 32 <= b < 127 or b in b'"\\?' else chr(b) for b in text.encode())
+    return '"' + "".join(shown) + '"'
 
 
 def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requirement]]:

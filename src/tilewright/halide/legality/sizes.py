@@ -62,7 +62,7 @@ class Requirement:
     `maximum` must not be larger; 0 sets no limit.
 
     `axis` is the dimension's name and `reason` the cause. If not `certain`, other extents may be
-    correct, too.
+    correct, too. `cure` says how an output may be of any size.
     """
 
     func: int
@@ -75,6 +75,7 @@ class Requirement:
     reason: str = ""
     certain: bool = True
     maximum: int = 0
+    cure: str = "without exact sizes it may be of any size"
 
     def __str__(self) -> str:
         """Return the requirement as a sentence, with its reason and its cure."""
@@ -93,10 +94,7 @@ class Requirement:
             )
         if self.on == "output":
             must = "must be" if self.certain else "is sure to be right only where it is"
-            return (
-                f"Output {readable(self.name)} {must} {extent} in {axis}{reason}; "
-                "without exact sizes it may be of any size."
-            )
+            return f"Output {readable(self.name)} {must} {extent} in {axis}{reason}; {self.cure}."
         return (
             f"Where the region of {readable(self.name)} is not {extent} in {axis}{reason}, "
             "it may read its inputs further out than the unscheduled pipeline does."
