@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import shlex
@@ -10,17 +11,22 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.arith import ExpressionError, parse_expression
 from tilewright.measure import names_in
-from tilewright.tuning.errors import SpaceError, nearest
+from tilewright.tuning.errors import ConstraintError, SpaceError, nearest
+from tilewright.tuning.space.expressions import Constraint, parse
 
-TOP = {"name", "parameters", "constraints", "objective", "search", "start"}
+TOP = {"name", "parameters", "constraints", "objective", "search", "start", "prior"}
+SCRATCH = "scratch"  # in braces: a new folder per evaluation
 OBJECTIVE = {
     "command",
     "build",
     "directory",
+    "env",
     "value",
     "json",
     "regex",
+    "require",
     "maximise",
     "timeout",
     "build_timeout",
@@ -54,9 +60,9 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     """
     if not isinstance(objective, dict) or not objective.get("command"):
         raise SpaceError("[objective] needs a 'command', a list of words")
-    for key in ("command", "build"):
-        for name in names_in(words_of(objective, key)):
-            if name not in parameters:
+    for key in ("command", "build", "env"):
+        for name in names_in([word for words in lists_of(objective, key) for word in words]):
+            if name not in parameters and name != SCRATCH:
                 raise SpaceError(
                     f"objective.{key} names {{{name}}}, which is not a parameter"
                     f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
@@ -74,6 +80,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
             f"objective.json is {objective['json']!r}; give a key in quotes, such as "
             '"result.seconds", or a list of keys'
         )
+    requirements(objective)
     if not isinstance(objective.get("maximise", False), bool):
         raise SpaceError(f"objective.maximise is {objective['maximise']!r}; use true or false")
     for key in ("timeout", "build_timeout", "memory_mb", "repeat"):
@@ -99,7 +106,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
     directory = folder / objective.get("directory", ".")
     # a program that the command builds does not exist yet
     key = "build" if "build" in objective else "command"
-    words = words_of(objective, key)
+    words = lists_of(objective, key)[0]
     if not words:
         raise SpaceError(f"objective.{key} is empty; give a list of words in quotes")
     program = words[0]
@@ -116,17 +123,50 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
         )
 
 
-def words_of(objective: Mapping[str, Any], key: str) -> list[str]:
+def lists_of(objective: Mapping[str, Any], key: str) -> list[list[str]]:
+    """Return the lists of words of an entry: a command, the steps of a build, or `env`'s texts."""
+    entry = objective.get(key, [])
+    if key == "env":
+        entry = objective.get(key, {})
+        if not isinstance(entry, dict) or not all(isinstance(v, str) for v in entry.values()):
+            raise SpaceError('objective.env must be a table of texts, such as {THREADS = "{jobs}"}')
+        return [list(entry.values())]
+    steps = key == "build" and isinstance(entry, list) and any(isinstance(e, list) for e in entry)
+    return [_words(each, key) for each in (entry if steps else [entry])]
+
+
+def _words(words: Any, key: str) -> list[str]:
     """Return the words of a command: a list, or a text that is split like in a shell."""
-    words = objective.get(key, [])
     if isinstance(words, str):
         try:
             return shlex.split(words)
         except ValueError as error:
             raise SpaceError(f"objective.{key}: {error}; close it, or give a list") from None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise SpaceError(f"objective.{key} must be a list of words in quotes")
+        steps = ", or a list of such lists" if key == "build" else ""
+        raise SpaceError(f"objective.{key} must be a list of words in quotes{steps}")
     return words
+
+
+def requirements(objective: Mapping[str, Any]) -> list[Constraint]:
+    """Return the constraints on what the command prints.
+
+    Raises:
+        SpaceError: they cannot be read, or there is no JSON that they could be about.
+    """
+    texts = objective.get("require", [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise SpaceError('objective.require must be a list of texts, such as ["error < 1e-3"]')
+    if texts and objective.get("value") != "json":
+        raise SpaceError("objective.require is about the JSON that is printed: use value = 'json'")
+    found = []
+    for text in texts:
+        try:
+            names = {n.id for n in ast.walk(parse_expression(text)) if isinstance(n, ast.Name)}
+            found += parse(text, dict.fromkeys(names))
+        except (ExpressionError, ConstraintError) as error:
+            raise SpaceError(f"objective.require: {text!r}: {error}") from None
+    return found
 
 
 def _check_regex(objective: Mapping[str, Any]) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilewright.measure import (
     Measurement,
@@ -18,10 +22,13 @@ from tilewright.measure import (
     filled,
     last_words,
     measure_one,
+    names_in,
     printed,
 )
+from tilewright.tuning.bayes.prior import OptimumPrior
 from tilewright.tuning.command_line.checks import (
     OBJECTIVE,
+    SCRATCH,
     SEARCH,
     TOP,
     check_objective,
@@ -29,11 +36,14 @@ from tilewright.tuning.command_line.checks import (
     check_search,
     known,
     line_of,
-    words_of,
+    lists_of,
+    requirements,
 )
 from tilewright.tuning.command_line.regex import SlowRegexError, last_match
-from tilewright.tuning.errors import ConfigurationError, SpaceError
+from tilewright.tuning.errors import ConfigurationError, SettingsError, SpaceError
+from tilewright.tuning.space.expressions import Constraint
 from tilewright.tuning.space.json import space_from_dict
+from tilewright.tuning.space.parameters import Integer, Real
 from tilewright.tuning.space.space import Configuration, Space
 
 _CUTOFF = 5.0
@@ -50,10 +60,14 @@ constraints = ["tile % unroll == 0 or unroll < 4"]
 # by the text {name}; other braces stay. There is no shell.
 [objective]
 command = ["./kernel", "--tile={tile}", "--unroll={unroll}", "--order={order}"]
-# build = ["cc", "-O3", "-DTILE={tile}", "kernel.c", "-o", "kernel"]   # run before the command
+# {scratch} is a new folder per evaluation, removed after it: with jobs > 1, build there.
+# build = ["cc", "-O3", "-DTILE={tile}", "kernel.c", "-o", "kernel"]   # run before the command;
+#                           # a list of such lists: several steps
+# env = {OMP_NUM_THREADS = "{unroll}"}   # environment variables of build and command
 value = "time"              # the command's wall time, or:
 # value = "json"            # a number in the last line of JSON that it prints
 # json = "result.seconds"   # ... under this key (a list of keys: several objectives)
+# require = ["error < 1e-3"]   # ... about other keys of that line; else the answer is wrong
 # value = "regex"           # a number in its output
 # regex = "took ([0-9.]+) ms"
 # maximise = true           # larger is better
@@ -69,6 +83,10 @@ jobs = 1                    # evaluations at once
 # converge = 0.005          # stop when the rest is expected to gain less
 # confirm = 2               # with value = "time": measure the leaders again, this many times
 # cutoff = 5                # with value = "time": give up runs this many times slower than the best
+
+# Where you expect the optimum (optional): how much likelier these values are than the others.
+# [prior]
+# tile = {16 = 3, 32 = 5}
 
 # Configurations to try first (optional, any number).
 [[start]]
@@ -109,6 +127,7 @@ class CommandProblem:
     search: Mapping[str, Any] = field(default_factory=dict)
     start: Sequence[Configuration] = ()
     folder: Path = Path()
+    prior: OptimumPrior | None = None
 
     @property
     def objectives(self) -> int:
@@ -144,6 +163,13 @@ class CommandProblem:
 
         A timed command that takes more than ``limit`` seconds is cut short.
         """
+        lists = [w for key in ("command", "build", "env") for w in lists_of(self.objective, key)]
+        if not any(SCRATCH in names_in(words) for words in lists) or SCRATCH in self.space.index:
+            return self._run(configuration, limit)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            return self._run({**configuration, SCRATCH: scratch}, limit)
+
+    def _run(self, values: Mapping[str, Any], limit: float) -> dict[str, Any]:
         timed = self.timed
         limits = RunLimits(
             build_seconds=float(self.objective.get("build_timeout", 300)),
@@ -152,16 +178,24 @@ class CommandProblem:
             output_bytes=64 << 10,
         )
         folder = self.folder / self.objective.get("directory", ".")
-        if "build" in self.objective:
-            words = self._words("build", configuration)
+        texts = filled(lists_of(self.objective, "env")[0], values)
+        env = dict(zip(self.objective.get("env", {}), texts, strict=True))
+        for words in lists_of(self.objective, "build") if "build" in self.objective else []:
             room = RunLimits(limits.build_seconds, limits.build_seconds, limits.memory_bytes)
-            built = measure_one(command(words, cwd=folder, exclusive=False), room)
+            step = command(filled(words, values), cwd=folder, env=env, exclusive=False)
+            built = measure_one(step, room)
             if not built.ok:
                 status = "build_failed" if built.status == "run_failed" else built.status
                 return {"status": status, "message": _why(built)}
-        words = self._words("command", configuration)
+        (words,) = lists_of(self.objective, "command")
         repeat = int(self.objective.get("repeat", 1))
-        candidate = command(words, cwd=folder, exclusive=timed, repeated=timed and repeat > 1)
+        candidate = command(
+            filled(words, values),
+            cwd=folder,
+            env=env,
+            exclusive=timed,
+            repeated=timed and repeat > 1,
+        )
         cut = timed and limit < limits.run_seconds
         if cut:
             limits = replace(limits, run_seconds=limit)
@@ -176,9 +210,6 @@ class CommandProblem:
         if timed:
             return {"value": found.median, "details": {"times": list(found.times)}}
         return self._read(str(found.details.get("stdout", "")))
-
-    def _words(self, key: str, configuration: Configuration) -> list[str]:
-        return filled(words_of(self.objective, key), configuration)
 
     def _read(self, output: str) -> dict[str, Any]:
         """Return the objective in the command's output."""
@@ -202,6 +233,10 @@ class CommandProblem:
                 continue
         else:
             return _unusable(f"there is no line of JSON in its output; {printed(output)}")
+        for constraint in requirements(self.objective):
+            broken = _broken(constraint, data)
+            if broken is not None:
+                return broken
         try:
             values = [sign * _under(data, k) for k in (keys if isinstance(keys, list) else [keys])]
         except (KeyError, TypeError, ValueError) as error:
@@ -258,7 +293,13 @@ def _problem(data: Mapping[str, Any], path: Path) -> CommandProblem:
     if not isinstance(name, str) or not name:
         raise SpaceError(f"'name' is {name!r}; give a name in quotes")
     return CommandProblem(
-        name, space, objective, search, _start(data.get("start", []), space), folder
+        name,
+        space,
+        objective,
+        search,
+        _start(data.get("start", []), space),
+        folder,
+        _prior(data.get("prior", {}), space),
     )
 
 
@@ -284,6 +325,46 @@ def _start(entries: Any, space: Space) -> list[Configuration]:
 def _unusable(why: str) -> dict[str, Any]:
     """Return the outcome of a command that ran without giving an objective."""
     return {"status": "run_failed", "message": why}
+
+
+def _broken(constraint: Constraint, data: Any) -> dict[str, Any] | None:
+    """Return the failure of a configuration whose output breaks a constraint, None otherwise."""
+    try:
+        numbers = {name: np.array([_under(data, name)]) for name in constraint.names}
+    except (KeyError, TypeError, ValueError) as error:
+        return _unusable(f"its JSON has no number under {error}, which objective.require names")
+    if bool(constraint(numbers, 1)[0]):
+        return None
+    said = ", ".join(f"{name} is {number[0]:g}" for name, number in numbers.items())
+    message = f"its output breaks the requirement {constraint.text!r}: {said}"
+    return {"status": "wrong_answer", "message": message}
+
+
+def _prior(entries: Any, space: Space) -> OptimumPrior | None:
+    """Return the user's prior of the optimum: weights of values, which TOML writes as texts."""
+    if not isinstance(entries, dict) or not all(isinstance(e, dict) for e in entries.values()):
+        raise SpaceError("prior must be a table of tables: tile = {16 = 3, 32 = 5}")
+    weights: dict[str, Any] = {}
+    for name, entry in entries.items():
+        numbers = [v for v in entry.values() if isinstance(v, int | float)]
+        if len(numbers) != len(entry):
+            raise SpaceError(f"prior: the weights of {name} must be numbers")
+        parameter = space[name] if name in space.index else None
+        if isinstance(parameter, Real):
+            if set(entry) != {"centre", "spread"}:
+                raise SpaceError(f"prior: give {name} = {{centre = 0.5, spread = 0.1}}")
+            weights[name] = (entry["centre"], entry["spread"])
+            continue
+        known = {str(v): v for v in getattr(parameter, "values", ())}
+        if isinstance(parameter, Integer):
+            known = {text: int(text) for text in entry if re.fullmatch(r"-?\d+", text)}
+        weights[name] = {known.get(text, text): weight for text, weight in entry.items()}
+    prior = OptimumPrior(weights)
+    try:
+        prior.check(space)
+    except (SettingsError, TypeError) as error:
+        raise SpaceError(f"prior: {error}") from None
+    return prior if weights else None
 
 
 def _under(data: Any, key: str) -> float:
