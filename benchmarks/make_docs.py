@@ -172,6 +172,7 @@ GOALS = {
         "loss_of_60": "<= 0.01",
         "loss_of_120": "<= 0.01",
     },
+    "tuning_transfer": {"with_transfer_evals_to_95": "<= 0.25"},
     "tuning_parallel": {"evaluations_ratio": "<= 1.2", "wall_ratio": "<= 0.2"},
 }
 

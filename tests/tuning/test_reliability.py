@@ -140,6 +140,31 @@ def test_progress_says_the_best_and_the_failures(problem, capsys):
     assert "3 evaluations, 0 failed; stopped: budget" in said.out
 
 
+def test_records_of_the_same_space_elsewhere_are_begun_with(tmp_path):
+    space, other = Space([Integer("x", 0, 30)]), Space([Integer("y", 0, 30)])
+
+    def run(records, name, space, objective, seed=0, budget=10, warm=None):
+        journal = RecordsJournal(records, problem_key(name, space, objective), seed)
+        (parameter,) = space.index
+        cost = lambda c: 1 + abs(c[parameter] - 12)  # noqa: E731
+        return tune(cost, space, budget, seed=seed, journal=journal, warm=warm)
+
+    with Records(tmp_path / "r.sqlite") as records:
+        first = run(records, "kernel", space, "small input", budget=20)
+        run(records, "another", other, "small input")
+        # another seed of the same problem is independent of the first
+        again = run(records, "kernel", space, "small input", seed=1, budget=2)
+        assert not first.tuner.warm
+        assert not again.tuner.warm
+        found = run(records, "kernel", space, "large input", budget=4)
+        assert found.trials[0].configuration == first.best.configuration
+        assert [len(each.evaluations) for each in found.tuner.warm] == [22]
+        assert not run(records, "kernel", space, "third input", budget=2, warm=()).tuner.warm
+        # what came since does not change a run that is taken up again
+        resumed = run(records, "kernel", space, "large input", budget=6)
+        assert resumed.tuner.warm == found.tuner.warm
+
+
 def test_earlier_best_configurations_are_tried_first(tmp_path):
     small, large = Space([Integer("x", 0, 30)]), Space([Integer("x", 0, 60)])
     with Records(tmp_path / "r.sqlite") as records:
@@ -150,9 +175,9 @@ def test_earlier_best_configurations_are_tried_first(tmp_path):
         key = problem_key("kernel", large, 9.0)
         journal = RecordsJournal(records, key, 0)
         warm = warm_start(records, "kernel", but=journal)
-        assert len(warm.evaluations) == 20
+        assert [len(each.evaluations) for each in warm] == [20]
         found = tune(lambda c: 9 + abs(c["x"] - 12), large, budget=6, warm=warm, journal=journal)
         assert found.trials[0].configuration == {"x": 12}
         assert found.trials[0].suggestion.origin == "queue"
-        assert len(warm_start(records, "kernel", but=journal).evaluations) == 20
-        assert not warm_start(records, "other", but=journal).evaluations
+        assert warm_start(records, "kernel", but=journal) == warm
+        assert not warm_start(records, "other", but=journal)

@@ -9,7 +9,7 @@ import pytest
 from tilewright.tuning import Categorical, Integer, Ordinal, Settings, Space, Tuner, WarmStart
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.gp import Hyperparameters, Posterior
-from tilewright.tuning.bayes.warm import Shift, Shifted, SourceModel
+from tilewright.tuning.bayes.warm import Belief, Shift, Shifted, Source, SourceModel
 
 SPACE = Space(
     [
@@ -64,9 +64,10 @@ def test_a_problem_that_misleads_costs_little():
 
 def test_the_factor_is_learned_from_what_is_measured_here():
     def factor(value):
-        model = SourceModel(WarmStart(earlier(value)), encode, Settings(), np.random.default_rng(0))
-        shift = model.shift(encode(codes), outputs, slope, ())
-        return shift.factors[1]
+        warm = [WarmStart(earlier(value))]
+        model = SourceModel(warm, encode, Settings(), np.random.default_rng(0))
+        belief = Belief(model.sources, np.ones(1), encode.blocks)
+        return belief.shift(encode(codes), outputs, slope, ()).factors[1]
 
     encode = encoder(SPACE)
     codes = SPACE.sample(np.random.default_rng(5), 25)
@@ -87,7 +88,7 @@ def test_both_levels_together_are_one_gaussian_process():
     rest = Hyperparameters(np.log([0.8, 0.4, 0.6, 0.9, 0.02]))
     source = Posterior(before, told_before, blocks, low)
     constant, factor, scale = 0.2, 0.7, 0.5
-    shift = Shift(source, 1.0, np.array([constant, factor]), scale)
+    shift = Shift([Source(source, 1.0, 1.0)], np.ones(1), np.array([constant, factor]), scale)
     inner = Posterior(here, shift.residual(here, told_here), blocks, rest)
     mean, variance = Shifted(inner, shift).predict(new)
 
@@ -112,7 +113,7 @@ def test_both_levels_together_are_one_gaussian_process():
 def test_failures_of_a_similar_problem_are_avoided_until_it_is_known_better():
     pairs = [(c, None if c["tile"] > 16 else v) for c, v in earlier(cost, count=100)]
     encode = encoder(SPACE)
-    model = SourceModel(WarmStart(pairs), encode, Settings(), np.random.default_rng(0))
+    model = SourceModel([WarmStart(pairs)], encode, Settings(), np.random.default_rng(0))
     large = {"tile": 64, "block": 4, "unroll": 8, "schedule": "dynamic"}
     points = encode(np.array([SPACE.encode(large), SPACE.encode({**large, "tile": 8})]))
     early, late = (model.chance(points, np.ones(2), n) for n in (2, 200))
@@ -164,3 +165,51 @@ def test_with_too_little_to_learn_from_the_run_is_a_plain_one(pairs):
         assert asked.configuration == other.configuration
         tuner.tell(asked, cost(asked.configuration))
         plain.tell(other, cost(other.configuration))
+
+
+def test_of_two_sources_the_one_that_orders_what_is_measured_is_followed():
+    similar, opposite = earlier(lambda c: 3e-3 * cost(c)), earlier(lambda c: 1e-3 / cost(c), seed=1)
+    encode = encoder(SPACE)
+    rng = np.random.default_rng(0)
+    model = SourceModel([WarmStart(opposite), WarmStart(similar)], encode, Settings(), rng)
+    codes = SPACE.sample(np.random.default_rng(3), 5)
+    values = np.array([cost(SPACE.decode(code)) for code in codes])
+    before, after = (model.weights(encode(codes[:n]), values[:n]) for n in (0, 5))
+    assert before[0] == before[1] > 0.3
+    assert after[0] < 0.02 < 0.9 < after[1]
+    # what no source orders is not believed of any
+    assert model.weights(encode(codes), -values)[1] < 0.1
+
+
+def test_values_that_are_close_say_nothing_of_a_source():
+    encode = encoder(SPACE)
+    model = SourceModel([WarmStart(earlier(cost))], encode, Settings(), np.random.default_rng(0))
+    leaders = [{"tile": 16, "block": 4, "unroll": u, "schedule": "dynamic"} for u in (6, 7, 8)]
+    points = encode(np.array([SPACE.encode(c) for c in leaders]))
+    orders = [model.weights(points, np.array(v))[0] for v in ((1.1, 1.0, 1.1), (1.0, 1.1, 1.0))]
+    assert all(0.7 < weight < 0.9 for weight in orders)
+
+
+def test_a_source_that_misleads_is_dropped_within_five_evaluations():
+    for seed in range(4):
+        pairs = earlier(lambda c: 1e-3 / cost(c), seed=seed)
+        tuner = Tuner(SPACE, seed=seed, warm=WarmStart(pairs), settings=Settings(initial=8))
+        for _ in range(5):
+            asked = tuner.ask()
+            tuner.tell(asked, cost(asked.configuration))
+        encode = encoder(SPACE)
+        model = SourceModel(tuner.warm, encode, Settings(), np.random.default_rng(0))
+        points = encode(np.array([SPACE.encode(t.configuration) for t in tuner.trials]))
+        assert model.belief(points, np.array([t.value for t in tuner.trials])) is None
+        # and the initial design goes on
+        assert tuner.ask().origin == "random"
+
+
+def test_a_source_that_is_right_takes_the_place_of_the_initial_design():
+    tuner = Tuner(SPACE, seed=1, warm=WarmStart(earlier(lambda c: 5 * cost(c))))
+    origins = []
+    for _ in range(5):
+        asked = tuner.ask()
+        origins.append(asked.origin)
+        tuner.tell(asked, cost(asked.configuration))
+    assert origins == ["queue", "random", "model", "model", "model"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,15 @@ def add_parser(commands: Any) -> None:
         const="",
         metavar="NAME",
         help="begin from the recorded evaluations of the problem NAME, of any size and on any "
-        "machine (default: the same name): the best are tried first, and all train the model",
+        "machine (NAME left out: the same name); without this option from those of the same "
+        "parameters and values on other inputs and machines, if there are any",
+    )
+    parser.add_argument(
+        "--no-warm-start",
+        dest="warm_start",
+        action="store_false",
+        default=None,
+        help="begin without earlier evaluations",
     )
     options.add_options(
         parser,
@@ -189,6 +198,7 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
             seed=seed,
             queue=problem.queue,
             objectives=problem.objectives,
+            prior=problem.prior,
             warm=_warm(args, records, problem, journal),
             jobs=setting("jobs", 1),
             journal=journal,
@@ -202,14 +212,17 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
 
 def _warm(
     args: argparse.Namespace, records: Records, problem: CommandProblem, journal: RecordsJournal
-) -> WarmStart | None:
+) -> Sequence[WarmStart] | None:
+    """Return what to begin with: None for what the records have of the same space."""
     if args.warm_start is None:
         return None
+    if args.warm_start is False:
+        return ()
     from tilewright.tuning import warm_start
 
     name = args.warm_start or problem.name
     found = warm_start(records, name, but=journal)
-    if not found.evaluations:
+    if not found:
         raise TilewrightError(
             f"the records {records.path} have no earlier evaluations of {name!r}: leave out "
             "--warm-start, or name another problem"
@@ -239,6 +252,8 @@ def _text(result: TuningResult, timed: bool) -> str:
     if again:
         count += f" and {again} to confirm the best"
     lines = [f"{count}, {failed} failed; stopped: {result.stopped}"]
+    if earlier := sum(len(each.evaluations) for each in result.tuner.warm):
+        lines.append(f"begun with {earlier} earlier ones (--no-warm-start: without)")
     if result.best is None:
         if result.trials:
             last = result.trials[-1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import platform
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,15 @@ from tilewright import __version__
 from tilewright.measure import Measurement, machine_id
 from tilewright.records import MeasurementRecord, Records, digest
 from tilewright.tuning.bayes.warm import WarmStart
-from tilewright.tuning.errors import SpaceError
+from tilewright.tuning.errors import ConfigurationError, SpaceError
 from tilewright.tuning.space.expressions import Constraint
 from tilewright.tuning.space.json import space_to_dict
-from tilewright.tuning.space.space import Configuration, Space
-from tilewright.tuning.trial import Trial, plain
+from tilewright.tuning.space.space import Space
+from tilewright.tuning.trial import Trial, plain, unplain
 from tilewright.tuning.tune import Journal
+
+# Sources of a warm start: each costs a model at every decision.
+_MOST_SOURCES = 5
 
 
 def problem_key(name: str, space: Space, objective: Any = None) -> str:
@@ -39,31 +44,58 @@ def problem_key(name: str, space: Space, objective: Any = None) -> str:
     return f"tuning/{name}/{digest([shape, objective])[:16]}"
 
 
-def warm_start(records: Records, name: str, *, but: RecordsJournal, queued: int = 3) -> WarmStart:
-    """Return a warm start from the records of the problems called ``name``: any size, any machine.
+def warm_start(
+    records: Records, name: str, *, but: RecordsJournal, queued: int = 1
+) -> list[WarmStart]:
+    """Return warm starts from the records of the problems called ``name``: any size, any machine.
 
-    Objectives of different sizes and machines are not comparable, so each earlier run's are taken
-    relative to its best (by rank, if they are not all positive). The trials of the run ``but`` are
-    left out; a trial that was cut short counts with the value that it reported.
+    One for each problem and machine, of all its seeds, those of the most evaluations first, at most
+    five. The trials of the run ``but`` are left out, and what was recorded after its first one: it
+    decides alike when it is resumed. A trial that was cut short counts with the value that it
+    reported.
     """
-    runs: dict[tuple[str, str, int], list[Trial]] = {}
-    for record in records.query():
-        source = (record.problem, str(record.machine), record.context.get("seed", 0))
-        own = (but.problem, str(but.machine), but.seed)
-        named = record.problem.startswith(f"tuning/{name}/") and "trial" in record.context
-        if named and source != own:
-            runs.setdefault(source, []).append(Trial.from_json(record.context["trial"]))
-    pairs: list[tuple[Configuration, float | None]] = []
-    for trials in runs.values():
-        order = sorted(t.value for t in trials if t.ok)
-        for t in trials:
-            value: float | None = None
-            if t.ok and order[0] > 0:
-                value = t.value / order[0]
-            elif t.ok:
-                value = 1 + order.index(t.value) / len(order)
-            pairs.append((t.configuration, value))
-    return WarmStart(pairs, queued)
+    found = _sources(records, but, lambda r: r.problem.startswith(f"tuning/{name}/"))
+    return _largest(found.values(), queued)
+
+
+def _sources(
+    records: Records, own: RecordsJournal, wanted: Callable[[MeasurementRecord], bool]
+) -> dict[tuple[str, str], list[Trial]]:
+    """Return the trials of the problems whose first record is wanted, by problem and machine."""
+    kept: list[MeasurementRecord] = []
+    for problem in sorted(p for p in records.problems() if p.startswith("tuning/")):
+        # what is damaged is of other runs: it is no reason to end this one
+        found = (r for r in records.query(problem, unreadable=[]) if "trial" in r.context)
+        first = next(found, None)
+        if first is not None and wanted(first):
+            kept += [first, *found]
+
+    def mine(record: MeasurementRecord) -> bool:
+        run = record.problem, record.machine, record.context.get("seed")
+        return run == (own.problem, own.machine, own.seed)
+
+    begun = min((r.id for r in kept if own.resume and mine(r)), default=math.inf)
+    sources: dict[tuple[str, str], list[Trial]] = {}
+    for record in kept:
+        if record.id < begun and not mine(record):
+            trials = sources.setdefault((record.problem, digest(record.machine)), [])
+            trials.append(Trial.from_json(record.context["trial"]))
+    return sources
+
+
+def _largest(sources: Iterable[list[Trial]], queued: int = 1) -> list[WarmStart]:
+    """Return warm starts from the sources of the most trials."""
+    ranked = sorted(sources, key=len, reverse=True)
+    return [WarmStart.of(trials, queued) for trials in ranked[:_MOST_SOURCES]]
+
+
+def _fits(configuration: Mapping[str, Any], space: Space) -> bool:
+    """Return whether a configuration is one of a space, whatever the constraints say."""
+    try:
+        space.encode(unplain(configuration))
+    except ConfigurationError:
+        return False
+    return True
 
 
 class RecordsJournal(Journal):
@@ -103,6 +135,18 @@ class RecordsJournal(Journal):
             for record in found
             if record.context.get("seed") == self.seed and "trial" in record.context
         ]
+
+    def earlier(self, space: Space) -> list[WarmStart]:
+        """Return what the records have of the same space on other inputs or machines.
+
+        The same is a space of which every recorded configuration is one of this space; the name
+        of the problem does not matter. Runs of this very problem on this machine are left out, so
+        that its seeds stay independent. See `warm_start` for the order and the number.
+        """
+        found = _sources(self.records, self, lambda r: _fits(r.configuration, space))
+        found.pop((self.problem, digest(self.machine)), None)
+        same = [t for t in found.values() if all(_fits(x.configuration, space) for x in t)]
+        return _largest(same)
 
     def add(self, trial: Trial) -> None:
         """Append a trial; it is on the disk when this returns."""

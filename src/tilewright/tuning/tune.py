@@ -85,6 +85,10 @@ class Journal:
         """Return the trials of earlier runs, in their order."""
         return []
 
+    def earlier(self, space: Space) -> list[WarmStart]:
+        """Return what is known of the same space elsewhere: other inputs, other machines."""
+        return []
+
     def add(self, trial: Trial) -> None:
         """Keep a trial; it is safe when this returns."""
 
@@ -99,7 +103,7 @@ def tune(
     queue: Sequence[Mapping[str, Any]] = (),
     objectives: int = 1,
     prior: OptimumPrior | None = None,
-    warm: WarmStart | None = None,
+    warm: WarmStart | Sequence[WarmStart] | None = None,
     executor: Executor | None = None,
     jobs: int = 1,
     journal: Journal | None = None,
@@ -124,7 +128,8 @@ def tune(
         queue: as for `Tuner`.
         objectives: as for `Tuner`.
         prior: as for `Tuner`.
-        warm: as for `Tuner`.
+        warm: as for `Tuner`; None for what the journal knows of the same space on other inputs and
+            machines (with one objective), ``()`` for none.
         executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
             Without one, a single job runs in this thread and more in a pool of threads.
             What a given executor does not return in ten minutes and 20 times the longest
@@ -150,6 +155,9 @@ def tune(
     whole("budget", budget, 1)
     whole("jobs", jobs, 1)
     whole("confirm", confirm, 0)
+    journal = journal or Journal()
+    if warm is None and objectives == 1:
+        warm = journal.earlier(space)
     tuner = Tuner(
         space,
         seed=seed,
@@ -159,7 +167,6 @@ def tune(
         prior=prior,
         warm=warm,
     )
-    journal = journal or Journal()
     tuner.restore(journal.load())
     deadline = None if time_limit is None else time.monotonic() + time_limit
     run = _Run(tuner, objective, journal, on_trial, cutoff, executor, deadline)

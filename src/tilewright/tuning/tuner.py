@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -50,7 +51,7 @@ class Tuner:
         queue: configurations to try first, such as a compiler's default or an expert's.
         objectives: how many values each evaluation reports.
         prior: where the user expects the optimum, or None.
-        warm: evaluations of a similar problem, or None.
+        warm: evaluations of a similar problem, or of several, or None.
 
     Raises:
         ConfigurationError: a queued configuration is not feasible.
@@ -75,7 +76,7 @@ class Tuner:
         queue: Sequence[Mapping[str, Any]] = (),
         objectives: int = 1,
         prior: OptimumPrior | None = None,
-        warm: WarmStart | None = None,
+        warm: WarmStart | Sequence[WarmStart] | None = None,
     ) -> None:
         self.space = space
         self.seed = whole("seed", seed, 0)
@@ -85,7 +86,7 @@ class Tuner:
         self.prior = prior
         if prior is not None:
             prior.check(space)
-        self.warm = warm
+        self.warm = (warm,) if isinstance(warm, WarmStart) else tuple(warm or ())
         self.trials: list[Trial] = []
         self.pending: dict[int, Suggestion] = {}
         self._encoder = encoder(
@@ -95,8 +96,8 @@ class Tuner:
             alignment=self.settings.alignment,
         )
         self._queue = [self._checked(configuration) for configuration in queue]
-        if warm is not None:
-            self._queue += warm.leaders(space)
+        for turn in zip_longest(*(each.leaders(space) for each in self.warm)):
+            self._queue += [code for code in turn if code is not None]
         self._next = 0
         self._theta: tuple[float, ...] = ()
         self._codes: dict[bytes, Array] = {}
@@ -152,7 +153,9 @@ class Tuner:
         if not self.settings.repeats and not self.space.reals and len(taken) >= self.space.count:
             return None
         seen = self._observations(rng)
-        enough = len(taken) >= self._initial() and int(seen.valid.sum()) >= 2
+        enough = int(seen.valid.sum()) >= 2 and (
+            len(taken) >= self._initial() or self._led(seen, len(taken))
+        )
         waiting = [self.space.encode(s.configuration) for s in self.pending.values()]
         pending = np.array(waiting).reshape(len(waiting), self.space.width)
         if not enough and self.settings.design == "uniform":
@@ -175,11 +178,18 @@ class Tuner:
 
     @functools.cached_property
     def _source(self) -> SourceModel | None:
-        """The model of the warm start, fitted once."""
-        if self.warm is None:
+        """The models of the warm starts, fitted once."""
+        if not self.warm:
             return None
         rng = np.random.default_rng([self.seed, 0, 1])
         return SourceModel(self.warm, self._encoder, self.settings, rng)
+
+    def _led(self, seen: Observations, count: int) -> bool:
+        """Return whether a warm start decides in place of the initial design."""
+        points = self._encoder(seen.codes[seen.valid])
+        return self._source is not None and self._source.leads(
+            points, seen.values[seen.valid], count
+        )
 
     def _initial(self) -> int:
         if self.settings.initial is not None:

@@ -113,18 +113,19 @@ def propose(
         taken: keys of the configurations that must not be asked (again).
         theta: hyperparameters of the previous decision.
         bias: what to add to the logarithm of the acquisition at codes, or None.
-        source: what is known of a similar problem, or None.
+        source: what is known of similar problems, or None.
     """
     # at odd counts: the process is fitted from scratch at even ones
     if seen.stagnates(settings.stagnation) and (len(seen.codes) + len(pending)) % 2:
         settings = replace(settings, surrogate="rf")
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
-    modelled = transform(values, settings)
+    belief = None if source is None else source.belief(encoder(codes), values)
+    modelled = transform(values, settings, 0.0 if belief is None else belief.reach)
     kept = representative(modelled.values, settings.most_points)
     codes, outputs = codes[kept], modelled.values[kept]
     points = encoder(codes)
-    shift = None if source is None else source.shift(points, outputs, modelled.slope, theta)
+    shift = None if belief is None else belief.shift(points, outputs, modelled.slope, theta)
     # where a similar problem gives a prior mean, the model learns the difference
     learned = outputs if shift is None else shift.residual(points, outputs)
     fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta, observed=len(values))

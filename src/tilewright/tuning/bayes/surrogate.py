@@ -51,19 +51,25 @@ class Outputs:
     slope: float
 
 
-def transform(values: Array, settings: Settings) -> Outputs:
+def transform(values: Array, settings: Settings, reach: float = 0.0) -> Outputs:
     """Objective values, shape (n,), to modelled ones, as the settings say.
 
     ``clipped`` is the logarithm, with what is above a quantile drawn in towards it: however
     slow the slow ones are, the model has its resolution where the fast ones are. ``rank``
     gives the normal scores of the ranks. ``log`` is the paper's logarithm.
+
+    Args:
+        values: the objective.
+        settings: how it is modelled.
+        reach: logarithms above the best that are never clipped: of a few good configurations the
+            median is too low.
     """
     positive = bool((values > 0).all())
     logs = np.log(values) if positive else values
     if settings.objective == "rank":
         raw = norm_ppf((rankdata(values) - 0.5) / len(values))
     elif settings.objective == "clipped":
-        limit = float(np.quantile(logs, settings.clip))
+        limit = max(float(np.quantile(logs, settings.clip)), float(logs.min()) + reach)
         raw = np.where(logs > limit, limit + settings.clipped_slope * (logs - limit), logs)
     elif settings.objective == "log":
         raw = logs

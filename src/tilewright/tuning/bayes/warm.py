@@ -1,11 +1,14 @@
-"""Warm starts: a prior from evaluations of a similar problem.
+"""Warm starts: a prior from evaluations of similar problems.
 
-A Gaussian process of the earlier evaluations gives the prior mean of this problem's model, times a
-factor that is learned from the new measurements: near one if the problems behave alike, near zero
-if the earlier one misleads. The model only has to learn the difference.
+Each earlier problem has a Gaussian process of its evaluations. Which of them to believe is decided
+by the order in which they put what has been measured here: the likelihood of all pairs gives each
+earlier problem, and none of them, a probability. The mean weighted by these is the prior mean of
+this problem's model, times a factor that is learned, so the model only has to learn the difference.
 
-Source: Kennedy and O'Hagan, Predicting the Output from a Complex Computer Code When Fast
-Approximations Are Available, 2000 (the autoregressive model of two levels).
+Sources: Kennedy and O'Hagan, Predicting the Output from a Complex Computer Code When Fast
+Approximations Are Available, 2000 (the autoregressive model of two levels); Feurer et al.,
+Practical Transfer Learning for Bayesian Optimization, 2018 (weights by the ranking of pairs, there
+by the number of wrong ones).
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import ndtr
 
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
@@ -38,6 +42,16 @@ _SPREAD = np.array([1.0, 0.6])
 _LEAST_SCALE = 0.3
 # How many evaluations here the earlier ones' failures weigh as much as.
 _FAILURES_WEIGH = 10.0
+# The probability that an earlier problem behaves like this one, before anything is known; at which
+# it is no longer followed, and at which the initial design may be left out.
+_BELIEF = 0.8
+_DOUBTED = 0.5
+_PROVEN = 0.85
+_NEGLIGIBLE = 0.01
+# The probability that two configurations are the other way round here, however clear they were.
+_SLIP = 0.05
+# The order of so many evaluations is compared; more say nothing new.
+_MOST_RANKED = 60
 
 
 @dataclass(frozen=True)
@@ -46,17 +60,17 @@ class WarmStart:
 
     ``evaluations`` are pairs of a configuration and its objective (None if it failed), all
     on one scale, which need not be this problem's. The ``queued`` best feasible ones are evaluated
-    first; all of them, if ``model`` is True and there are enough, train the model (see
-    `SourceModel`). Values missing from this space are rounded to the nearest one; unknown
-    parameters are dropped.
+    first, of several warm starts in turns; all of them, if ``model`` is True and there are
+    enough, train the model (see `SourceModel`). Values missing from this space are rounded to the
+    nearest one; unknown parameters are dropped.
     """
 
     evaluations: Sequence[tuple[Mapping[str, Any], float | None]]
-    queued: int = 3
+    queued: int = 1
     model: bool = True
 
     @staticmethod
-    def of(trials: Sequence[Trial], queued: int = 3, model: bool = True) -> WarmStart:
+    def of(trials: Sequence[Trial], queued: int = 1, model: bool = True) -> WarmStart:
         """Return a warm start from the trials of an earlier run."""
         pairs = [(t.configuration, t.value if t.ok else None) for t in trials]
         return WarmStart(pairs, queued, model)
@@ -124,20 +138,51 @@ def _near(p: Parameter, value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The model of one earlier problem: a Gaussian process of its standardised objective.
+
+    ``unit`` is what a unit of it is worth in logarithms, so that a factor of one means the same
+    slowdown; ``reach`` is how far above the best it is clipped, in logarithms. Both are 0 where
+    objectives are not positive.
+    """
+
+    posterior: Posterior
+    unit: float
+    reach: float
+
+    def evidence(self, points: Array, values: Array) -> float:
+        """Return how much better than a coin it predicts the order of values: a log likelihood.
+
+        The problems may differ by as much as the residual's least scale, so pairs that are close
+        say nothing. Of n values n - 1 are independent: the n (n - 1) / 2 pairs count 2 / n each.
+        """
+        if len(points) < 2:
+            return 0.0
+        first, second = np.triu_indices(len(points), 1)
+        mean, variance = self.posterior.predict(points)
+        rise = np.sign(values[second] - values[first]) * (mean[second] - mean[first])
+        noise = 2 * (self.posterior.hyper.noise + _LEAST_SCALE**2)
+        right = ndtr(rise / np.sqrt(variance[first] + variance[second] + noise))
+        ratios = np.log(2 * (_SLIP + (1 - 2 * _SLIP) * right))
+        return float(2 / len(points) * ratios.sum())
+
+
+@dataclass(frozen=True)
 class Shift:
     """A prior mean in units of the modelled outputs, and the scale of the residuals.
 
-    ``source`` gives the earlier problem's mean, ``factors`` the constant and its factor.
+    ``sources`` give the earlier problems' means, each times its part; ``factors`` are the
+    constant and the factor of their sum.
     """
 
-    source: Posterior
-    unit: float
+    sources: Sequence[Source]
+    parts: Array
     factors: Array
     scale: float
 
     def mean(self, points: Array) -> Array:
         """Return the prior mean at points, shape (count,)."""
-        return np.asarray(_basis(self.source, points, self.unit) @ self.factors)
+        return np.asarray(_basis(self.sources, self.parts, points) @ self.factors)
 
     def residual(self, points: Array, outputs: Array) -> Array:
         """Return the residual outputs for this problem's model, shape (n,)."""
@@ -147,8 +192,8 @@ class Shift:
 class Shifted:
     """A model of residuals as one of the outputs: the posterior of both levels together.
 
-    The prior covariance is that of the residual, plus the posterior covariance of the earlier
-    problem times the factor squared.
+    The prior covariance is that of the residual, plus each source's posterior covariance times the
+    square of its part and factor.
 
     Args:
         inner: the residuals' posterior. Another surrogate gets the prior mean alone.
@@ -161,10 +206,12 @@ class Shifted:
         self._weights: Array | None = None
         if not isinstance(inner, Posterior):
             return
-        self._open = (shift.unit * shift.factors[1]) ** 2
-        self._seen = _Open(shift.source, inner.points)
-        own = shift.scale**2 * (inner.factor @ inner.factor.T)
-        kernel = own + self._open * self._seen.between(self._seen)
+        scales = (shift.parts * shift.factors[1]) ** 2
+        self._open = [(scale, s.posterior) for scale, s in zip(scales, shift.sources, strict=True)]
+        self._seen = [_Open(source, inner.points) for _, source in self._open]
+        kernel = shift.scale**2 * (inner.factor @ inner.factor.T)
+        for (scale, _), seen in zip(self._open, self._seen, strict=True):
+            kernel += scale * seen.between(seen)
         self._factor = np.linalg.cholesky(kernel)
         whitened = solve_triangular(self._factor, shift.scale * inner.outputs, lower=True)
         self._weights = solve_triangular(self._factor.T, whitened)
@@ -175,11 +222,13 @@ class Shifted:
         if self._weights is None:
             mean, variance = self.inner.predict(points)
             return prior + scale * mean, scale * scale * variance
-        here = _Open(self.shift.source, points)
         cross = scale**2 * self.inner.covariances(points)
-        cross += self._open * here.between(self._seen)
+        total = np.full(len(points), scale**2 * self.inner.hyper.signal)
+        for (share, source), seen in zip(self._open, self._seen, strict=True):
+            here = _Open(source, points)
+            cross += share * here.between(seen)
+            total += share * here.variance
         explained = solve_triangular(self._factor, cross.T, lower=True)
-        total = scale**2 * self.inner.hyper.signal + self._open * here.variance
         variance = total - np.einsum("ij,ij->j", explained, explained)
         return prior + cross @ self._weights, np.maximum(variance, 1e-12)
 
@@ -201,82 +250,69 @@ class _Open:
 
 
 class SourceModel:
-    """The model of earlier evaluations: a Gaussian process, and a forest of failures.
+    """The models of earlier problems, and a forest of their failures.
 
     Args:
-        warm: the evaluations.
+        warm: the evaluations of each earlier problem.
         encoder: embeds this space's codes.
         settings: the priors, and how objectives are modelled.
         rng: draws starting points, and which evaluations are kept where there are very many.
     """
 
     def __init__(
-        self, warm: WarmStart, encoder: Encoder, settings: Settings, rng: np.random.Generator
+        self,
+        warm: Sequence[WarmStart],
+        encoder: Encoder,
+        settings: Settings,
+        rng: np.random.Generator,
     ) -> None:
-        codes, values = warm.codes(encoder.space)
-        good = np.isfinite(values)
-        self.posterior: Posterior | None = None
-        self.positive = bool((values[good] > 0).all())
+        self._blocks = encoder.blocks
+        self.sources: list[Source] = []
         self.forest: GrownTrees | None = None
-        if not warm.model or good.sum() < _FEWEST:
+        seen = [each.codes(encoder.space) for each in warm if each.model]
+        seen = [(codes, values) for codes, values in seen if np.isfinite(values).sum() >= _FEWEST]
+        if not seen:
             return
+        good = np.isfinite(np.concatenate([values for _, values in seen]))
         if not good.all():
+            codes = np.concatenate([codes for codes, _ in seen])
             self.forest = grow(encoder(codes), good.astype(float), rng)
-        codes, values = codes[good], values[good]
-        if len(codes) > _MOST:
-            # the best half, where the resolution matters, and a sample of the others
-            order = np.argsort(values, kind="stable")
-            rest = rng.permutation(order[_MOST // 2 :])[: _MOST - _MOST // 2]
-            kept = np.sort(np.concatenate([order[: _MOST // 2], rest]))
-            codes, values = codes[kept], values[kept]
-        outputs = np.log(values) if self.positive else values
-        if settings.objective == "clipped":
-            outputs = np.minimum(outputs, np.quantile(outputs, settings.clip))
-        spread = float(outputs.std())
-        if spread == 0:
-            return
-        # in natural units where it is a logarithm: a factor of one means the same slowdown
-        self._unit = spread if self.positive else 1.0
-        standard = (outputs - outputs.mean()) / spread
-        points = encoder(codes)
-        likelihood = MarginalLikelihood(points, standard, encoder.blocks, settings.priors)
-        hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25)
-        self.posterior = Posterior(points, standard, encoder.blocks, hyper)
-        self.blocks = encoder.blocks
+        made = [_source(codes, values, encoder, settings, rng) for codes, values in seen]
+        self.sources = [source for source in made if source is not None]
 
-    def shift(
-        self, points: Array, outputs: Array, slope: float, theta: Sequence[float]
-    ) -> Shift | None:
-        """Return the prior mean that suits what has been seen here, None without one.
-
-        Generalised least squares with a normal prior of the factors.
+    def weights(self, points: Array, values: Array) -> Array:
+        """Return the probability of each source, shape (sources,); the rest is that of none.
 
         Args:
-            points: shape (n, features).
-            outputs: the modelled objective, shape (n,).
-            slope: what a unit of it is worth in logarithms (see `Outputs`).
-            theta: hyperparameters of the previous decision, or nothing.
+            points: what has been evaluated here, shape (n, features).
+            values: the objective, shape (n,).
         """
-        if self.posterior is None:
+        points, values = points[:_MOST_RANKED], values[:_MOST_RANKED]
+        each = _BELIEF / (1 - _BELIEF) / max(1, len(self.sources))
+        logs = [s.evidence(points, values) + math.log(each) for s in self.sources]
+        odds = np.exp(np.array([0.0, *logs]) - max(0.0, *logs, 0.0))
+        return np.asarray(odds[1:] / odds.sum())
+
+    def belief(self, points: Array, values: Array) -> Belief | None:
+        """Return the sources that agree with what has been seen here, None if none likely does."""
+        weights = self.weights(points, values)
+        if weights.sum() <= _DOUBTED:
             return None
-        unit = self._unit / slope if self.positive and slope > 0 else 1.0
-        basis = _basis(self.posterior, points, unit)
-        whiten = np.eye(len(points))
-        if len(theta) == int(self.blocks.max()) + 3:
-            hyper = Hyperparameters(np.array(theta))
-            whiten = Posterior(points, outputs, self.blocks, hyper).inverse_factor
-        left, right = whiten @ basis, whiten @ outputs
-        precision = np.diag(_SPREAD**-2.0)
-        scale, factors = 1.0, _EXPECTED
-        for _ in range(2):  # the residual's scale is not known before the factors are
-            system = left.T @ left / scale**2 + precision
-            wanted = left.T @ right / scale**2 + precision @ _EXPECTED
-            factors = cho_solve(cho_factor(system), wanted)
-            scale = max(_LEAST_SCALE, float((outputs - basis @ factors).std()))
-        return Shift(self.posterior, unit, factors, scale)
+        kept = weights > _NEGLIGIBLE
+        sources = [s for s, keep in zip(self.sources, kept, strict=True) if keep]
+        return Belief(sources, weights[kept], self._blocks)
+
+    def leads(self, points: Array, values: Array, count: int) -> bool:
+        """Return whether the sources decide after ``count`` evaluations, instead of the design.
+
+        Before they are proven right here, every second evaluation is not theirs: otherwise all
+        could be bad alike.
+        """
+        trust = float(self.weights(points, values).sum())
+        return trust > _PROVEN or (trust > _DOUBTED and count % 2 == 0)
 
     def chance(self, points: Array, here: Array, count: int) -> Array:
-        """Return probabilities of feasibility ``here``, drawn towards the earlier problem's.
+        """Return probabilities of feasibility ``here``, drawn towards the earlier problems'.
 
         Args:
             points: shape (n, features).
@@ -289,5 +325,77 @@ class SourceModel:
         return np.asarray(weight * self.forest.mean(points) + (1 - weight) * here)
 
 
-def _basis(source: Posterior, points: Array, unit: float) -> Array:
-    return np.stack([np.ones(len(points)), unit * source.predict(points)[0]], axis=1)
+@dataclass(frozen=True)
+class Belief:
+    """Sources with their weights, shape (sources,), and the blocks of features."""
+
+    sources: Sequence[Source]
+    weights: Array
+    blocks: Array
+
+    @property
+    def reach(self) -> float:
+        """How far above the best the sources' outputs are clipped, in logarithms; 0 if unknown."""
+        reach = np.array([source.reach for source in self.sources])
+        return float(self.weights @ reach / self.weights.sum())
+
+    def shift(self, points: Array, outputs: Array, slope: float, theta: Sequence[float]) -> Shift:
+        """Return the prior mean that suits what has been seen here.
+
+        Generalised least squares with a normal prior of the factors.
+
+        Args:
+            points: shape (n, features).
+            outputs: the modelled objective, shape (n,).
+            slope: what a unit of it is worth in logarithms (see `Outputs`).
+            theta: hyperparameters of the previous decision, or nothing.
+        """
+        units = [s.unit / slope if s.unit > 0 and slope > 0 else 1.0 for s in self.sources]
+        parts = self.weights * np.array(units)
+        basis = _basis(self.sources, parts, points)
+        whiten = np.eye(len(points))
+        if len(theta) == int(self.blocks.max()) + 3:
+            hyper = Hyperparameters(np.array(theta))
+            whiten = Posterior(points, outputs, self.blocks, hyper).inverse_factor
+        left, right = whiten @ basis, whiten @ outputs
+        precision = np.diag(_SPREAD**-2.0)
+        scale, factors = 1.0, _EXPECTED
+        for _ in range(2):  # the residual's scale is not known before the factors are
+            system = left.T @ left / scale**2 + precision
+            wanted = left.T @ right / scale**2 + precision @ _EXPECTED
+            factors = cho_solve(cho_factor(system), wanted)
+            scale = max(_LEAST_SCALE, float((outputs - basis @ factors).std()))
+        return Shift(self.sources, parts, factors, scale)
+
+
+def _source(
+    codes: Array, values: Array, encoder: Encoder, settings: Settings, rng: np.random.Generator
+) -> Source | None:
+    """Return the model of an earlier problem, None if all its values are equal."""
+    good = np.isfinite(values)
+    codes, values = codes[good], values[good]
+    if len(codes) > _MOST:
+        # the best half, where the resolution matters, and a sample of the others
+        order = np.argsort(values, kind="stable")
+        rest = rng.permutation(order[_MOST // 2 :])[: _MOST - _MOST // 2]
+        kept = np.sort(np.concatenate([order[: _MOST // 2], rest]))
+        codes, values = codes[kept], values[kept]
+    positive = bool((values > 0).all())
+    outputs = np.log(values) if positive else values
+    if settings.objective == "clipped":
+        outputs = np.minimum(outputs, np.quantile(outputs, settings.clip))
+    spread = float(outputs.std())
+    if spread == 0:
+        return None
+    standard = (outputs - outputs.mean()) / spread
+    points = encoder(codes)
+    likelihood = MarginalLikelihood(points, standard, encoder.blocks, settings.priors)
+    hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25)
+    posterior = Posterior(points, standard, encoder.blocks, hyper)
+    return Source(posterior, *((spread, float(np.ptp(outputs))) if positive else (0.0, 0.0)))
+
+
+def _basis(sources: Sequence[Source], parts: Array, points: Array) -> Array:
+    """Return ones, and the sources' means together, shape (count, 2)."""
+    means = np.stack([source.posterior.predict(points)[0] for source in sources])
+    return np.stack([np.ones(len(points)), parts @ means], axis=1)
