@@ -213,3 +213,14 @@ def test_a_source_that_is_right_takes_the_place_of_the_initial_design():
         origins.append(asked.origin)
         tuner.tell(asked, cost(asked.configuration))
     assert origins == ["queue", "random", "model", "model", "model"]
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-15, 1e-9, 1e-3])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sources_of_another_scale_or_sign_do_not_end_a_run_of_nearly_equal_values(spread, sign):
+    warm = [WarmStart(earlier(cost)), WarmStart(earlier(lambda c: -cost(c), seed=1))]
+    tuner = Tuner(SPACE, seed=0, warm=warm, settings=Settings(initial=3))
+    for _ in range(7):
+        asked = tuner.ask()
+        tuner.tell(asked, sign * (1 + spread * cost(asked.configuration)))
+    assert "model" in {t.suggestion.origin for t in tuner.trials}
