@@ -43,10 +43,10 @@ LOAD = WarpAccess("memory", False, 5.0, TouchedLines(2.0, 4.0, 1.0, 1.0))
 STORE = WarpAccess("memory", True, 1.0, TouchedLines(1.5, 3.0, 1.0, 1.0))
 SHARED = WarpAccess("shared", False, 4.0, TouchedLines(1.0, 1.0, 3.0, 1.0))
 STAGE = StageWork(
-    False, 64.0, 2.0, 1.0, 30.0, 1.0, 8.0, 1.0, 1.0, (LOAD, STORE), Waits(8.0, 0.0, 2.0, 8.0)
+    False, 64.0, 2.0, 1.0, 30.0, 1.0, 8.0, 1.0, 1.0, 0.0, (LOAD, STORE), Waits(8.0, 0.0, 2.0, 8.0)
 )
 MEMBER = StageWork(
-    True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, 1.0, 1.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0)
+    True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, 1.0, 1.0, 0.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0)
 )
 KERNEL = KernelWork(
     "f", 0, 1.0, 7.0, (64, 1, 1), 1024.0, 0.0, (STAGE, MEMBER), {"g": (640.0, 4000.0)}, 2048.0,
@@ -127,6 +127,15 @@ def test_straight_code_is_not_expected_to_spill():
     assert needed_registers(KERNEL, c) == registers_of(KERNEL, c)  # its loop keeps values
     in_threads = dataclasses.replace(unrolled, registers=8.0)
     assert needed_registers(in_threads, c) == registers_of(in_threads, c)
+
+
+def test_a_loop_keeps_the_addresses_of_its_rows():
+    rows = dataclasses.replace(STAGE, addresses=12.0)
+    kernel = dataclasses.replace(KERNEL, stages=(rows, MEMBER))
+    more = needed_registers(kernel, C) - needed_registers(KERNEL, C)
+    assert more == 12 * C.register_address > 0
+    # What is expected of occupancy stays.
+    assert registers_of(kernel, C) == registers_of(KERNEL, C)
 
 
 def test_registers_limit_what_is_resident():

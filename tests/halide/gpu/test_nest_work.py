@@ -167,6 +167,42 @@ def test_a_member_in_registers():
     assert [a.count for a in producer.accesses] == [4]
 
 
+def test_rows_that_unrolled_copies_access_in_a_loop():
+    def rows(serial):
+        x, y, c, xi, yi, u = hl.vars("x y c xi yi u")
+        image = hl.ImageParam(hl.Float(32), 3, "image")
+        out = hl.Func("out")
+        out[x, y, c] = image[x, y, c] + image[x + 1, y, c] + image[x, y + 2, c]
+        out.set_estimates([(0, 64), (0, 64), (0, 3)])
+        out.gpu_tile(x, y, xi, yi, 32, 32).split(yi, yi, u, 4).unroll(u)
+        if serial:
+            out.reorder(u, c, xi, yi, x, y)
+        else:
+            out.reorder(u, xi, yi, x, y, c).gpu_blocks(c)
+        (kernel,) = work(out)
+        return kernel.stages[0].addresses
+
+    # The stores have four; the loads reach from the first row to the sixth, whatever the column.
+    assert rows(True) == 4 + 6
+    assert rows(False) == 0
+
+
+def test_sums_that_begin_with_an_input_are_kept():
+    x, y, xi, yi, u = hl.vars("x y xi yi u")
+    r = hl.RDom([(0, 64)], "r")
+    bias, a = (hl.ImageParam(hl.Float(32), n, name) for n, name in ((1, "bias"), (2, "a")))
+    total, out = hl.Func("total"), hl.Func("out")
+    total[x, y] = bias[x]
+    total[x, y] += a[x, r] * a[y, r]
+    out[x, y] = hl.max(total[x, y], 0.0)
+    out.set_estimates([(0, 64), (0, 64)])
+    out.gpu_tile(x, y, xi, yi, 32, 32).split(yi, yi, u, 4).reorder(u, xi, yi, x, y).unroll(u)
+    total.compute_at(out, xi).unroll(y)
+    total.update().reorder(y, r.x).unroll(y)
+    (kernel,) = work(out)
+    assert kernel.registers == 4
+
+
 def test_a_reduction_waits_for_its_loads():
     x, xi = hl.vars("x xi")
     k = hl.RDom([(0, 64)], "k")

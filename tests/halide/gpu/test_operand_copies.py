@@ -14,7 +14,7 @@ from tilewright.machines import gpu
 SIZE = 512
 
 
-def product(*, shared: bool = False, depth: int = SIZE):
+def product(*, shared: bool = False, depth: int = SIZE, size: int = SIZE):
     """A matrix product; if `shared`, its result is divided by an operand."""
     a, b = (hl.ImageParam(hl.Float(32), 2, name) for name in "ab")
     x, y = hl.vars("x y")
@@ -24,14 +24,14 @@ def product(*, shared: bool = False, depth: int = SIZE):
     total[x, y] += a[x, k] * b[k, y]
     out[x, y] = total[x, y] / a[x, y] if shared else total[x, y]
     for image in (a, b):
-        image.set_estimates([(0, SIZE), (0, SIZE)])
-    out.set_estimates([(0, SIZE), (0, SIZE)])
+        image.set_estimates([(0, size), (0, size)])
+    out.set_estimates([(0, size), (0, size)])
     return load(hl.Pipeline(out))
 
 
-def copied(algorithm):
-    """The schedule for an A100, and the entries of the images that it computes in registers."""
-    (planned,) = schedule_gpu(algorithm, gpu("a100"))
+def copied(algorithm, machine="a100"):
+    """The schedule for a GPU, and the entries of the images that it computes in registers."""
+    (planned,) = schedule_gpu(algorithm, gpu(machine))
     named = [(algorithm.funcs[e.func].name.split("_")[0], e) for e in planned.schedule.funcs]
     return planned.schedule, {n: e for n, e in named if n in "ab" and e.memory == "register"}
 
@@ -67,6 +67,14 @@ def test_a_copy_is_loaded_where_its_reader_is():
     rows = min(y, max(machine.warp_size // x, 1))
     # All threads along x load the same of b: about a sector for each of the warp's rows.
     assert rows <= min(load.touched.sectors for load in loads) < 1.2 * rows
+
+
+def test_fewer_sums_are_tried_with_more_steps():
+    # The search begins with 32 sums per thread, which leave no registers for copies.
+    algorithm = product(size=2048, depth=2048)
+    schedule, images = copied(algorithm, "h100")
+    assert sorted(images) == ["a", "b"]
+    assert not refusal(schedule, algorithm)
 
 
 def test_steps_divide_the_reduction():

@@ -132,9 +132,14 @@ class GpuConstants:
     register_stage: float = constant(1.6, "registers per stage", "fitted: ptxas 11.8")
     register_word: float = constant(0.48, "registers per stored word", "fitted: ptxas 11.8")
     ahead_word: float = constant(
-        0.32,
+        0.5,
         "registers per stored word",
         "measured: with ptxas 13, 16 sums of a product in steps of 8 fit 64 registers, 32 do not",
+    )
+    register_address: float = constant(
+        1.0,
+        "registers per row accessed in a loop",
+        "fitted: ptxas 13, capability 9.0, 96 kernels of programs of benchmarks/strangers",
     )
     least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
 
@@ -274,10 +279,17 @@ class GpuSearch(UnknownSizes):
     )
     point_steps: int = constant(3, COUNT, "chosen: from 1 x 4 points to any within the limits")
     most_estimated_registers: float = constant(
-        40.0, "registers", "measured: with ptxas, kernels with estimates of 41 to 48 spill"
+        56.0,
+        "registers",
+        "fitted: as `register_address`; of these, kernels spill from 68 on, less a margin of 12",
     )
     most_steps: tuple[int, ...] = constant(
         (2, 4, 8), "iterations", "chosen: of a reduction that are unrolled together"
+    )
+    reduced_points: tuple[tuple[int, int], ...] = constant(
+        ((4, 4), (2, 8), (2, 4), (4, 2)),
+        "points per thread in x and y",
+        "chosen: sums that leave registers for the operands of several steps",
     )
     other_tiles: int = constant(2, COUNT, "chosen: as many as the search of one kernel is off")
 

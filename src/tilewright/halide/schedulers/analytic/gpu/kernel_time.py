@@ -164,8 +164,9 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     """Return the registers without which a thread is expected to spill.
 
     Straight code uses what it loads in order, and loads later if registers are short (measured with
-    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and so
-    do Funcs in registers; of terms that it adds one after the other, it may load the next later.
+    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and the
+    addresses of the rows that its unrolled copies access; so do Funcs in registers. Of terms that
+    it adds one after the other, it may load the next later.
     """
     straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
     if straight:
@@ -173,6 +174,7 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     times = [max(s.runs, s.iterations, 1.0) * s.steps for s in kernel.stages]
     ahead = any(stage.iterations and stage.steps > 1.0 for stage in kernel.stages)
     more = c.ahead_word * kernel.registers if ahead else 0.0
+    more += c.register_address * max(stage.addresses for stage in kernel.stages)
     return _registers(kernel, times, c) + more
 
 

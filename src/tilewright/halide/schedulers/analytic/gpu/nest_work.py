@@ -295,7 +295,9 @@ class _Gathering:
             # A position along a dimension moves with that of the Func that it is computed in.
             active = replace(around, positions={**around.positions, **active.positions})
         found = self.analysis.instructions(stage.func.name)[stage.key[1]]
-        if kernel.places[stage.func.name] == "registers" and copies_only(found):
+        # What an update adds to is no copy of what is loaded.
+        alone = len(stage.func.stages) == 1 and kernel.places[stage.func.name] == "registers"
+        if alone and copies_only(found):
             kernel.staged += math.prod(count(loop.extent) for loop in sizes)
         for access in found.accesses:
             if not access.store:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,8 +110,9 @@ class StageWork:
 
     `plain` and `special` are instructions without accesses; `iterations` are those of loops that
     are not unrolled, `copies` the values that unrolled ones compute independently of each other,
-    and `steps` the terms that they add to each, or all that a copy into registers loads. A stage of
-    a member ends with a barrier.
+    and `steps` the terms that they add to each, or all that a copy into registers loads. Where
+    there are `iterations`, `addresses` are those of the rows in memory that unrolled loops access.
+    A stage of a member ends with a barrier.
     """
 
     member: bool
@@ -123,6 +124,7 @@ class StageWork:
     iterations: float
     copies: float
     steps: float
+    addresses: float
     accesses: tuple[WarpAccess, ...]
     waits: Waits
 
@@ -319,6 +321,7 @@ def stage_work(
         iterations * times,
         copies,
         steps,
+        _different(found.accesses, unrolled, storage) if serial else 0.0,
         tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps, staged),
     )
@@ -346,6 +349,33 @@ def _addresses(
             times = executions(loops, inner, loops & access.bent if shared else loops)
             rows[key] = max(rows.get(key, 0.0), times)
     return sum(bases.values()) + sum(rows.values())
+
+
+def _different(
+    accesses: Iterable[MemoryAccess], unrolled: Sequence[InnerLoop], storage: Storage
+) -> float:
+    """Return the rows in memory that the copies of unrolled loops access, each with an address."""
+    rows: dict[object, dict[int, set[float]]] = {}
+    for access in accesses:
+        if storage.place(access.callee) == "memory":
+            own = rows.setdefault(access.folded, {})
+            for d, _, constant, _ in access.rows:
+                places = {constant}
+                for loop in unrolled:
+                    step = _step(access, loop, d)
+                    if step:
+                        places = {p + i * step for p in places for i in range(int(loop.extent))}
+                own.setdefault(d, set()).update(places)
+    return float(sum(math.prod(map(len, own.values())) for own in rows.values()))
+
+
+def _step(access: MemoryAccess, loop: InnerLoop, d: int) -> float:
+    """Return how far an iteration moves an access in a dimension; a guess where it is not even."""
+    step = 0.0
+    for variable, moved in loop.moves.items():
+        steps = access.strides.get(variable, ())
+        step += moved * (1.0 if steps is None else steps[d] if len(steps) > d else 0.0)
+    return step
 
 
 class _Patterns:

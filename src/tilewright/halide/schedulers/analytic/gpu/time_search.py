@@ -216,6 +216,9 @@ class TimeSearch:
             now = self._changed(now, _with(points=(), max_threads=threads))
         for steps in SEARCH.most_steps:
             now = self._changed(now, _reduced(steps))
+            # Fewer sums may pay only with more steps, more steps only with fewer sums.
+            for points in SEARCH.reduced_points:
+                now = self._changed(now, _reduced(steps, points))
         if self.first.mode == "nested":
             now = self._changed(now, _with(mode="overlapped"))
         for _ in range(SEARCH.other_tiles):
@@ -321,15 +324,19 @@ def _neighbour(each: TimedGroup, at: int) -> Options | None:
     return replace(each.options, points=tuple(points))
 
 
-def _reduced(steps: int) -> Change:
-    """Return the change to more iterations of a reduction together, where there is one."""
+def _reduced(steps: int, points: Points | None = None) -> Change:
+    """Return the change to more iterations of a reduction together, where there is one.
+
+    Points per thread are as they were, or `points`.
+    """
 
     def change(each: TimedGroup) -> Options | None:
         stages = (
             each.plan.kernels[-1].kernel.analysis.view.stages(name) for name in each.group.members
         )
         reduces = any(stage.rvars for own in stages for stage in own)
-        return replace(each.options, steps=steps) if reduces else None
+        shape = each.options.points if points is None else points
+        return replace(each.options, steps=steps, points=shape) if reduces else None
 
     return change
 
