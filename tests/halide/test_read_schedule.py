@@ -323,7 +323,7 @@ UNREADABLE = {
     "specialisation with": lambda image, wide, out: out.specialize(image.width() > 9).parallel(y),
     "one that fails": lambda image, wide, out: out.specialize_fail("never"),
     "GPU lanes": lambda image, wide, out: out.gpu_lanes(x),
-    "no CUDA or OpenCL": lambda image, wide, out: out.hexagon(y),
+    "other than a CUDA or OpenCL": lambda image, wide, out: out.hexagon(y),
     "outermost loop": lambda image, wide, out: out.parallel(hl.Var.outermost()),
     "kind of memory": lambda image, wide, out: wide.compute_root().store_in(hl.MemoryType.VTCM),
     "test of associativity": lambda image, wide, out: out.update().atomic(True),

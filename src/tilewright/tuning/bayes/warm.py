@@ -138,7 +138,7 @@ def _near(p: Parameter, value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourcePosterior:
     """The model of one earlier problem: a Gaussian process of its standardised objective.
 
     ``unit`` is what a unit of it is worth in logarithms, so that a factor of one means the same
@@ -175,7 +175,7 @@ class Shift:
     constant and the factor of their sum.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[SourcePosterior]
     parts: Array
     factors: Array
     scale: float
@@ -267,7 +267,7 @@ class SourceModel:
         rng: np.random.Generator,
     ) -> None:
         self._blocks = encoder.blocks
-        self.sources: list[Source] = []
+        self.sources: list[SourcePosterior] = []
         self.forest: GrownTrees | None = None
         seen = [each.codes(encoder.space) for each in warm if each.model]
         seen = [(codes, values) for codes, values in seen if np.isfinite(values).sum() >= _FEWEST]
@@ -329,7 +329,7 @@ class SourceModel:
 class Belief:
     """Sources with their weights, shape (sources,), and the blocks of features."""
 
-    sources: Sequence[Source]
+    sources: Sequence[SourcePosterior]
     weights: Array
     blocks: Array
 
@@ -370,7 +370,7 @@ class Belief:
 
 def _source(
     codes: Array, values: Array, encoder: Encoder, settings: Settings, rng: np.random.Generator
-) -> Source | None:
+) -> SourcePosterior | None:
     """Return the model of an earlier problem, None if all its values are equal."""
     good = np.isfinite(values)
     codes, values = codes[good], values[good]
@@ -392,10 +392,12 @@ def _source(
     likelihood = MarginalLikelihood(points, standard, encoder.blocks, settings.priors)
     hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25)
     posterior = Posterior(points, standard, encoder.blocks, hyper)
-    return Source(posterior, *((spread, float(np.ptp(outputs))) if positive else (0.0, 0.0)))
+    return SourcePosterior(
+        posterior, *((spread, float(np.ptp(outputs))) if positive else (0.0, 0.0))
+    )
 
 
-def _basis(sources: Sequence[Source], parts: Array, points: Array) -> Array:
+def _basis(sources: Sequence[SourcePosterior], parts: Array, points: Array) -> Array:
     """Return ones, and the sources' means together, shape (count, 2)."""
     means = np.stack([source.posterior.predict(points)[0] for source in sources])
     return np.stack([np.ones(len(points)), parts @ means], axis=1)
