@@ -133,6 +133,52 @@ def test_rows_that_are_computed_again_cost_again():
     assert times[0] - times[1] == pytest.approx(2.0 * once, rel=0.02)
 
 
+def tiled(width, height, tile, level, store=None, vectors=1, parallel=False):
+    """Blurred rows in tiles, with the first Func computed in one of the output's loops."""
+    down, across, x, y = blur(width, height)
+    xi, yi, xv = hl.vars("xi yi xv")
+    loops = {"x": x, "y": y, "xi": xi, "yi": yi}
+    down.tile(x, y, xi, yi, *tile)
+    if vectors > 1:
+        down.split(xi, xi, xv, vectors).vectorize(xv)
+    if parallel:
+        down.parallel(y)
+    across.compute_at(down, loops[level])
+    if store is not None:
+        across.store_at(down, loops[store])
+    return down
+
+
+@pytest.mark.parametrize(
+    ("func", "cycles"),
+    [
+        # 16 x 64 tiles of eight rows, each of 60 cycles; 60 for its loops, 60 for its member's.
+        (lambda: tiled(1024, 512, (64, 8), "x"), 1024 * (60 + 8 * 60 + 60)),
+        # For each of its rows, 180 for the pass of a member.
+        (lambda: tiled(1024, 512, (64, 8), "yi"), 1024 * (60 + 8 * 60 + 8 * 180)),
+        (lambda: tiled(1024, 512, (64, 8), "yi", "x"), 1024 * (60 + 8 * 60 + 8 * 180)),
+        # For each block of eight, 3.7.
+        (
+            lambda: tiled(1024, 512, (64, 8), "xi", vectors=8),
+            1024 * (60 + 8 * 60 + 60 + 8 * 8 * 3.7),
+        ),
+        # 64 tiles of whole rows: one stretch of memory. Ten rows of 4 KiB are on the heap.
+        (lambda: tiled(1024, 512, (1024, 8), "x"), 64 * (60 + 60 + 60 + 250)),
+        # Three rows of 8 KiB are, too: for each row, or, where they are kept, for each tile.
+        (lambda: tiled(2048, 512, (2048, 8), "yi"), 64 * (60 + 60 + 8 * (180 + 250))),
+        (lambda: tiled(2048, 512, (2048, 8), "yi", "x"), 64 * (60 + 60 + 8 * 180 + 250)),
+        # 2,050 rows of 16 KiB: over 32 MiB, fresh pages for each of two tiles.
+        (
+            lambda: tiled(4096, 4096, (4096, 2048), "x"),
+            2 * (60 + 60 + 60 + 250 + 1.5 * 2050 * 16384),
+        ),
+    ],
+)
+def test_cycles_of_loops_and_allocations(func, cycles):
+    (part,) = by_hand(func()).parts
+    assert part.terms["overhead"] == pytest.approx(cycles * (1.0 + C.disturbance) / 2e9, rel=1e-6)
+
+
 def test_a_part_is_a_func_at_root():
     down, across, _, _ = blur()
     assert [p.output.split("$")[0] for p in by_hand(down).parts] == ["down"]

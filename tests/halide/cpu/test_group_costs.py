@@ -17,6 +17,7 @@ from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.inline import (
     _moved_cycles,
+    _points,
     _substituted_cycles,
     hopeless,
     inline_trivial,
@@ -473,3 +474,46 @@ def test_inlining_weighs_recomputing_against_keeping():
     assert "inner" not in inlined(twice(1, 2), bias=0.5)
     # Twice: 1.2 n + 4.4 = 1.2 n + 18: always, up to 16 operations that are read 8 times.
     assert "inner" in inlined(twice(8, 2), bias=2.0)
+
+
+def updated(terms):
+    """A Func that is cheap before its update, which adds this many values, read in nine rows."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    x, y = hl.vars("x y")
+    inner, output = hl.Func("inner"), hl.Func("output")
+    inner[x, y] = 0.0
+    inner[x, y] += sum((image[x + i, y] for i in range(1, terms)), image[x, y])
+    output[x, y] = sum((inner[x, y + i] for i in range(1, 9)), inner[x, y])
+    output.set_estimates([(0, 64), (0, 64)])
+    return output
+
+
+@pytest.mark.parametrize(("terms", "expected"), [(16, False), (17, True)])
+def test_the_dearest_stage_decides_what_is_a_stencil(terms, expected):
+    # As many additions as terms: the update adds to what is there.
+    costs, names = costing(updated(terms))
+    assert hopeless(costs, names["inner"], [names["output"]]) is expected
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(373, 2 * 80_000 * 1.0), (374, np.inf)])
+def test_no_reader_may_exceed_what_compilers_take(steps, expected):
+    # Two operations a step and a load, at two reads; a sum and two loads of its own: 2 x 747 + 3
+    # are less than 1,500, 2 x 749 + 3 are more.
+    costs, names = costing(twice(steps, 2))
+    inner = names["inner"]
+    (region,) = costs.analysis.regions[inner]
+    alone = float(region.extent)  # a cycle per value
+    assert _substituted_cycles(costs, inner, [names["output"]], alone) == expected
+
+
+def test_the_dearest_stage_is_written_out():
+    # 166 additions and 167 loads, at nine reads: over 1,500. Of the first stage, none.
+    costs, names = costing(updated(166))
+    found = _substituted_cycles(costs, names["inner"], [names["output"]], 1.0)
+    assert found == np.inf
+
+
+def test_points_of_a_region():
+    assert _points((Interval(2.0, 5.0), Interval(0.0, 2.0))) == 12
+    assert _points(()) == 1
+    assert _points((Interval(0.0, -1.0),)) == 1

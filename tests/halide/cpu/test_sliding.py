@@ -16,7 +16,7 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block
-from tilewright.halide.schedulers.analytic.cpu.sliding import advance, windows
+from tilewright.halide.schedulers.analytic.cpu.sliding import advance, blockwise, windows
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
@@ -40,13 +40,19 @@ def of_group(
     output: hl.Func, block: Block | None = None, largest: int = SEARCH.largest_step
 ) -> tuple[Window, ...]:
     """The windows of all Funcs of a pipeline inside its output, with a block."""
+    return windows(*grouped(output, block), largest)
+
+
+def grouped(output: hl.Func, block: Block | None) -> tuple[CpuCosts, Group]:
+    """The costs of a pipeline, with a block of its output, and the group of all its Funcs."""
     algorithm = load(output)
-    view = View(algorithm)
+    # Wrappers of inputs are inlined.
+    view = View(algorithm, frozenset(f.name for f in algorithm.funcs if "_im" in f.name))
     costs = CpuCosts(Analysis(view, estimated_boxes(view), {}), model_of(MACHINE), {})
-    names = tuple(f.name for f in algorithm.funcs)
+    names = tuple(f.name for f in algorithm.funcs if f.name not in view.inlined)
     if block is not None:
         costs.set_block(names[-1], 0, block)
-    return windows(costs, Group(names), largest)
+    return costs, Group(names)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +117,48 @@ def test_rates_multiply_with_coefficients() -> None:
     found = advance(access.forms, view.by_name[algorithm.outputs[0]].args[1])
     assert found is not None
     assert (found.dimension, found.rate, found.period) == (1, Fraction(3), 1)
+
+
+OF_EIGHT = Block(0, 8, 1, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("reads", "block", "expected"),
+    [
+        (lambda f, x, y: f[x, y], OF_EIGHT, True),
+        (lambda f, x, y: f[x, y - 1] + f[x, y + 1], OF_EIGHT, True),
+        (lambda f, x, y: f[x, y - 1] + f[x, y + 1], Block(0, 8, 2, None, 1), True),
+        (lambda f, x, y: f[x + 3, y], OF_EIGHT, True),
+        # Nine values for a block of eight.
+        (lambda f, x, y: f[x, y] + f[x + 1, y], OF_EIGHT, False),
+        (lambda f, x, y: f[2 * x, y], OF_EIGHT, False),
+        # As many rows as a vector has lanes: along which the block lies is not clear.
+        (lambda f, x, y: f[x, y] + f[x, y + 7], OF_EIGHT, False),
+        (lambda f, x, y: f[x, y] + f[x, y + 6], OF_EIGHT, True),
+        (lambda f, x, y: f[y, x], OF_EIGHT, False),
+        # No vectors, along a column, or several rows at a time.
+        (lambda f, x, y: f[x, y], Block(), False),
+        (lambda f, x, y: f[x, y], Block(1, 8, 1, None, 1), False),
+        (lambda f, x, y: f[x, y], Block(0, 8, 1, 1, 2), False),
+    ],
+)
+def test_blocks_of_members_as_wide_as_those_of_the_output(
+    reads: Any, block: Block, expected: bool
+) -> None:
+    x, y = hl.vars("x y")
+    producer, output = hl.Func("producer"), hl.Func("output")
+    producer[x, y] = hl.f32(x) * hl.f32(y)
+    output[x, y] = reads(producer, x, y)
+    output.set_estimates([(0, 64), (0, 64)])
+    assert blockwise(*grouped(output, block)) is expected
+
+
+@pytest.mark.parametrize("clamped", [False, True])
+def test_members_that_read_clamped_indices_are_not_computed_by_blocks(clamped: bool) -> None:
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    producer, output = hl.Func("producer"), hl.Func("output")
+    producer[x, y] = image[hl.clamp(x, 0, 63) if clamped else x, y]
+    output[x, y] = producer[x, y] * 2.0
+    output.set_estimates([(0, 64), (0, 64)])
+    assert blockwise(*grouped(output, OF_EIGHT)) is not clamped

@@ -8,6 +8,7 @@ import pytest
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     KernelCounts,
+    _limits,
     kernel_counts,
     kernel_cycles,
     kernel_terms,
@@ -160,6 +161,7 @@ def test_a_block_that_is_never_resident_counts_as_one():
         ({"registers": 60.0, "block": (512, 1, 1), "shared": 0.0}, "registers"),
         ({"block": (768, 1, 1), "shared": 0.0}, "threads"),  # two blocks of 24 warps, a gap of 16
         ({"block": (1024, 1, 1), "shared": 0.0}, ""),
+        ({"shared": 1e6}, "shared memory"),  # none fits: one runs all the same
     ],
 )
 def test_what_limits_the_occupancy(changes, limit):
@@ -237,3 +239,98 @@ def test_warps_issue_and_access_in_turn_and_the_rest_overlaps():
 def test_a_kernel_without_work_takes_its_start_and_end():
     nothing = {"issue": 0.0, "l1": 0.0, "shared": 0.0, "latency": 0.0}
     assert kernel_cycles(nothing, RATES) == 100.0
+
+
+# --- with the constants as they are ---------------------------------------------------------------
+
+FITTED = GpuConstants()
+NO_COUNTS = KernelCounts(*[0.0] * len(dataclasses.fields(KernelCounts)))
+
+
+@pytest.mark.parametrize(
+    ("count", "term", "cycles"),
+    [
+        ("instructions", "issue", 315.457),  # 3.17 per cycle
+        ("special", "issue", 2753.943),  # each as 8.73 others
+        ("lines", "l1", 615.0),
+        ("passes", "shared", 105.0),
+        ("l2_bytes", "l2", 17.182),  # 58.2 per cycle
+        ("path", "latency", 7480.0),
+        ("misses", "latency", 96_500.0),
+        ("hits", "latency", 7280.0),
+        ("shared_waits", "latency", 9080.0),
+        ("barriers", "latency", 30_000.0),
+        ("memory_bytes", "memory", 62.5),  # 80% of 20 per cycle
+        ("atomics", "atomics", 41.667),  # 24 per cycle
+    ],
+)
+def test_cycles_of_a_thousand(count, term, cycles):
+    counts = dataclasses.replace(NO_COUNTS, **{count: 1000.0})
+    found = kernel_terms(counts, MACHINE, FITTED)
+    assert found is not None
+    assert found.pop(term) == pytest.approx(cycles, rel=1e-4)
+    assert set(found.values()) == {0.0}
+
+
+def test_how_terms_overlap_by_default():
+    # Alone 448 cycles are added; of two equal ones the second adds a tenth: 2 ** (1 / 7.25).
+    terms = {"issue": 1000.0, "l1": 0.0, "shared": 0.0, "latency": 0.0}
+    assert kernel_cycles(terms, FITTED) == pytest.approx(1448.0)
+    assert kernel_cycles({**terms, "latency": 1000.0}, FITTED) == pytest.approx(1548.33, abs=0.01)
+
+
+def test_instructions_that_ptx_has():
+    # The constants above are those fitted.
+    assert thread_instructions(KERNEL, FITTED) == thread_instructions(KERNEL, C)
+    for stage in (STAGE, MEMBER):
+        kernel = dataclasses.replace(KERNEL, stages=(stage,))
+        assert thread_instructions(kernel, FITTED) == thread_instructions(kernel, C)
+
+
+def test_registers_that_ptxas_uses():
+    kernel = dataclasses.replace(KERNEL, registers=8.0)
+    # 4.3; 1.135 times the root of 7 instructions; 0.6 for 5/8 of a load; 1.1 for each of three
+    # dimensions, 1.6 for two stages, 0.48 for eight words.
+    assert registers_of(kernel, FITTED) == pytest.approx(18.0179, abs=1e-4)
+    # Two terms are added to each value: half as many loads for each; half a register for each of
+    # eight words, and one for each of twelve rows.
+    stage = dataclasses.replace(STAGE, steps=2.0, addresses=12.0)
+    looped = dataclasses.replace(kernel, stages=(stage, MEMBER))
+    assert needed_registers(looped, FITTED) == pytest.approx(
+        18.0179 - 0.6 * 5 / 16 + 8 / 2 + 12, abs=1e-4
+    )
+
+
+def test_no_kernel_uses_less_than_ten_registers():
+    # They are handed out in eights: 16 x 32 for each of two warps, of 65,536.
+    assert _limits(KERNEL, MACHINE, dataclasses.replace(C, register_base=1.0)).registers == 64
+
+
+@pytest.mark.parametrize(("copies", "share"), [(1.0, 1.0), (2.0, 0.5), (4.0, 0.33), (64.0, 0.33)])
+def test_independent_values_wait_less_where_nothing_is_loaded(copies, share):
+    stage = dataclasses.replace(STAGE, accesses=(STORE,), copies=copies)
+    kernel = dataclasses.replace(KERNEL, stages=(stage,))
+    instructions = 31 + 1 + 2 * 8 + 3
+    found = kernel_counts(kernel, 0.0, MACHINE, FITTED).path
+    assert found == pytest.approx(START + share * instructions)
+    loads = dataclasses.replace(kernel, stages=(dataclasses.replace(STAGE, copies=copies),))
+    assert kernel_counts(loads, 0.0, MACHINE, FITTED).path == START + STAGE_PATH
+
+
+@pytest.mark.parametrize(
+    ("shared", "blocks", "kept"),
+    [
+        (1024.0, 4, 96 + 32 - 4),
+        (24576.0, 4, 32),  # shared memory takes all that it can get
+        (120 * 1024.0, 1, 16),  # never resident: the least
+    ],
+)
+def test_what_shared_memory_leaves_of_the_cache(shared, blocks, kept):
+    # Of 4/3 of what is kept, half misses whenever it is returned to: 2 + 6 / 2.
+    read = {"g": (kept * 1024 / 0.75 / blocks, 1e9)}
+    kernel = dataclasses.replace(KERNEL, shared=shared, read=read)
+    assert resident_blocks(kernel, MACHINE, FITTED) >= blocks
+    found = kernel_counts(kernel, 0.0, MACHINE, FITTED)
+    waves = 4 / blocks
+    assert found.misses == pytest.approx(waves * (1 + 5))
+    assert found.hits == pytest.approx(waves * 3)

@@ -1,5 +1,8 @@
 """The work of kernels scheduled by hand, counted by hand."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import halide as hl
 import numpy as np
 import pytest
@@ -7,12 +10,17 @@ import pytest
 from tilewright.halide.analysis.instructions import MemoryAccess
 from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.frontend.given import read_schedule
+from tilewright.halide.schedulers.analytic.gpu import nest_work as module
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.stage_work import (
+    Activity,
     InnerLoop,
+    Storage,
+    _Patterns,
     executions,
     sectors_along,
 )
+from tilewright.halide.schedulers.analytic.gpu.warps import threads_of
 from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import gpu
 
@@ -321,3 +329,74 @@ def test_a_member_that_runs_again_finds_what_its_first_run_has_loaded():
     assert stage.waits.memory == 4 * 16
     # The 16 rows of the image are the same in all four runs; they begin anywhere in a sector.
     assert stage.waits.first == pytest.approx(16, rel=0.02)
+
+
+# --- what the accesses of a warp touch ------------------------------------------------------------
+
+
+def lines_of(strides, bytes_each, first=(8, 4, 1)):
+    """The lines that a warp of 8 x 4 threads touches in rows of 400 elements."""
+    x, y, _ = threads_of((8, 4, 1), 32)
+    active = Activity((8, 4, 1), first, 32.0, 1.0, {"x": x, "y": y})
+    size = (float(bytes_each), 400.0 * bytes_each)
+    storage = Storage({}, lambda _: size, lambda _: 100 * size[1], lambda _: 0.0)
+    stage = SimpleNamespace(variables={"x": "x", "y": "y", "k": "k"})
+    one = dataclasses.replace(access(strides, frozenset(strides)), bytes=bytes_each)
+    return _Patterns(stage, active, storage, 32)(one).lines
+
+
+@pytest.mark.parametrize(
+    ("strides", "bytes_each", "first", "lines"),
+    [
+        ({}, 4, (8, 4, 1), 1 + 3 / 128),
+        ({"k": (1.0, 0.0)}, 4, (8, 4, 1), 1 + 3 / 128),  # of a loop, not of threads
+        ({"x": (1.0, 0.0)}, 4, (8, 4, 1), 1 + 31 / 128),
+        ({"x": (1.0, 0.0)}, 4, (3, 4, 1), 1 + 11 / 128),
+        ({"y": (0.0, 1.0)}, 4, (8, 4, 1), 4 + 3 / 128),
+        ({"y": (0.0, 1.0)}, 4, (8, 2, 1), 2 + 3 / 128),
+        ({"x": (1.0, 0.0), "y": (0.0, 1.0)}, 4, (8, 4, 1), 4 + (4 * 28 + 3) / 128),
+        # Eight elements in each of four: 32 in a row.
+        ({"x": (1.0, 0.0), "y": (8.0, 0.0)}, 4, (8, 4, 1), 1 + 127 / 128),
+        # Two neighbours at one byte: the last of eight is at 3 of 7 / 2.
+        ({"x": (0.5, 0.0)}, 1, (8, 4, 1), 1 + 3 / 128),
+    ],
+)
+def test_lines_of_a_warp(strides, bytes_each, first, lines):
+    assert lines_of(strides, bytes_each, first) == pytest.approx(lines)
+
+
+def looked_up(index):
+    """What the loads of `image` touch where its index is one of a table, or of the thread."""
+    x, xi = hl.vars("x xi")
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    table = hl.ImageParam(hl.UInt(8), 1, "table")
+    out = hl.Func("out")
+    out[x] = image[index(table, x)] + 1.0
+    out.set_estimates([(0, 1024)])
+    out.gpu_tile(x, xi, 32)
+    (kernel,) = work(out)
+    loads = [a for a in kernel.stages[0].accesses if not a.store]
+    return loads[-1].touched
+
+
+def test_lines_of_a_table_of_places():
+    # 256 places of four bytes, by a byte of data: 32 threads draw from 256 lines and a bit.
+    found = looked_up(lambda table, x: hl.i32(table[x]))
+    units = 256 * (1 + 3 / 128)
+    assert found.lines == pytest.approx(units * (1 - (1 - 1 / units) ** 32))
+    # Known places, eight of them.
+    assert looked_up(lambda _, x: x % 8).lines == pytest.approx(1 + 31 / 128)
+
+
+def test_the_largest_size_of_a_launch_counts(monkeypatch):
+    across, down, x, y, _ = blurred()
+    across.compute_at(down, x).gpu_threads(x, y)
+    known = module.launches
+
+    def several(nest):
+        sizes = {"shared_bytes": np.array([64.0, 96.0, 32.0]), "registers": np.array([2.0, 5.0])}
+        return tuple(dataclasses.replace(one, **sizes) for one in known(nest))
+
+    monkeypatch.setattr(module, "launches", several)
+    (kernel,) = work(down)
+    assert (kernel.shared, kernel.registers) == (96.0, 5.0)

@@ -103,6 +103,31 @@ def test_places_that_data_decides():
     assert many.sectors == pytest.approx(32, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("places", "sectors", "passes"),
+    [(1e6, 32.0, 4.0), (2.0, 2.0, 1.0), (16.0, 16 * (1 - (15 / 16) ** 32), 1.746)],
+)
+def test_passes_of_places_that_data_decides(places, sectors, passes):
+    # Eight words in a sector are in different banks; a pass at least.
+    found = gathered(0 * LANES[None], 1, places)
+    assert found.sectors == pytest.approx(sectors, rel=1e-3)
+    assert found.passes == pytest.approx(passes, rel=1e-3)
+    assert found.sharing == 1.0
+
+
+def test_the_fullest_warp_draws_most_places():
+    # 32 threads of the first warp, four of the second.
+    rows = np.stack([0 * LANES, np.where(LANES < 4, 0.0, np.nan)])
+    assert gathered(rows, 1, 12.0).lines == pytest.approx(12 * (1 - (11 / 12) ** 32))
+    # No thread is active: as one.
+    idle = gathered(np.full((1, 32), np.nan), 1, 5.0)
+    assert (idle.lines, idle.sectors, idle.passes) == pytest.approx((1.0, 1.0, 1.0))
+    # Four threads a line apart, each at one of three places: four of twelve lines and a bit.
+    some = np.where(LANES < 4, 128 * LANES, np.nan)
+    units = 3 * (4 + 3 / 128)
+    assert gathered(some[None], 4, 3.0).lines == pytest.approx(units * (1 - (1 - 1 / units) ** 4))
+
+
 def test_addresses_of_indices_that_are_not_affine():
     x = hl.Var("x")
     image = hl.ImageParam(hl.Float(32), 2, "image")

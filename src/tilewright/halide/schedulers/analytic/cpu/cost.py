@@ -134,7 +134,7 @@ class CpuCosts:
         if known is None:
             guest = self._hosts.get(name)
             if guest is not None:
-                known = self.block(guest, len(self.analysis.view.stages(guest)) - 1)
+                known = self.block(guest, 0)
             elif name in self.nested and index < len(self.analysis.view.stages(name)) - 1:
                 known = self.block(name, len(self.analysis.view.stages(name)) - 1)
             else:
