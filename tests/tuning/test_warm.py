@@ -9,7 +9,7 @@ import pytest
 from tilewright.tuning import Categorical, Integer, Ordinal, Settings, Space, Tuner, WarmStart
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.gp import Hyperparameters, Posterior
-from tilewright.tuning.bayes.warm import Belief, Shift, Shifted, Source, SourceModel
+from tilewright.tuning.bayes.warm import Belief, Shift, Shifted, SourceModel, SourcePosterior
 
 SPACE = Space(
     [
@@ -88,7 +88,9 @@ def test_both_levels_together_are_one_gaussian_process():
     rest = Hyperparameters(np.log([0.8, 0.4, 0.6, 0.9, 0.02]))
     source = Posterior(before, told_before, blocks, low)
     constant, factor, scale = 0.2, 0.7, 0.5
-    shift = Shift([Source(source, 1.0, 1.0)], np.ones(1), np.array([constant, factor]), scale)
+    shift = Shift(
+        [SourcePosterior(source, 1.0, 1.0)], np.ones(1), np.array([constant, factor]), scale
+    )
     inner = Posterior(here, shift.residual(here, told_here), blocks, rest)
     mean, variance = Shifted(inner, shift).predict(new)
 
