@@ -64,7 +64,7 @@ def _sources(
     """Return the trials of the problems whose first record is wanted, by problem and machine."""
     kept: list[MeasurementRecord] = []
     for problem in sorted(p for p in records.problems() if p.startswith("tuning/")):
-        # what is damaged is of other runs: it is no reason to end this one
+        # A damaged record of another run does not end this one.
         found = (r for r in records.query(problem, unreadable=[]) if "trial" in r.context)
         first = next(found, None)
         if first is not None and wanted(first):
@@ -139,9 +139,9 @@ class RecordsJournal(Journal):
     def earlier(self, space: Space) -> list[WarmStart]:
         """Return what the records have of the same space on other inputs or machines.
 
-        The same is a space of which every recorded configuration is one of this space; the name
-        of the problem does not matter. Runs of this very problem on this machine are left out, so
-        that its seeds stay independent. See `warm_start` for the order and the number.
+        A space is the same if every recorded configuration is one of this space; the name of the
+        problem does not matter. Runs of this very problem on this machine are left out, so that
+        its seeds stay independent. See `warm_start` for the order and the number.
         """
         found = _sources(self.records, self, lambda r: _fits(r.configuration, space))
         found.pop((self.problem, digest(self.machine)), None)

@@ -62,7 +62,7 @@ def _added_to(analysis: Analysis, name: str, index: int, floats: bool) -> Call |
 
 
 def _interned(*groups: tuple[Expr, ...]) -> list[list[Expr]]:
-    """Return expressions of which equal parts are one object."""
+    """Return the expressions with equal parts as one shared object."""
     rewriter = Rewriter(lambda name: None, Interner(), _MOST_NODES)
     return [[rewriter.rewrite(e, {}) for e in group] for group in groups]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LOSES_UPDATES = (
-    "Halide makes no atomic addition of a reduction that threads share, and what it makes instead "
+    "Halide does not turn a reduction that threads share into an atomic addition, and its fallback "
     "loses updates; keep the reduction's loops serial"
 )
 # Lowered for OpenCL, kernels end as text: no LLVM, half the time. It supports these by request.

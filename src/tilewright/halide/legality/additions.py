@@ -32,8 +32,8 @@ def addition_problems(
         floats = "cuda" in schedule.target
         if is_atomic_addition(analysis, name, index, floats=floats) is False:
             reason = (
-                "blocks or threads share its reduction, of which Halide makes no atomic addition "
-                "here, and what it makes instead loses updates; keep the reduction's loops serial"
+                "blocks or threads share its reduction, which Halide does not turn into an atomic "
+                "addition here; its fallback loses updates; keep the reduction's loops serial"
             )
             yield Violation("atomic", name, index, reason)
 

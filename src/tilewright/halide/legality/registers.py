@@ -15,7 +15,7 @@ from tilewright.halide.legality.violations import Violation
 def register_problems(
     schedule: Schedule, algorithm: Algorithm, analysis: Analysis
 ) -> Iterator[Violation]:
-    """Yield Funcs in registers of which Halide cannot bound what a thread needs.
+    """Yield Funcs in registers for which Halide cannot bound what a thread needs.
 
     `analysis` is of `algorithm`, which has the schedule's clones, as the schedule inlines it.
     """

@@ -50,7 +50,7 @@ _PROVEN = 0.85
 _NEGLIGIBLE = 0.01
 # The probability that two configurations are the other way round here, however clear they were.
 _SLIP = 0.05
-# The order of so many evaluations is compared; more say nothing new.
+# The largest number of evaluations whose order is compared; more say nothing new.
 _MOST_RANKED = 60
 
 

@@ -295,7 +295,7 @@ class _Gathering:
             # A position along a dimension moves with that of the Func that it is computed in.
             active = replace(around, positions={**around.positions, **active.positions})
         found = self.analysis.instructions(stage.func.name)[stage.key[1]]
-        # What an update adds to is no copy of what is loaded.
+        # The values that an update adds to are not copies of loaded operands.
         alone = len(stage.func.stages) == 1 and kernel.places[stage.func.name] == "registers"
         if alone and copies_only(found):
             kernel.staged += math.prod(count(loop.extent) for loop in sizes)
