@@ -70,21 +70,28 @@ def test_exit_codes_are_in_the_help(capsys):
 @pytest.mark.parametrize(
     ("line", "usage", "said"),
     [
-        (["shedule"], "tilewright [-h]", "did you mean 'schedule'"),
-        (["predict", "fti"], "tilewright predict [-h]", "did you mean 'fit'"),
+        (["shedule"], "tilewright [options] COMMAND ...", "did you mean 'schedule'"),
+        (["predict", "fti"], "tilewright predict [options] COMMAND ...", "did you mean 'fit'"),
         (
             ["predict", "fit", "x", "--modl", "c"],
-            "tilewright predict fit",
+            "tilewright predict fit [options] RUNS.csv",
             "did you mean '--model'",
         ),
-        (["records", "list", "extra"], "tilewright records list", "arguments: extra"),
-        (["schedule", "a", "--mode", "tpo"], "tilewright schedule", "did you mean 'top'"),
+        (["records", "list", "extra"], "tilewright records list [options]", "arguments: extra"),
+        (
+            ["schedule", "a", "--mode", "tpo"],
+            "tilewright schedule [options] [PIPELINE]",
+            "did you mean 'top'",
+        ),
     ],
 )
 def test_a_mistake_shows_the_usage_of_its_command_and_what_was_meant(capsys, line, usage, said):
     assert main(line) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"usage: {usage}")
+    first, *_, last = err.splitlines()
+    assert first == f"usage: {usage}"
+    assert last == f"{usage.partition(' [')[0]} --help lists the options."
+    assert err.count("\n") == 3
     assert said in err
 
 

@@ -3,7 +3,7 @@ import html.parser
 import numpy as np
 import pytest
 
-from tilewright.cli.tune import _text
+from tilewright.cli.tune import _result, _text
 from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Space, tune
 from tilewright.tuning.report import best_so_far, importance, tuning_page, write_tuning_page
 
@@ -92,9 +92,14 @@ def test_times_are_shown_in_the_unit_that_suits_them():
 def test_what_confirms_the_best_is_counted_apart():
     found = tune(lambda c: 1e-3 * c["x"], Space([Ordinal("x", (2, 4, 8))]), budget=3, confirm=2)
     again = sum(t.suggestion.origin == "confirm" for t in found.trials)
+    assert again >= 2
+    counts = f"3 evaluations and {again} to confirm the best, 0 failed; stopped: "
     text = _text(found, timed=True)
-    assert text.startswith(f"3 evaluations and {again} to confirm the best, 0 failed")
+    assert text.startswith(counts)
     assert "best 2 ms" in text
+    assert counts in found._repr_html_()
+    data = _result(found)
+    assert (data["evaluations"], data["confirmations"]) == (3, again)
 
 
 def test_page_and_result_have_the_same_best():

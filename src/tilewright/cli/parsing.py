@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tilewright.cli.options import add_options
 from tilewright.cli.suggestions import meant
@@ -59,6 +59,17 @@ class CommandParser(argparse.ArgumentParser):
             near = meant(rest[0].partition("=")[0], options) if rest[0].startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{near}")
         return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Print a usage of one line, the message and where the options are listed; exit with 2."""
+        usage = self._get_formatter()
+        usage.add_usage(None, self._get_positional_actions(), (), "")
+        words = usage.format_help().split()[self.prog.count(" ") + 1 :]
+        self.exit(
+            2,
+            f"usage: {' '.join([self.prog, '[options]', *words])}\n{self.prog}: error: {message}\n"
+            f"{self.prog} --help lists the options.\n",
+        )
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

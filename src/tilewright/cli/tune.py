@@ -232,11 +232,14 @@ def _warm(
 
 def _result(result: TuningResult) -> dict[str, Any]:
     """Return the result as JSON data."""
-    best = result.best
+    from tilewright.tuning import confirming
+
+    best, again = result.best, confirming(result.trials)
     return {
         "best": None if best is None else best.to_json(),
         "pareto": [t.to_json() for t in result.pareto] if result.tuner.objectives > 1 else None,
-        "evaluations": len(result.trials),
+        "evaluations": len(result.trials) - again,
+        "confirmations": again,
         "failed": sum(not t.ok for t in result.trials),
         "stopped": result.stopped,
     }
@@ -244,14 +247,9 @@ def _result(result: TuningResult) -> dict[str, Any]:
 
 def _text(result: TuningResult, timed: bool) -> str:
     from tilewright.report import units
-    from tilewright.tuning import confirming, plain
+    from tilewright.tuning import counted, plain
 
-    failed = sum(not t.ok for t in result.trials)
-    again = confirming(result.trials)
-    count = units.plural(len(result.trials) - again, "evaluation")
-    if again:
-        count += f" and {again} to confirm the best"
-    lines = [f"{count}, {failed} failed; stopped: {result.stopped}"]
+    lines = [f"{counted(result.trials)}; stopped: {result.stopped}"]
     if earlier := sum(len(each.evaluations) for each in result.tuner.warm):
         lines.append(f"begun with {earlier} earlier ones (--no-warm-start: without)")
     if result.best is None:

@@ -21,6 +21,7 @@ from .bayes.warm import WarmStart as WarmStart
 from .settings import Settings as Settings
 from .trial import (
     confirming as confirming,
+    counted as counted,
     Suggestion as Suggestion,
     Trial as Trial,
     plain as plain,

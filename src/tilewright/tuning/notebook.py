@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.report.pages import Section, fragment
 from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
+from tilewright.tuning.trial import counted
 
 if TYPE_CHECKING:
     from tilewright.tuning.space.space import Space
@@ -28,8 +29,7 @@ def space_html(space: Space) -> str:
 
 def result_html(result: TuningResult, pictures: Sequence[Section] = ()) -> str:
     """Return the best configuration, the number of evaluations, and pictures of the run."""
-    failed = sum(not t.ok for t in result.trials)
-    note = f"{len(result.trials)} evaluations, {failed} failed; stopped: {result.stopped}"
+    note = f"{counted(result.trials)}; stopped: {result.stopped}"
     if result.best is None:
         return fragment("No configuration worked", "", [], [note])
     rows = [(name, _text(value)) for name, value in result.best.configuration.items()]

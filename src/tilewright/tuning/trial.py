@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilewright.report import units
 from tilewright.tuning.space.space import Configuration
 
 
@@ -129,3 +130,12 @@ def ranked(configurations: Iterable[Sequence[Trial]]) -> list[Trial]:
 def confirming(trials: Iterable[Trial]) -> int:
     """Return how many trials measure the best configurations again, at the end of a run."""
     return sum(t.suggestion.origin == "confirm" for t in trials)
+
+
+def counted(trials: Sequence[Trial]) -> str:
+    """Return the number of evaluations, of those that confirm the best, and of failures."""
+    again = confirming(trials)
+    text = units.plural(len(trials) - again, "evaluation")
+    if again:
+        text += f" and {again} to confirm the best"
+    return f"{text}, {sum(not t.ok for t in trials)} failed"
