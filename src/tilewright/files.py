@@ -29,7 +29,7 @@ _DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d+)")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that `write_text` could not write to, before hours of work depend on it.
+    """Reject a path that `write_text` could not write to, before hours of work depend on it.
 
     Raises:
         TilewrightError: the path is a folder, is read-only, or its folder is missing or read-only.
@@ -50,12 +50,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _may_write(path: str | os.PathLike[str], access: int) -> bool:
-    """Return whether we may write; the superuser keeps to the protection that an owner has set."""
+    """Return whether the file is writable; the superuser respects the owner's protection, too."""
     return os.access(path, access) and bool(os.stat(path).st_mode & _WRITABLE)
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is written to as it is: a device, a pipe, or an open file.
+    """Return whether a path is written to in place: a device, a pipe, or an open file.
 
     An open file is one that is named by its descriptor, as ``/dev/stdout``. It could not be
     replaced, as those who have it open would not see the new file.

@@ -1,7 +1,7 @@
-"""Checks data from outside where it comes in: JSON text and the types of its values.
+"""Checks of external data at the border: JSON text and the types of its values.
 
-A reader gets data of the shape that it asked for; otherwise the user gets an error that names the
-place and the cure.
+A reader gets data of the requested shape; otherwise the user gets an error that names the place and
+the cure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union
 from tilewright.errors import TilewrightError
 
 T = TypeVar("T")
-# Exceptions of code that meets a value of an unexpected type, size or depth.
+# Exceptions that a value of unexpected type, size or depth causes.
 _STUMBLES = (
     ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError,
 )  # fmt: skip

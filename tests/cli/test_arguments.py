@@ -116,5 +116,5 @@ def test_a_name_given_again_begins_another_size():
         {"out": large[1], "in": ((0, 9),), "s": 1},
     ]
     assert sizes_of([], {}) == {}
-    with pytest.raises(TilewrightError, match="out is given 3 estimates and in 2"):
+    with pytest.raises(TilewrightError, match="out has 3 estimates and in 2"):
         sizes_of([small, large, scale, scale, small], {})

@@ -75,4 +75,4 @@ def test_a_graph_without_devices_says_what_to_add(capsys, tmp_path):
     path = tmp_path / "graph.json"
     path.write_text(json.dumps({"tasks": [{"name": "a"}]}))
     assert main(["map", str(path)]) == 2
-    assert "says its seconds on a device" in capsys.readouterr().err
+    assert "has no seconds of any task on a device" in capsys.readouterr().err

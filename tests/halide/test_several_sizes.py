@@ -231,7 +231,9 @@ def test_it_is_verified_and_timed_at_each_size(tmp_path):
     said = result.explain()
     assert "out.x at least 48, out.y at least 32" in said
     assert "all other sizes" in said
-    assert "What else is shown is of the first of these sizes." in schedule_page(result.report())
+    assert "The rest of this page is about the first of these sizes." in schedule_page(
+        result.report()
+    )
 
 
 def test_modes_of_one_size_say_so():

@@ -93,7 +93,7 @@ def test_errors_name_the_cause(source):
     with pytest.raises(PredictionError, match="no column tile, which a source needs"):
         Adapted(features=("block",), sources=[source]).fit(few[:, :1], seconds(few, "new"))
     many = configurations(1001, 2)
-    with pytest.raises(PredictionError, match="fit a model of their own"):
+    with pytest.raises(PredictionError, match="fit a model to these runs alone"):
         Adapted(features=NAMES, sources=[source]).fit(many, seconds(many, "new"))
 
 

@@ -273,10 +273,10 @@ def test_a_list_is_a_journal():
 @pytest.mark.parametrize(
     ("journal", "said"),
     [
-        (Aliased, "5 trials were added, and 0 are there"),
-        (Once, "4 trials were added, and 3 are there"),
+        (Aliased, "5 trials were added, but 0 are loaded"),
+        (Once, "4 trials were added, but 3 are loaded"),
         (Sorted, "a trial was added as"),
-        (lambda _: Kept([]), "1 trials were added, and 0 are there"),
+        (lambda _: Kept([]), "1 trials were added, but 0 are loaded"),
         (lambda _: Kept(["old"]), "a fresh journal has 1 trials"),
     ],
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 LARGEST_CONSTANT = 1e300  # below the largest double, 1.8e308
-MOST_NODES = 1000  # of a syntax tree: what recurses over it stays far from Python's limit
+MOST_NODES = 1000  # in a syntax tree: recursion over it stays far from Python's limit
 # Functions by name: how many arguments they take; None: two or more.
 FUNCTIONS: dict[str, int | None] = {
     "min": None,

@@ -89,7 +89,7 @@ class Poly:
 
     @cached_property
     def value(self) -> Number | None:
-        """The number that it is, or None if it depends on anything."""
+        """The value of a constant polynomial, None for any other."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -125,7 +125,7 @@ class Poly:
         """Return the exact quotient; the divisor is a single monomial of sizes, or divides evenly.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: the divisor is neither.
         """
         return divided(self, poly(other))
 
@@ -218,10 +218,10 @@ def poly(value: Poly | int) -> Poly:
 
 @lru_cache(CACHED)
 def bounds(p: Poly) -> tuple[Poly, Poly] | None:
-    """Return least and greatest value over all loop variables, as polynomials in the sizes.
+    """Return the least and greatest value over all loop variables, as polynomials in the sizes.
 
-    They need not be reached, nor be whole numbers. Returns None where none is found: a product
-    of loop variables, one possibly negative.
+    The bounds need not be attained, nor be whole numbers. Returns None if none is found, as for a
+    product of loop variables of which one may be negative.
     """
     low, high = ZERO, ZERO
     for monomial, c in p.terms:
@@ -277,7 +277,7 @@ def at_least_zero(p: Poly) -> bool:
 
 
 def _shifted(p: Poly) -> dict[Monomial, Number]:
-    """Return the coefficients after every size ``s`` is written as ``1 + t`` with ``t >= 0``."""
+    """Return the coefficients after substituting ``1 + t``, ``t >= 0``, for every size ``s``."""
     sums: dict[Monomial, Number] = {}
     for monomial, c in p.terms:
         expanded: list[tuple[Monomial, Number]] = [((), c)]
@@ -349,7 +349,7 @@ def _whole(p: Poly) -> bool:
 
 
 def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Return multiples of ``d`` taken out of ``x``, leading term by leading term of ``d``."""
+    """Return multiples of ``d`` divided out of ``x``, leading term by leading term."""
     (lead, k), *_ = d.terms
     quotient: dict[Monomial, Number] = {}
     rest = x
@@ -398,7 +398,7 @@ def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
-    """Return quotient and rest by `k` where all terms but a small rest have a factor of `k`."""
+    """Return quotient and remainder by `k` if all terms but a small remainder have a factor `k`."""
     for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
         if g < 2 or k % g:
             continue

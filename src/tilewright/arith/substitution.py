@@ -1,4 +1,4 @@
-"""Polynomials with other polynomials instead of atoms; boundaries and their simplification."""
+"""Substitution of polynomials for atoms; boundaries and their simplification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.arith.polynomial import (
 
 
 def boundary(kind: str, x: Poly, n: Poly) -> Poly:
-    """Return ``x`` led back into ``[0, n)``; ``x`` itself where it is proved to lie there.
+    """Return ``x`` mapped into ``[0, n)``; ``x`` itself if it is proved to lie there.
 
     Raises:
         ValueError: ``kind`` is not one of `BOUNDARIES`.
@@ -45,7 +45,7 @@ def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
 
     Args:
         p: the polynomial.
-        change: returns what stands for an atom; None to look inside it instead.
+        change: returns the replacement of an atom; None to substitute inside it instead.
     """
     total = ZERO
     for m, c in p.terms:
@@ -62,7 +62,7 @@ def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
 
 
 def _rebuilt(atom: Atom, *parts: Poly) -> Poly:
-    """Return the same operation on other parts."""
+    """Return the same operation on new operands."""
     if isinstance(atom, Div):
         return floor_divide(*parts)
     if isinstance(atom, Mod):

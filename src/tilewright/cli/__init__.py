@@ -80,8 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if out is not None and out.lost:
             print(f"tilewright: output was lost: {out.lost}", file=sys.stderr)
             code = code or EXIT_ERROR
-    # Python ends as if by Ctrl-C, whatever the exit code, after an interruption in code that was
-    # compiled from text, as that of dataclasses is; the next such code makes it forget.
+    # After an interruption inside code that was compiled from text, such as that of dataclasses,
+    # Python would exit as if by Ctrl-C, whatever the exit code; running such code again resets
+    # that.
     exec("")
     return code
 
@@ -91,13 +92,13 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         args = top.parse_args(argv)
         args.words = sys.argv[1:] if argv is None else list(argv)
-        args.load_before = load()  # of other work; the command's own comes later
+        args.load_before = load()  # the load of other work, before this command adds its own
     except SystemExit as stop:  # argparse has printed help, the version or an error
         return stop.code if isinstance(stop.code, int) else EXIT_ERROR
     if args.command is None:
         top.print_help()
         return 0
-    # What follows the block ends at once by a signal, as the process did before it.
+    # Outside this block, a signal ends the process at once.
     came = Interruption()
     try:
         with interruptions(came):

@@ -1,4 +1,4 @@
-"""What several commands do with their arguments."""
+"""Code that several commands share to interpret their arguments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sizes_of(estimates: list[tuple[str, Any]], values: dict[str, Any]) -> Any:
         if len(given) not in (1, count):
             most = next(other for other, its in found.items() if len(its) == count)
             raise TilewrightError(
-                f"{most} is given {count} estimates and {name} {len(given)}: give one of {name} "
+                f"{most} has {count} estimates and {name} {len(given)}: give one of {name} "
                 "for each size, in the same order, or one for all"
             )
     sizes = [
@@ -101,8 +101,8 @@ def named_machine(name: str | None) -> Any:
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before hours of work depend on them.
 
-    They are those of the options ``--output``, ``--report``, ``--host``, ``--header`` and
-    ``--export``, as far as the command has them; ``-`` is standard output: it takes one document.
+    These are the files of the options ``--output``, ``--report``, ``--host``, ``--header`` and
+    ``--export``, if the command has them; ``-`` is standard output, which takes one document.
 
     Raises:
         TilewrightError: a file cannot be written, or standard output is to take several documents.

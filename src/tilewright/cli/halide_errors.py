@@ -25,7 +25,7 @@ def with_flags() -> Iterator[None]:
                 flags.append(f"--set '{name}=1'")
                 names.append(f"{name} (a value)")
         raise TilewrightError(
-            f"the pipeline does not say its sizes: estimates are missing of {'; '.join(names)}. "
+            f"the pipeline's sizes are unknown: estimates are missing for {'; '.join(names)}. "
             f"Set them in the pipeline, or give them, as in {' '.join(flags)}"
         ) from error
     except ScheduledError as error:

@@ -118,7 +118,7 @@ def calibrate(cpu: CpuMachine, as_json: bool, quiet: bool) -> int:
 
 
 def _written(path: Path, quiet: bool) -> None:
-    """Say where a calibration is kept, and what for."""
+    """Print where a calibration is kept and which commands use it."""
     if not quiet:
         print(f"\nwritten to {path}; schedule and compare use it from now on")
 
@@ -146,7 +146,7 @@ def calibrate_gpu(records: str, name: str | None, as_json: bool, quiet: bool) ->
 
     if name is None and not detect_cuda():
         raise TilewrightError(
-            "no CUDA GPU was found here: say which one the records are of, as in --gpu v100 or "
+            "no CUDA GPU was found here: name the one of the records, as in --gpu v100 or "
             "--gpu FILE.json"
         )
     machine = detect_cuda()[0] if name is None else named_gpu(name)

@@ -16,7 +16,7 @@ from tilewright.shapes import naming, read_json
 if TYPE_CHECKING:
     from tilewright.mapping import GraphTask, Platform
 
-# What a graph's file may say besides its tasks.
+# The entries of a graph's file other than its tasks.
 _MACHINE = ("devices", "links", "link", "home")
 
 
@@ -27,7 +27,8 @@ def add_parser(commands: Any) -> None:
         example="tilewright map graph.json --model gpu:matmul=gpu.json --report plan.html",
         help="decide which task of a graph runs on which device",
         description="Place a graph of tasks on devices so that all are done as early as possible. "
-        "Tasks say their seconds on devices, or models of tilewright predict fit predict them.",
+        "The graph gives the seconds of each task per device, or models of tilewright predict "
+        "fit predict them.",
         options={
             "graph GRAPH.json": "the tasks, what each needs, and the devices with their links",
             "--model DEVICE:KERNEL=MODEL.json ...": "predict tasks of this kernel on this device "
@@ -107,7 +108,7 @@ def _platform(
     names = [*devices, *(name for task in tasks for name in task.seconds)]
     if not names:
         raise TilewrightError(
-            'no task says its seconds on a device: add them, a list "devices" with --model, or '
-            "models of some device"
+            "the graph has no seconds of any task on a device: add them, a list 'devices' with "
+            "--model, or models of some device"
         )
     return Platform(tuple(Device(name) for name in dict.fromkeys(names)))

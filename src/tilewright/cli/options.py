@@ -1,4 +1,4 @@
-"""Options of commands, declared as tables of what is typed and what it means."""
+"""Options of commands, declared as tables from usage text to help text."""
 
 from __future__ import annotations
 

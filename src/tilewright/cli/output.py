@@ -45,7 +45,7 @@ def show(args: argparse.Namespace, result: Any, *text: str | Table | ScheduleRep
 
 
 def present(args: argparse.Namespace, result: Any, *text: str | Table | ScheduleReport) -> None:
-    """Print a result as `show` does, and write it as JSON where ``--output`` says."""
+    """Print a result as `show` does, and write it as JSON to the file of ``--output``, if given."""
     show(args, result, *text)
     if args.output:
         write_file(args.output, json.dumps(result, indent=2) + "\n")
@@ -60,7 +60,7 @@ def print_report(report: ScheduleReport, quiet: bool = False) -> None:
     """Print an explanation: with rich's tables on a terminal, else as plain text.
 
     Args:
-        report: what is explained.
+        report: the report to explain.
         quiet: omit the notes.
     """
     from tilewright.report import text

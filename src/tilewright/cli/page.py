@@ -30,11 +30,11 @@ def write_page(
 
     Args:
         path: the file; ``-`` is standard output, which is not remembered.
-        report: what the page shows.
+        report: the content of the page.
         kind: the command that writes it.
         result: the schedule. Pages belong together if they are of one algorithm and target.
-        records: the records file that remembers pages, None for the default one. Where it cannot
-            be used the page has no link.
+        records: the records file that remembers pages, None for the default one. If it cannot be
+            used, the page has no link.
 
     Raises:
         TilewrightError: the page cannot be written.
@@ -54,10 +54,10 @@ def write_page(
 
 
 def links_to_other(path: str, kind: Kind, subject: str, store: Records) -> dict[str, str]:
-    """Return the address of the last page of the other kind, relative to the new page, by words."""
+    """Return the relative address of the last page of the other kind, by link text."""
     other, words = _OTHER[kind]
     found = store.last_page(subject, other)
-    # The page about to be written may be the one that is remembered.
+    # The remembered page may be the one that is about to be overwritten.
     if found is None or path == "-" or os.path.realpath(found) == os.path.realpath(path):
         return {}
     folder = os.path.dirname(os.path.abspath(path))

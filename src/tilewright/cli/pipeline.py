@@ -82,7 +82,7 @@ def _from_python(path: Path, function: str, arguments: dict[str, Any]) -> NamedP
 
 
 def _generator_with(generator: Any, arguments: dict[str, Any]) -> Any:
-    """Return the Generator class with other values of some of its parameters."""
+    """Return the Generator class with new values of some of its parameters."""
     import halide as hl
 
     there = {
@@ -129,13 +129,13 @@ def _functions(module: ModuleType) -> list[str]:
         for name, value in vars(module).items()
         if not name.startswith("_")
         and (inspect.isfunction(value) or inspect.isclass(value))
-        # Registering a Generator makes another class of it, in a module of Halide's.
+        # Registering a Generator creates another class, in a module of Halide's.
         and getattr(value, "generate", value).__module__ == module.__name__
     ]
 
 
 def check_arguments(path: Path, name: str, function: Any, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that a user's function does not take, and missing ones.
+    """Reject unknown and missing arguments of a user's function.
 
     Raises:
         TilewrightError: the arguments do not fit its signature.

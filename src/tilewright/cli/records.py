@@ -125,7 +125,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def _warn_of(unreadable: list[int]) -> None:
-    """Print the number of damaged records on standard error, if there are any."""
+    """Print the number of damaged records, if any, on standard error."""
     from tilewright.cli.output import warn
     from tilewright.report import units
 

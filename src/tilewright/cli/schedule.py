@@ -36,7 +36,8 @@ def add_parser(commands: Any) -> None:
             "--objective time|sioutas = time": "what the search for a GPU minimises: the predicted "
             "time, or the cost of Sioutas et al. 2020, as published",
             "--scheduler analytic|learned|auto = analytic": "for CPUs: the analytic search, a beam "
-            "search with a learned cost model, or that one's best where it expects a clear gain",
+            "search with a learned cost model, or (auto) the latter's best where it expects a "
+            "clear gain",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
             "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule",
         },

@@ -1,4 +1,4 @@
-"""Signals that end a run: each is an interruption, after which the best so far is shown."""
+"""Signals that end a run: each interrupts it, and the best result so far is shown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def interruptions(came: Interruption | None = None) -> Iterator[Interruption]:
     thread nothing changes, because Python allows no handlers there.
 
     Args:
-        came: where the signal is noted, also one that comes before the block begins.
+        came: records the signal, even one that arrives before the block begins.
     """
     global _current
     came = Interruption() if came is None else came

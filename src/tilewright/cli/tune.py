@@ -132,8 +132,8 @@ def _serve(args: argparse.Namespace) -> int:
     given = [option for option, value in _of_problems(args).items() if value not in (None, False)]
     if given:
         raise TilewrightError(
-            f"{args.problem} is a scenario, which says itself how it is run and what is written: "
-            f"leave out {' and '.join(given)}"
+            f"{args.problem} is a scenario, which itself defines how it is run and what is "
+            f"written: leave out {' and '.join(given)}"
         )
     scenario = load_scenario(args.problem)
     if scenario.mode != "client-server":
@@ -213,7 +213,7 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
 def _warm(
     args: argparse.Namespace, records: Records, problem: CommandProblem, journal: RecordsJournal
 ) -> Sequence[WarmStart] | None:
-    """Return what to begin with: None for what the records have of the same space."""
+    """Return the warm starts; None to use the records of the same space."""
     if args.warm_start is None:
         return None
     if args.warm_start is False:

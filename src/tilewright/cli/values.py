@@ -122,7 +122,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def query(text: str) -> dict[str, Any]:
-    """Parse values by name; words stay words.
+    """Parse values by name; words stay text.
 
     >>> query("m=512, d=0.25")
     {'m': 512, 'd': 0.25}

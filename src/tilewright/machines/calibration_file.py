@@ -30,7 +30,7 @@ def to_json(calibration: Any) -> str:
 
 
 def parse(text: str, made: Callable[[dict[str, Any]], T], source: str, cure: str) -> T:
-    """Return what `made` makes of the data of `to_json`; `TilewrightError` on anything else."""
+    """Return `made` of the data of `to_json`; raise `TilewrightError` on anything else."""
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:

@@ -1,4 +1,4 @@
-"""The CPU this process runs on, from what Linux reports, and common values elsewhere."""
+"""The CPU this process runs on, as Linux reports it; common values on other systems."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _name(info: str, architecture: str) -> str:
 
 
 def _clock(root: Path, info: str) -> float | None:
-    """Return the highest clock that the system names; else the one at this moment."""
+    """Return the highest clock that the system reports, or else the present one."""
     khz = _read(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     if khz and khz.isdigit():
         return int(khz) * 1e3
@@ -158,7 +158,7 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 def _cores(root: Path) -> int:
-    """Return the hardware threads by affinity, cut to what the container's quota pays for."""
+    """Return the hardware threads by affinity, limited by the container's quota."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -170,8 +170,8 @@ def _cores(root: Path) -> int:
 def cgroup_cpus(root: Path = Path("/")) -> float | None:
     """Return the number of CPUs that the control groups allow, None if they set no limit.
 
-    Reads version 2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us``); the tightest limit on
-    the way from the process's group to the root holds.
+    Reads version 2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us``); the tightest limit from the
+    process's group up to the root applies.
     """
     mount = root / "sys/fs/cgroup"
     quotas: list[float] = []

@@ -1,6 +1,6 @@
 """The GPUs that are present: CUDA through the driver's library, OpenCL as its trial found it.
 
-Neither is required: without a working driver there are no such GPUs.
+Neither is required: without a working driver, no such GPU is found.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def detect_gpus() -> list[GpuMachine]:
 
 
 def detect_cuda() -> list[GpuMachine]:
-    """Return the CUDA GPUs that the driver shows this process, in its order.
+    """Return the CUDA GPUs that the driver reports to this process, in its order.
 
-    No context is made on a GPU, but the driver is initialised in this process: fork no process
-    that uses CUDA from it afterwards.
+    No context is created on a GPU, but the driver is initialised in this process: a process that is
+    forked from it afterwards must not use CUDA.
     """
     driver = _cuda_driver()
     if driver is None:

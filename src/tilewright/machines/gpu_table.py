@@ -42,8 +42,8 @@ _CUDA: dict[str, tuple[str, tuple[int, int], int, int, float, float]] = {
 }
 
 # Intel's Gen graphics: a subslice has ten execution units of seven threads; a thread has 128
-# registers of 32 bytes, which at SIMD16 are 64 registers a work-item. The 512 work-items a group
-# are those of the Intel device of Sioutas 2020, Section 5.
+# registers of 32 bytes, which at SIMD16 are 64 registers per work-item. The 512 work-items per
+# group are those of the Intel device of Sioutas 2020, Section 5.
 _INTEL_IGPU = GpuMachine(
     name="Intel integrated GPU (OpenCL)",
     api="opencl",
@@ -71,8 +71,8 @@ _INTEL_IGPU = GpuMachine(
 )
 
 # PoCL runs work-groups on CPU threads, one group per core at a time, its work-items in vector
-# lanes; its private memory is the stack, so registers set no limit. These are limits that any of
-# its builds keeps; detection reads those of the installed one.
+# lanes; its private memory is the stack, so registers set no limit. These limits hold for any of
+# its builds; detection reads those of the installed one.
 _POCL = GpuMachine(
     name="PoCL (OpenCL on the CPU)",
     api="opencl",
@@ -126,7 +126,7 @@ _ALIASES = {
 
 
 def _key(name: str) -> str:
-    """Return a name without case, punctuation and the words that every product of a maker has."""
+    """Return a name without case, punctuation and the words that all products of a vendor share."""
     words = re.sub(r"[^a-z0-9]+", " ", name.lower()).split()
     return "".join(w for w in words if w not in ("nvidia", "geforce"))
 
@@ -155,9 +155,9 @@ def gpu_names() -> list[str]:
 
 
 def gpu(name: str) -> GpuMachine:
-    """Return the GPU of that name, whatever its case and punctuation.
+    """Return the GPU of that name, ignoring case and punctuation.
 
-    Raises `TilewrightError` that names the nearest known GPUs when there is none of that name.
+    Raises `TilewrightError`, which names the nearest known GPUs, if no GPU has that name.
 
     >>> gpu("RTX 2080 Ti").sms
     68

@@ -4,7 +4,7 @@ Sioutas 2020, Section 3, uses occupancy in its cost; the equations are those of 
 and of NVIDIA's ``cuda_occupancy.h``: blocks per SM are the least that warps, registers, shared
 memory and the SM's block slots allow, each with its allocation granularity.
 
-All functions take whole NumPy arrays, so that all tilings of a group are judged at once.
+All functions take NumPy arrays, so that all tilings of a group are evaluated at once.
 
 | symbol | meaning | unit |
 |---|---|---|
@@ -55,7 +55,7 @@ class BlockLimits:
 class Occupancy:
     """Blocks and warps resident on an SM, and warps as a share of the maximum.
 
-    Arrays of the inputs' broadcast shape (0-dimensional for scalars). Zero blocks mean that the
+    Arrays of the inputs' broadcast shape (0-dimensional for scalars). If it is zero blocks, the
     launch fails.
     """
 
@@ -80,9 +80,9 @@ def block_limits(
     """Return blocks per SM that each resource allows.
 
     `threads` per block, `registers` per thread and `shared` bytes per block (static and dynamic,
-    without the system's reserve) are integers or arrays that broadcast together. `shared_limit`
-    is the most shared memory a block may have: by default what it can opt in to.
-    A resource over its limit per block or per thread allows no block at all.
+    without the system's reserve) are integers or arrays that broadcast together. `shared_limit` is
+    the maximum shared memory per block: by default what it can opt in to. A resource over its limit
+    per block or per thread allows no block at all.
     """
     t, r, s = np.broadcast_arrays(
         np.asarray(threads, dtype=np.int64),

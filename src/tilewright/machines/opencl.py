@@ -1,10 +1,9 @@
 """Finds the OpenCL platform that Tilewright uses: the first that works.
 
-That a platform is installed does not mean that it works: a driver may be older than the
-processor and refuse, crash or hang when it compiles the first kernel. Each platform is therefore
-tried once, in a separate process (`tilewright.machines.opencl_trial`), before any process loads
-it. The result holds for this process and, through an environment variable, for all processes that
-it starts.
+An installed platform does not necessarily work: a driver may be older than the processor and fail,
+crash or hang when it compiles the first kernel. Each platform is therefore tried once, in a
+separate process (`tilewright.machines.opencl_trial`), before any process loads it. The result holds
+for this process and, through an environment variable, for all processes that it starts.
 
 The platforms of the system come first (the ICD loader ``libOpenCL.so.1`` and what
 ``/etc/OpenCL/vendors`` lists), then PoCL from the wheels of the ``opencl`` extra.
@@ -58,8 +57,8 @@ class OpenClLoader:
 class OpenclPlatform:
     """A platform that built and ran a kernel with the right answer.
 
-    `loader` is the library to load and `environment` what to set before. `devices` are facts of
-    its devices as JSON data (see `tilewright.machines.opencl_trial.describe`).
+    `loader` is the library to load and `environment` the variables to set before. `devices` are
+    facts of its devices as JSON data (see `tilewright.machines.opencl_trial.describe`).
     """
 
     name: str
@@ -69,7 +68,7 @@ class OpenclPlatform:
 
 
 def opencl_platform() -> OpenclPlatform:
-    """Return the platform to use; found once for this process and those that it starts.
+    """Return the platform to use; it is looked for once per process tree.
 
     Raises `OpenclError`, with the cause and the cure in one sentence, if none works.
     """
@@ -96,8 +95,8 @@ def opencl_failure() -> str | None:
 def load_opencl() -> OpenclPlatform:
     """Let Halide and pyopencl use the working platform in this process.
 
-    Call it before anything of Halide runs for an OpenCL target: Halide's runtime looks for
-    OpenCL in the process before it looks for a system library.
+    Call it before Halide runs anything for an OpenCL target: Halide's runtime looks for OpenCL in
+    the process before it looks for a system library.
 
     Raises `OpenclError` if no platform works.
     """

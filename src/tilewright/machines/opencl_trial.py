@@ -1,10 +1,10 @@
 """Try one OpenCL platform: build a small kernel, run it, check its answer, describe the devices.
 
-A program of its own, which needs nothing but the standard library: a driver that crashes, hangs
-or prints takes only this process with it (`tilewright.machines.opencl` starts it). The first
-argument is JSON, ``{"loader": library, "platform": index}``; without a platform, the names of
-the platforms are listed. The answer is one line of JSON: ``{"platforms": [...]}``,
-``{"name": ..., "devices": [...]}`` or ``{"failure": text}``.
+This is a separate program, which needs only the standard library: a driver that crashes, hangs or
+prints affects only this process (`tilewright.machines.opencl` starts it). The first argument is
+JSON, ``{"loader": library, "platform": index}``; without a platform, the names of the platforms are
+listed. The answer is one line of JSON: ``{"platforms": [...]}``, ``{"name": ..., "devices":
+[...]}`` or ``{"failure": text}``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OpenClFunctions:
         self._library = ctypes.CDLL(path)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function that gives a status; raises TrialError where that is not success."""
+        """Call a function that returns a status; raise TrialError if that is not success."""
         function = getattr(self._library, name)
         function.restype = c_int
         status = function(*arguments)
@@ -63,7 +63,7 @@ class OpenClFunctions:
             raise TrialError(f"{name} gives error {status}")
 
     def make(self, name: str, *arguments: Any) -> c_void_p:
-        """Call a function that gives a handle, its status in the last argument."""
+        """Call a function that returns a handle, and a status in its last argument."""
         function = getattr(self._library, name)
         function.restype = c_void_p
         status = c_int(0)
@@ -81,7 +81,7 @@ class OpenClFunctions:
         return [c_void_p(handle) for handle in found]
 
     def text(self, name: str, handle: c_void_p, what: int) -> str:
-        """Return a text that a function such as clGetDeviceInfo gives."""
+        """Return a text that a function such as clGetDeviceInfo reports."""
         size = c_size_t(0)
         self.call(name, handle, c_uint(what), c_size_t(0), None, byref(size))
         value = (c_char * size.value)()
@@ -181,13 +181,13 @@ def answer(loader: str, platform: int | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer on standard output, whatever drivers print there."""
+    """Answer on standard output, kept apart from what drivers print."""
     out = os.dup(1)
     os.dup2(2, 1)
     asked = json.loads(sys.argv[1])
     data = json.dumps(answer(asked["loader"], asked["platform"]))
     os.write(out, data.encode() + b"\n")
-    os._exit(0)  # drivers that crash as they are unloaded have worked before
+    os._exit(0)  # a driver that crashes while it is unloaded has worked before
 
 
 if __name__ == "__main__":

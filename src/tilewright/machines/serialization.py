@@ -59,7 +59,7 @@ _MAY_BE_ZERO = frozenset(
     "family model reserved_shared_per_block shared_per_block_optin l2_bytes compute_capability "
     "vector_bits".split()
 )
-_LARGEST = 2**60  # more of anything than a machine has
+_LARGEST = 2**60  # larger than any count or size of a machine
 
 
 def _check_sizes(machine: Any, place: str = "") -> None:

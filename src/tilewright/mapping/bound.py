@@ -7,7 +7,7 @@
 | h, q | a head and a tail that bound the work of a device | seconds |
 | x | share of each task on each device | tasks x devices, 0 to 1 |
 | y | difference of the shares of both ends of an edge | edges x devices |
-| `unit` | the longest way, in which the programme counts times | seconds |
+| `unit` | length of the longest path, the unit of time in the programme | seconds |
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from scipy.sparse import coo_array
 from tilewright.mapping.heft import optimistic_costs
 from tilewright.mapping.instance import Instance
 
-# How many heads and tails are combined in the bounds on the devices' work.
+# The number of heads and of tails that are combined in the bounds on the devices' work.
 _LEVELS = 16
 
 
 def lower_bound(problem: Instance) -> float:
-    """Return seconds below which no schedule can end.
+    """Return a lower bound on the makespan of every schedule, in seconds.
 
-    A linear programme in which tasks may be shared out over devices and start at any time.
-    What remains true: a task starts after those it needs, half of the distance between their
-    shares being moved; what follows it must fit behind it; and a device does what is given to
-    it. Of the tasks that cannot start on a device before h, and behind which q must follow,
-    the work given to the device fits between h and the makespan less q.
+    The bound is the optimum of a linear programme in which tasks may be split over devices and
+    start at any time. Three constraints remain. A task starts after those it needs, and half of the
+    difference between their shares is moved. Its successors must fit after it. A device has time
+    for the work that it gets: the work of the tasks that cannot start on it before h, and that are
+    followed by at least q, fits between h and the makespan minus q.
     """
     if not problem.count:
         return 0.0
@@ -86,14 +86,14 @@ class _Relaxation:
     """The linear programme's inequalities, row by row.
 
     Variables, in this order: share x of each task on each device; start of each task;
-    difference y of the shares of both ends of each edge on each device; the makespan. Times are
-    in units of the longest way, so that the solver sees numbers near one.
+    difference y of the shares of both ends of each edge on each device; the makespan. Times are in
+    units of the longest path, so that the solver sees numbers near one.
 
     Args:
         problem: the tasks and devices.
         heads: earliest start of each task on each device, seconds.
         tails: seconds that must follow each task on each device.
-        longest: seconds of the longest way through the graph.
+        longest: seconds of the longest path through the graph.
     """
 
     problem: Instance
@@ -103,7 +103,7 @@ class _Relaxation:
 
     @property
     def unit(self) -> float:
-        """Seconds in which times are counted."""
+        """The unit of time, in seconds."""
         return self.longest or 1.0
 
     @property
@@ -113,7 +113,7 @@ class _Relaxation:
 
     @cached_property
     def cost(self) -> list[list[float]]:
-        """Time of each task on each device; 0 if it cannot run, as its share is 0 there."""
+        """Time of each task on each device; 0 if it cannot run there, as its share is 0."""
         return [[c / self.unit if math.isfinite(c) else 0.0 for c in r] for r in self.problem.cost]
 
     @cached_property
@@ -149,7 +149,7 @@ class _Relaxation:
             rows.add(0.0, [(start, -1.0), *before])
 
     def order_tasks(self, rows: _Rows) -> None:
-        """Require that a task starts after those it needs; half the shares' difference is moved."""
+        """Require that a task starts after those it needs; half of the difference is moved."""
         first = self.starts + self.problem.count
         for i, (p, t, moves) in enumerate(self.edges):
             run = [(self.share(p, d), self.cost[p][d]) for d in self.devices]
@@ -169,7 +169,7 @@ class _Relaxation:
         for d in self.devices:
             heads, tails = [row[d] for row in self.heads], [row[d] for row in self.tails]
             for head, tail in product(_levels(heads), _levels(tails)):
-                # Beyond the longest way a device without any of these tasks could be idle.
+                # Beyond the longest path, a device without any of these tasks could be idle.
                 if head + tail > self.longest:
                     continue
                 inside = [
@@ -209,7 +209,7 @@ def _relaxed(
         bounds=bounds,
         method="highs",
     )
-    # The solver's tolerance, on the safe side; without a solution the longest way stands.
+    # Less the solver's tolerance; without a solution, the longest path is the bound.
     return float(found.fun) * relaxation.unit * (1 - 1e-7) if found.success else 0.0
 
 

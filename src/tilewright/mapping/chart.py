@@ -30,7 +30,7 @@ def gantt(plan: MappingPlan, executed: Execution | None = None) -> Html:
     what = "as planned" if executed is None else "as executed"
     return reflowing(
         lambda width: gantt_chart(
-            boxes, plan.platform.names, label=f"which task runs where, {what}", width=width
+            boxes, plan.platform.names, label=f"the tasks on their devices, {what}", width=width
         )
     )
 

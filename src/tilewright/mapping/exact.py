@@ -14,15 +14,15 @@ class SearchTimeout(Exception):
 
 
 def optimum(problem: Instance, start: TaskSchedule, *, seconds: float = 60.0) -> TaskSchedule:
-    """Return a schedule of least makespan; `start` is any schedule, the better the faster.
+    """Return a schedule of least makespan; a good `start` schedule makes the search faster.
 
-    Tasks are placed in the order of their start times: every schedule that cannot be pushed
-    together has such an order. A branch is cut where the rest cannot end before the best
-    schedule known: by the longest way behind each task at its best devices, and by the work
-    left over all devices.
+    Tasks are placed in the order of their start times; every schedule in which no task can start
+    earlier has such an order. A branch is pruned if the remaining tasks cannot end before the best
+    known schedule, judged by the longest path after each task on its best devices, and by the
+    remaining work over all devices.
 
     Raises:
-        TooLarge: not proven after `seconds`; some dozen tasks are about what can be done.
+        TooLarge: no proof within `seconds`; about a dozen tasks are feasible.
     """
     search = _Search(problem, start, time.monotonic() + seconds)
     search.branch(0.0, [0.0] * len(problem.devices), 0.0)

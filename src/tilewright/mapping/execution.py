@@ -44,10 +44,10 @@ def execute(
     workers: Literal["threads", "processes"] | Mapping[str, Executor] = "threads",
     keep: Literal["all", "last"] = "last",
 ) -> Execution:
-    """Run every task on its device, as soon as it is its turn and its operands are there.
+    """Run every task on its device, as soon as it is its turn and its operands are available.
 
     Args:
-        plan: what runs where, and in which order on each device.
+        plan: the device of each task, and the order on each device.
         work: a function for each task, by name (or for each device, by (task, device)); it is
             called with the results of the tasks that the task needs, in the order of the
             graph's edges.
@@ -55,12 +55,12 @@ def execute(
             compiled code); ``processes`` any functions that can be pickled, whose operands and
             results are then copied between processes; or an executor for each device, with one
             worker. Workers are pinned to the device's cores and compute with as many threads.
-        keep: whether `Execution.results` has every task's result, or only those that no other
-            task reads.
+        keep: whether `Execution.results` has every task's result, or only those that no other task
+            reads.
 
     Raises:
-        MappingError: a task without a function. An exception of a task is raised as it is,
-            once the tasks that run have ended.
+        MappingError: a task without a function. An exception of a task is raised unchanged, once
+            the running tasks have ended.
     """
     functions = {s.task: _function(work, s) for s in plan.steps}
     with contextlib.ExitStack() as stack:
@@ -79,11 +79,11 @@ def execute(
 
 
 def task_seconds(plan: MappingPlan, execution: Execution) -> dict[str, float]:
-    """Return each task's seconds, from when its device was free and its operands were there.
+    """Return each task's seconds since its device was free and its operands were available.
 
-    Handing a task on is part of it, and so is moving operands between devices. Models for
-    `predictor` are best trained on these: cores share caches, memory and power, so that a
-    kernel alone on the machine is faster than in a plan.
+    They include handing the task on and moving its operands between devices. Models for `predictor`
+    are best trained on these times: cores share caches, memory and power, so a kernel that has the
+    machine to itself is faster than in a plan.
     """
     end = {s.task: s.end for s in execution.steps}
     taken = {}
@@ -135,7 +135,7 @@ class _Run:
         return Execution(tuple(steps), self.kept)
 
     def _take_ready(self) -> list[tuple[PlanStep, list[Any]]]:
-        """Return the first steps of device queues whose operands are there; holds the lock."""
+        """Return the first steps of device queues whose operands are available; holds the lock."""
         ready = []
         if self.error is None:
             for queue in self.queues.values():
@@ -213,7 +213,7 @@ def _pin(cores: tuple[int, ...], process: bool) -> None:
 
 @contextlib.contextmanager
 def _single_threaded(plan: MappingPlan) -> Iterator[None]:
-    """Libraries' own thread pools, which all workers of a process share, at the least of them."""
+    """Limit thread pools of libraries, which all workers share, to the fewest cores of a worker."""
     counts = [len(d.cores) for d in plan.platform.devices if d.cores]
     if not counts:
         yield

@@ -21,7 +21,8 @@ class GraphTask:
     `seconds` has its time on each device that can run it, by the device's name. `kernel` and
     `query` (the kernel's parameters) are the inputs of a model for devices without `seconds`.
     `result_bytes` is the size of the result, `input_bytes` that of the operands that no other task
-    makes: they lie on the machine's home device. `returned` says that the result is wanted there.
+    produces, which are on the machine's home device. `returned` says that the result is needed
+    there.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Graph:
     """Tasks and their dependencies.
 
     Raises:
-        MappingError: a name twice, an edge to nowhere, or a cycle.
+        MappingError: a repeated name, an edge to an unknown task, or a cycle.
 
     >>> graph = Graph((GraphTask("a"), GraphTask("b")), (Edge("a", "b"),))
     >>> graph.order
@@ -84,7 +85,7 @@ class Graph:
         raise KeyError(name)
 
     def bytes_of(self, edge: Edge) -> float:
-        """Return how much travels over an edge when its ends are on different devices."""
+        """Return the bytes that an edge moves if its ends are on different devices."""
         return self[edge.source].result_bytes if edge.bytes is None else edge.bytes
 
     def needs(self, name: str) -> tuple[str, ...]:
@@ -127,7 +128,7 @@ def graph_from_dict(data: Any) -> Graph:
         MappingError: data of another form.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("tasks"), list):
-        raise MappingError('not a graph: it has to be a JSON object with a list "tasks"')
+        raise MappingError('not a graph: it must be a JSON object with a list "tasks"')
     tasks, edges = [], []
     known = {"name", "seconds", "kernel", "query", "result_bytes", "input_bytes", "returned"}
     for row in data["tasks"]:
@@ -188,14 +189,14 @@ def _check(value: float, what: str) -> None:
 
 
 def _topological(names: list[str], edges: Iterable[Edge]) -> tuple[str, ...]:
-    """Return Kahn's order, first come first served; raises MappingError for a cycle."""
+    """Return Kahn's topological order; raise MappingError for a cycle."""
     after: dict[str, list[str]] = {name: [] for name in names}
     waiting = dict.fromkeys(names, 0)
     for edge in edges:
         after[edge.source].append(edge.target)
         waiting[edge.target] += 1
     ready = [name for name in names if not waiting[name]]
-    for name in ready:  # grows while it is walked
+    for name in ready:  # grows during the loop
         for follower in after[name]:
             waiting[follower] -= 1
             if not waiting[follower]:

@@ -10,7 +10,7 @@ algorithm for heterogeneous systems by an optimistic cost table, IEEE TPDS 25(3)
 | d, e | devices | index |
 | `cost[t][d]` | time of task t on device d, infinite if it cannot run there | seconds |
 | `moves[d][e]` | time to move an edge's data from d to e | seconds |
-| `ranks[t]` | priority: mean length of the longest way to the end | seconds |
+| `ranks[t]` | priority: mean length of the longest path to the end | seconds |
 | `table[t][d]` | least time from the end of t on d to the end of all (OCT) | seconds |
 | `start`, `end` | of each task in the schedule | seconds |
 """
@@ -23,7 +23,7 @@ from tilewright.mapping.instance import Instance, TaskSchedule, by_start
 
 
 def upward_ranks(problem: Instance) -> list[float]:
-    """Return mean length of the longest way from each task to the end (HEFT, equation 8)."""
+    """Return the mean length of the longest path from each task to the end (HEFT, equation 8)."""
     ranks = [0.0] * problem.count
     for t in reversed(range(problem.count)):
         able = [c for c in problem.cost[t] if math.isfinite(c)]
@@ -49,12 +49,12 @@ def optimistic_costs(problem: Instance) -> list[list[float]]:
 
 
 def heft(problem: Instance) -> TaskSchedule:
-    """Schedule by HEFT: tasks by falling upward rank, each where it ends first, also in a gap."""
+    """Schedule by HEFT: by decreasing upward rank, each task where it ends first, also in a gap."""
     return _by_priority(problem, upward_ranks(problem), None)
 
 
 def peft(problem: Instance) -> TaskSchedule:
-    """Schedule by PEFT: like HEFT, but each where its end plus the optimistic rest is least."""
+    """Schedule by PEFT: like HEFT, but by each task's end plus its optimistic remaining time."""
     table = optimistic_costs(problem)
     ranks = []
     for t in range(problem.count):
@@ -95,7 +95,7 @@ def _by_priority(
 
 
 def _gap(busy: list[tuple[float, float]], come: float, cost: float) -> float:
-    """Return the earliest time from `come` at which `cost` seconds are free."""
+    """Return the earliest time from `come` on at which `cost` seconds are free."""
     begin = come
     for from_, to in busy:
         if begin + cost <= from_:
@@ -105,6 +105,6 @@ def _gap(busy: list[tuple[float, float]], come: float, cost: float) -> float:
 
 
 def _mean(moves: tuple[tuple[float, ...], ...]) -> float:
-    """Return mean time between different devices."""
+    """Return the mean time between different devices."""
     between = [c for a, row in enumerate(moves) for b, c in enumerate(row) if a != b]
     return sum(between) / len(between) if between else 0.0

@@ -16,8 +16,8 @@ from tilewright.mapping.instance import Instance, TaskSchedule, simulate
 
 # Share of the moves that take a task of the critical path.
 _CRITICAL = 0.7
-# Temperatures relative to the makespan: at the begin of each annealing, and at every end. The
-# hot ones find another arrangement of a small graph, the cold ones the last percents of a large.
+# Temperatures relative to the makespan: the first of each annealing, and the last of all. High ones
+# rearrange small graphs, low ones gain the last percent on large graphs.
 _HOT, _COLD = (0.2, 0.05, 0.02), 0.0005
 
 
@@ -31,9 +31,9 @@ def improve(
 ) -> TaskSchedule:
     """Return the best schedule found by annealing, `starts` included.
 
-    The first begins with the best of `starts`, each further one with the best so far. `moves`
-    are tried in all (default: 12000 and 450 a task). It ends early at `bound`, below which no
-    schedule can be. The same seed gives the same schedule.
+    The first annealing begins with the best of `starts`, each further one with the best so far.
+    `moves` is the total number of moves (default: 12000 plus 450 per task). The search ends early
+    at `bound`, a lower bound of all makespans. The same seed gives the same schedule.
     """
     best = min(starts, key=lambda s: s.makespan)
     moves = 12000 + 450 * problem.count if moves is None else moves
@@ -70,7 +70,7 @@ class _Annealing:
         self.path = self._critical()
 
     def _critical(self) -> list[int]:
-        """Return tasks, each starting when the one after it in the list ends or its data come."""
+        """Return tasks that each start when the next one in the list ends or its data arrive."""
         end, device, cost = self.end, self.device, self.problem.cost
         t = max(range(len(end)), key=end.__getitem__)
         path = [t]
@@ -137,7 +137,7 @@ class _Annealing:
     def _simulate(
         self, order: list[int], device: list[int], at: int, limit: float
     ) -> list[float] | None:
-        """Ends of the tasks, or None where the makespan exceeds `limit`."""
+        """Return the ends of the tasks, or None if the makespan exceeds `limit`."""
         cost, before, rest = self.problem.cost, self.problem.before, self.rest
         end, free = list(self.end), list(self.free[at])
         for t in order[at:]:

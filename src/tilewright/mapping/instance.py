@@ -17,10 +17,9 @@ _Row = tuple[float, ...]
 class Instance:
     """Tasks by number, in a topological order.
 
-    `cost[t][d]` is the time of task t on device d (infinite if it cannot run), what it
-    fetches from and returns to the machine's home included. `before[t]` has (task, c) pairs:
-    the tasks it needs, with ``c[d][e]`` the time from device d to e; `after[t]` the same for
-    those that need it.
+    `cost[t][d]` is the time of task t on device d (infinite if it cannot run), including its
+    transfers from and to the machine's home device. `before[t]` has (task, c) pairs: the tasks it
+    needs, with ``c[d][e]`` the time from device d to e; `after[t]` the same for those that need it.
     """
 
     names: tuple[str, ...]
@@ -36,7 +35,7 @@ class Instance:
 
 
 def instance(graph: Graph, platform: Platform, predict: Predictor | None = None) -> Instance:
-    """Number the tasks; `predict` (task, device's name) returns times that the graph lacks.
+    """Number the tasks; `predict(task, device name)` returns times that the graph lacks.
 
     It may return None or infinity for a device that cannot run the task.
 
@@ -93,7 +92,7 @@ class TaskSchedule:
 
 
 def simulate(problem: Instance, order: Sequence[int], device: Sequence[int]) -> TaskSchedule:
-    """Start each task, in `order`, as soon as its device is free and its operands have come.
+    """Start each task, in `order`, as soon as its device is free and its operands have arrived.
 
     `order` must be topological. Every schedule in which no task can be moved ahead without
     changing an order is the simulation of some order and placement, an optimal one included.

@@ -37,10 +37,10 @@ class MappingPlan:
     """Steps in the order of their start; on each device they run in this order.
 
     `bound` is a makespan that no plan can beat, `proven` says that this one is optimal (by the
-    predicted times). `interval` has the makespans in seconds with the lower and the upper bounds of
-    the models' intervals, tasks placed and ordered as here; None if no model has intervals.
-    `unsure` names tasks whose time is a guess: their sizes are outside what the model of their
-    device was fitted to.
+    predicted times). `interval` has the makespans of this placement and order, in seconds, if all
+    times are at the lower, or at the upper, ends of the models' intervals; None if no model has
+    intervals. `unsure` names tasks whose time is a guess: their sizes are outside the training
+    range of their device's model.
     """
 
     graph: Graph
@@ -97,14 +97,14 @@ def plan(
     Args:
         graph: tasks, what they need, and how much data travels.
         platform: devices and links.
-        predict: seconds of a task on a device, where the task does not say (see `predictor`);
+        predict: seconds of a task on a device if the task itself has none (see `predictor`);
             None or infinity where the device cannot run it.
         method: ``heft`` and ``peft`` are list schedules; ``search`` improves the better of them
             by local search; ``exact`` is an optimum, for a dozen tasks; ``auto`` searches, and
             proves the optimum of small graphs.
         seed: the seed of the local search.
-        robust: keep the longest makespan short that the models' intervals allow, in place of the
-            expected one. Needs a `predictor`, or tasks that say their seconds.
+        robust: minimise the longest makespan that the models' intervals allow instead of the
+            expected one. Needs a `predictor`, or tasks with their seconds.
 
     Raises:
         MappingError: a task that no device can run, or a graph too large for ``exact``.
@@ -167,7 +167,7 @@ def _schedule(
 
 @dataclass(frozen=True)
 class ModelPredictor:
-    """Seconds of tasks by models, their intervals, and where they are guesses: see `predictor`."""
+    """Seconds of tasks by models, with their intervals and warnings: see `predictor`."""
 
     models: Mapping[tuple[str, str], Any]
     coverage: float = 0.9
@@ -194,7 +194,7 @@ class ModelPredictor:
         return end if math.isfinite(end) else seconds
 
     def unsure(self, task: GraphTask, device: str) -> bool:
-        """Return whether the model of a task that names no seconds has seen nothing like it."""
+        """Return whether a task without seconds lies outside the training range of its model."""
         model = self.models.get((task.kernel, device))
         if device in task.seconds or model is None:
             return False

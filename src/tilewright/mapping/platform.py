@@ -26,7 +26,7 @@ class Link:
     bandwidth: float = float("inf")
 
     def seconds(self, size: float) -> float:
-        """Return the time to move `size` bytes; nothing takes none."""
+        """Return the seconds to move `size` bytes; 0 for none."""
         return self.latency + size / self.bandwidth if size > 0 else 0.0
 
 
@@ -37,7 +37,7 @@ class Platform:
     `home` is the device whose memory has the user's inputs and results, by default the first.
 
     Raises:
-        MappingError: no devices, a name twice, or a link between unknown devices.
+        MappingError: no devices, a repeated name, or a link between unknown devices.
     """
 
     devices: tuple[Device, ...]

@@ -44,14 +44,14 @@ def kernel(
     query: Callable[..., Mapping[str, float]],
     result: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function a kernel: called as it is, but while `trace` runs, a task is noted.
+    """Make a function a kernel: a normal call runs it, a call within `trace` records a task.
 
     Args:
         name: the name of the kernel, by which models are found.
         query: from the arguments to the kernel's parameters, e.g.
             ``lambda a, b: {"m": a.shape[0], "k": a.shape[1], "n": b.shape[1]}``.
-        result: from the arguments to something that is like the result (its shape, dtype and
-            `nbytes` matter), without computing it. By default the kernel is run.
+        result: from the arguments to a stand-in for the result (only its shape, dtype and `nbytes`
+            matter), without computing it. By default the kernel is run.
 
     >>> import numpy as np
     >>> @kernel("product", lambda a, b: {"n": len(a)}, lambda a, b: a)
@@ -76,9 +76,9 @@ def kernel(
 
 
 def trace(function: Callable[..., Any], *args: Any) -> Trace:
-    """Call `function` with its arguments and note the kernels it calls instead of a result.
+    """Call `function` with its arguments and record the kernels that it calls.
 
-    The function's course must not depend on the kernels' results, only on `args`.
+    The function's control flow must depend only on `args`, not on the kernels' results.
 
     Raises:
         MappingError: traced within another trace, or no kernel was called.
@@ -137,13 +137,13 @@ def _note(
 def _call(
     function: Callable[..., Any], places: list[int | None], args: list[Any], *results: Any
 ) -> Any:
-    """Return the function with results in the places of the values that stood for them."""
+    """Return the function with results in place of the placeholders."""
     filled = [a if p is None else results[p] for a, p in zip(args, places, strict=True)]
     return function(*filled)
 
 
 def _bytes(value: Any) -> float:
-    """Return the size of an array or of a sparse matrix; numbers and such weigh nothing."""
+    """Return the bytes of an array or a sparse matrix; 0 for numbers and the like."""
     size = getattr(value, "nbytes", None)
     if size is None:
         parts = (getattr(value, part, None) for part in ("data", "indices", "indptr"))

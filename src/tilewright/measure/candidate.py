@@ -163,7 +163,7 @@ class Measurement:
         for name in ("times", "cpu_times"):
             known[name] = tuple(known.get(name, ()))
             if not all(isinstance(t, float) or type(t) is int for t in known[name]):
-                raise ValueError(f"{name} are {str(known[name])[:60]}; they have to be numbers")
+                raise ValueError(f"{name} are {str(known[name])[:60]}; they must be numbers")
         for name, kind in (("message", str), ("output", str), ("machine", str), ("details", dict)):
             if not isinstance(known.get(name, kind()), kind):
                 raise ValueError(f"{name} is {str(known[name])[:60]}; it is of the wrong type")

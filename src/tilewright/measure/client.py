@@ -26,7 +26,7 @@ from .worker import COMMAND_BUILDER
 _START_SECONDS = 120.0
 
 
-# A file that measures when it is loaded would start workers that load it, and so on.
+# A file that measures at import would start workers that import it, and so on.
 _DEPTH = "TILEWRIGHT_WORKERS_DEPTH"
 _DEEPEST = 3
 
@@ -132,7 +132,7 @@ class Workers:
         self._send(op="end", id=number)
 
     def cancel(self, number: int) -> None:
-        """Forget a request: it is not begun, or killed."""
+        """Cancel a request: it is not begun, or killed."""
         with self._lock:
             self._pending.pop(number, None)
         self._send(op="cancel", id=number)
@@ -156,7 +156,7 @@ class Workers:
             process.wait()
 
     def abandon(self) -> None:
-        """Forget the server without ending it: for a forked copy of this process."""
+        """Drop the server without ending it: for a forked copy of this process."""
         self._lock = threading.RLock()
         connection, self._connection, self._process = self._connection, None, None
         self._pending = {}
@@ -169,8 +169,8 @@ class Workers:
         depth = int(os.environ.get(_DEPTH, "0"))
         if depth >= _DEEPEST:
             raise WorkersError(
-                f"workers inside workers, {depth} deep: what a worker loads seems to measure by "
-                'itself; put that part of the file under `if __name__ == "__main__":`'
+                f"workers inside workers, {depth} deep: a file that a worker loads seems to "
+                'measure at import; put that part of it under `if __name__ == "__main__":`'
             )
         ours, theirs = socket.socketpair()
         with theirs:
@@ -202,7 +202,7 @@ class Workers:
 
     def _send(self, **message: Any) -> None:
         with self._lock:
-            # A dead server needs no telling: the listener ends all that it had in hand.
+            # A dead server needs no message: the listener ends all of its candidates.
             if self._connection is not None:
                 with contextlib.suppress(OSError):
                     self._connection.send(message)
@@ -224,7 +224,7 @@ class Workers:
             "crashed",
             message="the workers' server ended",
             machine=machine_id(),
-            details={"lost": True},  # whoever killed it, perhaps not this candidate
+            details={"lost": True},  # the cause may lie outside this candidate
         )
         for number, (candidate, mailbox) in orphaned.items():
             mailbox.put(Event("finished", candidate, lost, {"number": number}))
@@ -250,7 +250,7 @@ _open: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Close the line in a forked copy; otherwise the server would outlive this process."""
+    """Close the connection in a forked copy; otherwise the server would outlive this process."""
     for workers in list(_open):
         workers.abandon()
 

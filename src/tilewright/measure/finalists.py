@@ -156,7 +156,7 @@ class _Match:
                     self._listen(lambda r=runner, n=done: r.final or len(r.times) > n)  # type: ignore[misc]
 
     def end(self) -> None:
-        """Ask all workers for their last words."""
+        """Ask all workers for their details."""
         for runner in self.runners:
             if runner.final is None:
                 self.workers.end(runner.number)

@@ -21,7 +21,7 @@ from .worker import COMMAND_BUILDER, run_worker
 Phase = Literal["building", "verifying", "ready", "timing", "ending", "gone"]
 
 _END_SECONDS = 30.0  # for the details at the end
-_BEAT_SLACK = 0.5  # a worker reports more often than this that no single run hangs
+_BEAT_SLACK = 0.5  # interval within which a worker reports that no single run hangs
 _MAX_REPORT = 16 << 20
 _LAST_READS = 32  # of 64 KB: more than a pipe holds
 

@@ -1,7 +1,7 @@
 """Process trees: who belongs to one, how much memory it uses, stopping and killing it.
 
-Everything here reads ``/proc`` directly: a walk over a worker's tree costs microseconds, while
-a scan of every process of the machine would disturb what is being timed.
+Everything here reads ``/proc`` directly: a walk over a worker's tree takes microseconds, while a
+scan of all processes of the machine would disturb timing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def tree(pid: int) -> list[int]:
 
 
 def resident_bytes(pids: list[int]) -> int:
-    """Return the resident memory of the processes together; pages they share count for each."""
+    """Return the total resident memory of the processes; pages that they share count for each."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/statm", "rb") as statm:

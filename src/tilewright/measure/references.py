@@ -1,4 +1,4 @@
-"""Functions by the place where another process finds them."""
+"""References to functions by which another process can import them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.errors import TilewrightError
 def reference_to(
     function: Callable[..., Any], error: type[TilewrightError] = TilewrightError
 ) -> str:
-    """Return what `load_builder` takes: ``module:name``, or ``file.py:name``.
+    """Return the reference for `load_builder`: ``module:name`` or ``file.py:name``.
 
     Args:
         function: the function.
@@ -37,8 +37,8 @@ def reference_to(
     source = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None
     if source is None or not Path(source).is_file():
         raise error(
-            f"{name} is defined in no file, so that no worker can import it: write it to a "
-            "module, and import it from there"
+            f"{name} is not defined in a file, so no worker can import it: write it to a module, "
+            f"and import it from there"
         )
     text = Path(source).read_text(encoding="utf-8", errors="replace")
     guarded = re.search(r"^if\s+__name__\s*==", text, re.MULTILINE)

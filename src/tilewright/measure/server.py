@@ -159,7 +159,7 @@ class Server:
             request = self._queue.popleft()
             try:
                 job = Job(request)
-            except OSError as error:  # no process or no temporary directory to be had
+            except OSError as error:  # no process or no temporary directory is available
                 outcome = {"status": "crashed", "message": f"no worker: {error}"}
                 event = {"id": request.id, "event": "finished", "measurement": outcome}
                 self._client.send(event)
@@ -190,7 +190,7 @@ class Server:
         self._tell(job, "finished", measurement=outcome)
 
     def _kill_orphans(self) -> None:
-        """Kill the processes that ended workers have left behind and this process has inherited."""
+        """Kill processes that ended workers left behind and this process inherited."""
         workers = {job.pid for job in self._live.values()}
         for pid in processes.children(os.getpid()):
             if pid not in workers:
@@ -256,7 +256,7 @@ def main() -> None:
 def _main(client: Connection) -> None:
     """Take the client's greeting, preload, serve."""
     os.set_inheritable(client.fileno(), False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client handles Ctrl-C
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     hello = client.recv()
     sys.path[:] = hello["path"]

@@ -25,7 +25,7 @@ class Samples:
 
 
 def settled(times: Sequence[float], timing: Timing) -> bool:
-    """Return whether the median of `times` is known well enough.
+    """Return whether the median of `times` is precise enough.
 
     The standard error of a median of n normal samples is 1.2533 sigma / sqrt(n); sigma is
     estimated from the median absolute deviation, which outliers do not move.
@@ -52,9 +52,9 @@ def time_runs(
 ) -> Samples:
     """Time `run` as `timing` says.
 
-    `sync` is called at the end of every sample, inside the timed span. `beat` is called
-    between samples, to tell a watchdog that no single run hangs. `cutoff` (seconds) overrides
-    that of `timing` where it is smaller.
+    `sync` is called at the end of every sample, inside the timed span. `beat` is called between
+    samples, to show a watchdog that no single run hangs. `cutoff` (seconds) overrides that of
+    `timing` where it is smaller.
     """
     limits = [c for c in (cutoff, timing.cutoff) if c is not None]
     limit = min(limits, default=math.inf)

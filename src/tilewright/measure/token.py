@@ -1,7 +1,7 @@
 """The machine's one timing token: a lock on a file that all of a user's Tilewright processes share.
 
-Timing holds it exclusively, whichever process times. Builds run without it, and pause while
-another holds it. The file must belong to the user: in a folder that everybody writes to, another
+A process holds it exclusively while it times. Builds run without it, and pause while another
+process holds it. The file must belong to the user: in a folder that everybody writes to, another
 user's file could be a link, a pipe, or locked for ever.
 """
 

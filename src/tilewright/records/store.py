@@ -29,14 +29,14 @@ from .location import default_path
 from .lock import Claim, RecordsError
 
 SCHEMA_VERSION = 1
-# Made when it is first used; versions that do not know it leave it alone.
+# Created when it is first used; versions that do not know it leave it alone.
 _PAGES = """CREATE TABLE IF NOT EXISTS pages (
     path TEXT PRIMARY KEY,
     subject TEXT NOT NULL,
     kind TEXT NOT NULL
 )"""
 _APPLICATION_ID = 0x746C7772  # "tlwr"
-# Seconds that a transaction waits for others: theirs take milliseconds, or as long as the disk.
+# Seconds that a transaction waits for others, which take milliseconds, or as long as the disk.
 _BUSY_SECONDS = 60.0
 # The bits of SQLite's extended error codes that hold the primary one.
 _PRIMARY = 0xFF
@@ -174,7 +174,7 @@ class Records:
         with self._explained():
             if read_only and not self.path.exists():
                 raise RecordsError(f"{self.path}: there is no such records file")
-            if self.path.exists() and not self.path.is_file():  # SQLite would begin with a device
+            if self.path.exists() and not self.path.is_file():  # SQLite would accept a device
                 raise RecordsError(f"{self.path} is a folder or a device; give another file")
             if not read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ class Records:
             self._create(db)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)  # else a power failure may lose the file's name
+                os.fsync(folder)  # otherwise, a power failure may lose the file's name
             finally:
                 os.close(folder)
 
@@ -253,7 +253,7 @@ class Records:
                 db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def claim(self, problem: str, *, wait: float = 0.0) -> None:
-        """Keep a problem to this process until the file is closed.
+        """Reserve a problem for this process until the file is closed.
 
         For runs whose decisions follow from their records; plain measurements need no claim.
 
@@ -262,7 +262,7 @@ class Records:
             wait: seconds to wait for another process that has it.
 
         Raises:
-            RecordsError: another run has the problem, with this file opened once more.
+            RecordsError: another run, with the same file open, has the problem.
         """
         with self._explained():
             if problem not in self._claims:
@@ -368,7 +368,7 @@ class Records:
     def lookup(
         self, problem: str, configuration: Json, machine: Json, versions: Json | None = None
     ) -> MeasurementRecord | None:
-        """Return the latest record of exactly this, or None. `versions` counts only when given."""
+        """Return the latest record with these values, or None. `versions` counts only if given."""
         where = {"problem": problem, "configuration": digest(configuration)}
         where["machine"] = digest(machine)
         if versions is not None:

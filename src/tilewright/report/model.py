@@ -43,9 +43,9 @@ class GroupRow:
 
     `tile` has (loop, size) pairs, innermost first. `blocks` and `threads` are a GPU launch's;
     `parallel` (tasks) and `vector` (lanes) a CPU's. `shared_bytes` is the shared memory of a
-    block, or the storage of the members inside a tile. `predicted` is in the unit that the
-    report names, `limit` what most of a predicted time is and `occupancy_limit` what keeps the
-    occupancy from being more; `measured` is in seconds.
+    block, or the storage of the members inside a tile. `predicted` is in the unit that the report
+    names, `limit` the largest part of a predicted time, and `occupancy_limit` the resource that
+    limits the occupancy; `measured` is in seconds.
     """
 
     name: str
@@ -191,7 +191,7 @@ class ScheduleReport:
 
     @property
     def failure(self) -> str:
-        """The reason for which a schedule is not verified, in two words."""
+        """The reason why a schedule is not verified, in two words."""
         statuses = {attempt.status for attempt in self.attempts} - {"ok", "not tried"}
         return statuses.pop().replace("_", " ") if len(statuses) == 1 else "wrong answer"
 

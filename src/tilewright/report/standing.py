@@ -8,8 +8,9 @@ from tilewright.report import units
 from tilewright.report.model import Bar, ScheduleReport
 
 NAIVE = "naive"  # the label of the naive schedule's bar
-# A factor whose interval contains 1 is a tie up to here. Beyond, the interval says that the times
-# were disturbed, not that two schedules are level; chosen: what busy machines differ by.
+# Up to this factor, an interval that contains 1 is a tie. Beyond it, such an interval shows that
+# the times were disturbed, not that the schedules are equal. Chosen as the spread of times on busy
+# machines.
 MOST_OF_A_TIE = 1.25
 
 
@@ -92,7 +93,7 @@ def standing(other: str, ratio: float | None, interval: tuple[float, float] | No
     """Return a factor, a tie, or a factor that is uncertain.
 
     Args:
-        other: the name of what is compared with.
+        other: the name of the other schedule.
         ratio: its time over ours; None if unknown.
         interval: the ratio's confidence interval, None if unknown.
 

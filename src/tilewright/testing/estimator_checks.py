@@ -36,7 +36,7 @@ def check_estimator(model: Estimator, *, instances: int = 80, seed: int = 0) -> 
     model.set_params(features=FEATURES, complexity="m*n")
     _check_unfitted(model, table)
     fitted = model.fit(table, times)
-    assert fitted is model, "fit has to return the model"
+    assert fitted is model, "fit must return the model"
     predicted = _predictions(model, table)
     error = float(np.median(np.abs(predicted / times - 1.0)))
     assert error <= MOST_ERROR, (
@@ -48,7 +48,8 @@ def check_estimator(model: Estimator, *, instances: int = 80, seed: int = 0) -> 
     _check_stored(model, queries, predicted)
     again = type(model)(**model.get_params()).fit(table, times)
     assert np.array_equal(_predictions(again, queries), predicted), (
-        "fitted again to the same instances, it predicts other times: draw from its seed alone"
+        "fitted again to the same instances, it predicts other times: use no randomness but its "
+        "seed"
     )
 
 
@@ -57,7 +58,7 @@ def _check_unfitted(model: Estimator, table: Array) -> None:
         model.predict(table)
     except TilewrightError:
         return
-    raise AssertionError("a model that is not fitted predicts: it has to raise PredictionError")
+    raise AssertionError("a model that is not fitted predicts: it must raise PredictionError")
 
 
 def _predictions(model: Estimator, table: Array) -> Array:

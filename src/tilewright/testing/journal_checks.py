@@ -47,9 +47,11 @@ def check_journal(opened: Callable[[], Journal]) -> None:
 
 
 def _check_same(found: list[Trial], wanted: list[Trial]) -> None:
-    assert len(found) == len(wanted), f"{len(wanted)} trials were added, and {len(found)} are there"
+    assert len(found) == len(wanted), (
+        f"{len(wanted)} trials were added, but {len(found)} are loaded"
+    )
     for one, other in zip(found, wanted, strict=True):
-        assert one == other, f"a trial was added as {other} and is there as {one}"
+        assert one == other, f"a trial was added as {other} and is loaded as {one}"
 
 
 def _next(suggestion: Suggestion, index: int) -> Suggestion:

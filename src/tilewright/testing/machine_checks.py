@@ -26,7 +26,7 @@ def check_machine(machine: Machine) -> None:
     except (TilewrightError, TypeError, ValueError) as error:
         raise AssertionError(f"{machine.name!r} cannot be stored and read again: {error}") from None
     assert again == machine, f"{machine.name!r} is read again as another machine: {again}"
-    assert hash(again) == hash(machine), "equal machines have to have equal hashes"
+    assert hash(again) == hash(machine), "equal machines must have equal hashes"
     if isinstance(machine, GpuMachine):
         _check_gpu(machine)
     else:

@@ -97,7 +97,7 @@ def check_scheduler(
         wrong = [str(violation) for violation in check(schedule, algorithm)]
         assert not wrong, f"{name}: the schedule is illegal: {'; '.join(wrong)}"
         assert from_json(to_json(schedule), algorithm) == schedule, (
-            f"{name}: the schedule is another after it is stored and read again"
+            f"{name}: the schedule has changed after it was stored and read again"
         )
         assert scheduler(load(build()), machine) == schedule, (
             f"{name}: the same pipeline built again gets another schedule"

@@ -12,7 +12,7 @@ The room in the order in which data flows:
 - ``report`` and ``notebook``: pages and tables about runs.
 - ``command_line``: problem files of ``tilewright tune``, and the protocol over pipes.
 - ``problems``: spaces and problems that come with the package.
-- ``interop``: interfaces and files of other tuners.
+- ``interop``: interfaces and file formats of other tuners.
 """
 
 import lazy_loader

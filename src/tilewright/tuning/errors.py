@@ -25,7 +25,7 @@ class SettingsError(TilewrightError, ValueError):
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """Return ``value``, if it is a whole number of at least ``least``.
+    """Return ``value`` if it is a whole number of at least ``least``.
 
     Raises:
         SettingsError: it is not.

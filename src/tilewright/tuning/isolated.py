@@ -19,7 +19,7 @@ class Isolated:
 
     A call that takes more than ``seconds`` is a ``timeout``, one that uses more than
     ``memory_bytes`` is ``out_of_memory``, and a process that dies is ``crashed``. All processes
-    that it has started are killed with it, and its output is limited.
+    that it started are killed with it, and its output is limited.
 
     Args:
         objective: a function at the top level of a module, which the worker imports itself.
@@ -64,7 +64,7 @@ class IsolatedCall:
     """One call: made while building (others may run), or while timing if exclusive."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Take the payload that `Isolated` makes."""
+        """Take the payload that `Isolated` sends."""
         self._payload = payload
         self._outcome: dict[str, Any] | None = None
         if not payload["exclusive"]:

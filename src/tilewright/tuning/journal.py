@@ -20,7 +20,7 @@ from tilewright.tuning.space.space import Space
 from tilewright.tuning.trial import Trial, plain, unplain
 from tilewright.tuning.tune import Journal
 
-# Sources of a warm start: each costs a model at every decision.
+# Maximum number of warm starts: each costs a model at every decision.
 _MOST_SOURCES = 5
 
 
@@ -49,10 +49,10 @@ def warm_start(
 ) -> list[WarmStart]:
     """Return warm starts from the records of the problems called ``name``: any size, any machine.
 
-    One for each problem and machine, of all its seeds, those of the most evaluations first, at most
-    five. The trials of the run ``but`` are left out, and what was recorded after its first one: it
-    decides alike when it is resumed. A trial that was cut short counts with the value that it
-    reported.
+    There is one per problem and machine, from all its seeds, those with the most evaluations first,
+    at most five. The trials of the run ``but`` are left out, and so is everything recorded after
+    its first trial, so that a resumed run decides as before. A trial that was cut short counts with
+    the value that it reported.
     """
     found = _sources(records, but, lambda r: r.problem.startswith(f"tuning/{name}/"))
     return _largest(found.values(), queued)
@@ -61,7 +61,7 @@ def warm_start(
 def _sources(
     records: Records, own: RecordsJournal, wanted: Callable[[MeasurementRecord], bool]
 ) -> dict[tuple[str, str], list[Trial]]:
-    """Return the trials of the problems whose first record is wanted, by problem and machine."""
+    """Return the trials of problems whose first record is wanted, by problem and machine."""
     kept: list[MeasurementRecord] = []
     for problem in sorted(p for p in records.problems() if p.startswith("tuning/")):
         # A damaged record of another run does not end this one.
@@ -84,13 +84,13 @@ def _sources(
 
 
 def _largest(sources: Iterable[list[Trial]], queued: int = 1) -> list[WarmStart]:
-    """Return warm starts from the sources of the most trials."""
+    """Return warm starts from the sources with the most trials."""
     ranked = sorted(sources, key=len, reverse=True)
     return [WarmStart.of(trials, queued) for trials in ranked[:_MOST_SOURCES]]
 
 
 def _fits(configuration: Mapping[str, Any], space: Space) -> bool:
-    """Return whether a configuration is one of a space, whatever the constraints say."""
+    """Return whether a configuration belongs to a space if its constraints are ignored."""
     try:
         space.encode(unplain(configuration))
     except ConfigurationError:
@@ -137,7 +137,7 @@ class RecordsJournal(Journal):
         ]
 
     def earlier(self, space: Space) -> list[WarmStart]:
-        """Return what the records have of the same space on other inputs or machines.
+        """Return the recorded trials of the same space on other inputs or machines.
 
         A space is the same if every recorded configuration is one of this space; the name of the
         problem does not matter. Runs of this very problem on this machine are left out, so that

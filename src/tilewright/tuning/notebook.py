@@ -47,7 +47,7 @@ def _values(p: Parameter) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as it is shown; nothing for None."""
+    """Return a value as text; empty for None."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "" if value is None else str(value)

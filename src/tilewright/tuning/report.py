@@ -90,8 +90,8 @@ def tuning_page(
 ) -> str:
     """Return the page as text: one or more runs of the same problem, as by different seeds.
 
-    `unit` is that of the objective (with ``s`` times get the prefix that suits them); `facts` say
-    how the page was made, by name.
+    `unit` is the unit of the objective (times in ``s`` are shown with a suitable prefix); `facts`
+    say how the page was made, by name.
     """
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
@@ -119,7 +119,7 @@ def tuning_page(
             Section(
                 "Configurations",
                 _strands(trials, space),
-                "Each strand is a configuration; the better it is, the stronger it is drawn. "
+                "Each line is a configuration; the better it is, the stronger it is drawn. "
                 "Red ones failed.",
             )
         )
@@ -197,7 +197,7 @@ def _curves(runs: Runs, unit: str) -> Html:
 
 def _curve_note(runs: Runs) -> str:
     if len(runs) == 1:
-        single = "Each evaluation alone; the best configuration is that of the least median."
+        single = "Single evaluations; the best configuration is the one with the smallest median."
         return single if confirming(runs[0]) else ""
     return f"Median over {len(runs)} runs, with the band between their quartiles."
 

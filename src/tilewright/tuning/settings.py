@@ -17,26 +17,27 @@ class Settings:
         surrogate: the model of the objective, a Gaussian process or a random forest.
         initial: random configurations before the model is used; by default one more than
             the number of parameters, at most 10.
-        design: draw the initial configurations uniformly, or each as the one of many uniform
-            ones that is furthest from those before.
+        design: draw the initial configurations uniformly, or choose each among many uniform ones as
+            the one farthest from those before.
         objective: how the objective is modelled: by the normal scores of its ranks, by its
-            logarithm where all values are positive (as the paper has it), or as it is.
+            logarithm if all values are positive (as in the paper), or unchanged.
         log_parameters: measure distances on a log scale where a parameter asks for it.
         alignment: also distinguish numbers by the power of two that divides them (see
             `encoder`).
         metric: a metric for all permutations instead of each parameter's own.
         priors: the priors of the Gaussian process's hyperparameters.
-        feasibility: weigh by the probability that a configuration does not fail.
-        stagnation: after this many evaluations without a better one, every second decision is a
-            random forest's, which expects other things of what is far away; 0 for never.
+        feasibility: weight the acquisition by the probability that a configuration does not fail.
+        stagnation: after this many evaluations without improvement, a random forest, which
+            extrapolates differently, makes every second decision; 0 for never.
         biased_sampling: sample as ATF does, for comparison.
         local_search: climb from the best sampled configurations.
-        local: the share of decisions that stay within one parameter of the best configuration.
+        local: the share of decisions that change only one parameter of the best configuration.
         samples: configurations sampled to start from.
-        climbs: how many of them are climbed from.
+        climbs: the number of them from which the search climbs.
         repeats: whether a configuration may be suggested again.
-        most_points: successful observations that the model of a decision takes, and failures that
-            the model of feasibility takes; of more, the best, and others of the whole range.
+        most_points: maximum number of successful observations in the model of the objective, and of
+            failures in the model of feasibility; if there are more, the best ones and a sample of
+            the whole range are used.
     """
 
     surrogate: Literal["gp", "rf"] = "gp"

@@ -114,7 +114,7 @@ def middle(values: list[tuple[float, ...]]) -> tuple[float, ...]:
 
 
 def ranked(configurations: Iterable[Sequence[Trial]]) -> list[Trial]:
-    """Return a trial with the medians for each configuration that works, the best first.
+    """Return for each configuration that works a trial with its medians, the best first.
 
     `configurations` has the trials of each. One works if more than half of them ended well.
     """

@@ -21,8 +21,8 @@ T = TypeVar("T")
 class Tunable(Generic[P, T]):
     """A function with tunable parameters, made by `tunable`.
 
-    ``best`` is the configuration that calls use for parameters that they do not pass: that of the
-    last `tune`, or before it the space's defaults. ``space`` is the search space.
+    ``best`` is the configuration that calls use for parameters that they do not pass: the result of
+    the last `tune`, or the space's defaults before it. ``space`` is the search space.
     """
 
     def __init__(self, function: Callable[P, T], space: Space) -> None:

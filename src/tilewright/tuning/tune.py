@@ -86,11 +86,11 @@ class Journal:
         return []
 
     def earlier(self, space: Space) -> list[WarmStart]:
-        """Return what is known of the same space elsewhere: other inputs, other machines."""
+        """Return earlier trials of the same space on other inputs or machines."""
         return []
 
     def add(self, trial: Trial) -> None:
-        """Keep a trial; it is safe when this returns."""
+        """Store a trial; it is safe when this returns."""
 
 
 def tune(
@@ -132,9 +132,10 @@ def tune(
             machines (with one objective), ``()`` for none.
         executor: evaluates ``jobs`` configurations at once; any `concurrent.futures` executor.
             Without one, a single job runs in this thread and more in a pool of threads.
-            What a given executor does not return in ten minutes and 20 times the longest
-            evaluation is submitted once more, and then recorded as a time-out; past `time_limit`
-            at once, after ten seconds and twice the longest evaluation.
+            An evaluation that a given executor does not return within the larger of ten minutes and
+            20 times the longest evaluation is submitted once more, and the second time recorded as
+            a time-out. Past `time_limit` it is recorded at once, after the larger of ten seconds
+            and twice the longest evaluation.
         jobs: the number of parallel evaluations.
         journal: stores every trial before the next decision, and returns those of earlier runs.
         time_limit: seconds after which no evaluation is started.
@@ -191,7 +192,7 @@ def tune(
 
 @dataclass(frozen=True)
 class _Submitted:
-    """An evaluation under way: what was asked, when it was submitted, and whether once more."""
+    """A running evaluation: its suggestion, when it was submitted, and whether again."""
 
     asked: Suggestion
     since: float
@@ -256,7 +257,7 @@ class _Run:
 
     @property
     def _done(self) -> int:
-        """The number of evaluations that count: those that confirm leaders do not."""
+        """The number of evaluations that count: not those that confirm leaders."""
         return len(self.tuner.trials) - confirming(self.tuner.trials)
 
     def _limit(self) -> float | None:
@@ -308,13 +309,13 @@ class _Run:
         return True
 
     def _collect(self) -> None:
-        """Record what ends next; give up what is lost. Returns at the deadline in any case."""
+        """Record evaluations that end, give up lost ones; return at the deadline at the latest."""
         late = self._late
         seconds, times = _LOST_AT_THE_END if late else _LOST
         allowed = max(seconds, times * self.longest)
         deadline = math.inf if self.deadline is None else self.deadline
         oldest = min(each.since for each in self.under_way.values())
-        # What is under way at the deadline has that long from then on.
+        # Evaluations that run at the deadline have that long from then on.
         lost = (deadline if late else oldest) + allowed
         until = lost if late else min(lost, deadline)
         left = max(0.0, until - time.monotonic()) if self.remote else None
@@ -333,7 +334,7 @@ class _Run:
             self._give_up(0.0 if late else allowed, again=not late)
 
     def _give_up(self, allowed: float, again: bool) -> None:
-        """Submit what is lost once more if it may be; record the rest as time-outs."""
+        """Submit lost evaluations once more if allowed; record the others as time-outs."""
         now = time.monotonic()
         for future, lost in list(self.under_way.items()):
             if now - lost.since < allowed:

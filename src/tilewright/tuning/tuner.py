@@ -30,8 +30,8 @@ from tilewright.tuning.space.space import Space
 from tilewright.tuning.trial import Suggestion, Trial, middle, ranked
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# Gain of the rest of a budget: scale * (evaluations left * gain expected of the next) ** power,
-# the latter a mean over the last decisions. Fitted to recorded searches, see the page
+# Gain of the rest of a budget: scale * (evaluations left * expected gain of the next) ** power,
+# with the expected gain averaged over the last decisions. Fitted to recorded searches, see the page
 # docs/decisions/tuning-stopping.md
 _GAIN_SCALE = 0.16
 _GAIN_POWER = 0.36
@@ -127,7 +127,7 @@ class Tuner:
         index = self._next if index is None else max(index, self._next)
         rng = np.random.default_rng([self.seed, index])
         taken = set(self._told) | {self._key(s.configuration) for s in self.pending.values()}
-        # the matrices are small: more threads would only wait for one another
+        # the matrices are small: several threads would mostly wait for each other
         with _threads().limit(limits=1):
             chosen = self._choose(rng, taken)
         if chosen is None:
@@ -315,13 +315,13 @@ class Tuner:
     def remaining_gain(self, rest: int | None = None) -> float | None:
         """Return the gain expected of the rest of a budget, as a share of the best value.
 
-        The model says what the next evaluation gains. What a rest of evaluations gained in recorded
-        searches is a power of the product of both (the decision page on stopping has the fit). None
-        while fewer than five decisions were a Gaussian process's, or where the objective is not
-        positive.
+        The model gives the expected gain of the next evaluation. In recorded searches, the gain of
+        the remaining evaluations is a power of this gain times their number (see the decision page
+        on stopping for the fit). None while fewer than five decisions were a Gaussian process's, or
+        where the objective is not positive.
 
         Args:
-            rest: evaluations that are left; by default as many as have been made.
+            rest: the number of evaluations left; by default as many as have been made.
         """
         expected = [t.suggestion.expected for t in self.trials if t.suggestion.origin == "model"]
         recent = [gain for gain in expected if gain is not None][-_RECENT:]
@@ -340,7 +340,7 @@ class Tuner:
 
 
 def _check(settings: Settings) -> None:
-    """Refuse a setting that is not one of its choices."""
+    """Reject a setting that is not one of its choices."""
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
         choices = [c for part in (hint, *get_args(hint)) for c in _literals(part)]

@@ -22,7 +22,8 @@ def add_parser(commands: Any) -> None:
         example="tilewright patterns rank --example jacobi5 --sizes N=1024,M=1024",
         help="derive, rank, tune and compile kernels of programs made of patterns",
         description="Rewrite a program made of patterns (map, reduce, slide, ...) into others with "
-        "the same meaning, rank their kernels before any is run, measure the best, compile them.",
+        "the same meaning, rank their kernels before any is run, measure the best, and compile "
+        "them.",
         run=show_help,
     )
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", dest="patterns_command")

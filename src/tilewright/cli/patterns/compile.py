@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilewright.arith import Poly
     from tilewright.patterns import Pattern, ThreadGrid
 
-# Relative to the largest number of the result. f32 has 6e-8; sums are regrouped.
+# Relative to the largest number of the result. f32 rounds by 6e-8, and sums are regrouped.
 _TOLERANCE = 1e-4
 
 

@@ -134,7 +134,7 @@ def all_sizes(program: Pattern, args: argparse.Namespace) -> dict[str, int]:
 
 
 def entry(number: int, derivation: Derivation, launch: ThreadGrid | None = None) -> dict[str, Any]:
-    """Return a derived program as JSON data, from which `read_entry` makes it again."""
+    """Return a derived program as JSON data, which `read_entry` reads."""
     from tilewright.patterns import to_json
 
     return {

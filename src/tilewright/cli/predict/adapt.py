@@ -17,8 +17,9 @@ def add_parser(commands: Any) -> None:
         "adapt",
         example="tilewright predict adapt model.json few_runs.csv -o here.json",
         help="adapt models of other machines to this one by a few runs",
-        description="Adapt models of other machines to this one. The few runs say how much faster "
-        "or slower it is, which model to trust how far, and where none is right. Twenty runs are "
+        description="Adapt models of other machines to this one. The few runs show how much faster "
+        "or slower it is, how far to trust each model, and where all of them are wrong. Twenty "
+        "runs are "
         "enough where the machines are alike.",
         options={
             "models MODEL.json ...": "models of the same kernel on other machines, written by "
@@ -48,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         for name, words in (source.levels or {}).items():
             if levels.setdefault(name, list(words)) != list(words):
                 raise TilewrightError(
-                    f"{path} numbers the words of {name} otherwise than {args.models[0]}: fit "
-                    "both models to runs with the same words"
+                    f"{path} and {args.models[0]} number the words of {name} differently: fit both "
+                    f"models to runs with the same words"
                 )
         units |= source.units or {}
     runs = read_csv(args.runs, args.target, features, names=args.names, levels=levels, units=units)

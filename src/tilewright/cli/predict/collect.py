@@ -190,5 +190,5 @@ def _check_given(args: argparse.Namespace) -> None:
     if not args.complexity:
         raise TilewrightError(
             f"give the number of operations of {args.what[0]}, as in --complexity 'n*log2(n)'; any "
-            "expression that grows as its time does will do"
+            "expression that grows in proportion to its time will do"
         )

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tilewright.prediction import Estimator, Evaluation, Runs
     from tilewright.report.table import Table
 
-# With fewer runs a model is little more than a guess, and so are its intervals.
+# With fewer runs, a model and its intervals are little more than guesses.
 FEW = 30
-# With more runs Auto takes long: whether it would be better is not tried.
+# With more runs, Auto takes too long to be tried for comparison.
 TRIED = 5000
-# Auto is worth naming if it leaves at most this share of the error.
+# Auto is recommended if it reduces the error to at most this share.
 BETTER = 0.9
-# With more runs the paper's networks take very long, as every step is over all runs.
+# With more runs, the paper's networks take very long, as every training step uses all runs.
 MANY = 10_000
 
 
@@ -132,14 +132,14 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
 
 
 def _advice(model: Estimator, auto: float | None) -> Iterator[str]:
-    """Yield that `Auto` would be better, if its error `auto` says so."""
+    """Yield a recommendation of `Auto` if its error `auto` is clearly lower."""
     from tilewright.report import units
 
     own = shared.error_of(model)
     if auto is not None and own is not None and auto < BETTER * own:
         yield (
-            f"Without a limit on its numbers, a model has an error of {units.percent(auto)} in "
-            "place of this: give --model auto."
+            f"Without a limit on fitted numbers the error would be {units.percent(auto)}: give "
+            f"--model auto."
         )
 
 
@@ -243,7 +243,7 @@ def _text(
     seconds: float,
     found: Evaluation | None,
 ) -> Iterator[str | Table]:
-    """Yield what is printed of a fitted model, and of its cross-validation if there is one."""
+    """Yield the printed summary of a fitted model, and of its cross-validation if there is one."""
     from tilewright.prediction import evaluation_table, feature_ranges
     from tilewright.report import units
     from tilewright.report.table import table

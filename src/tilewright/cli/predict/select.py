@@ -89,11 +89,11 @@ def _found(args: argparse.Namespace) -> Selections | Choices | Ranking:
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:
-    """Refuse options that the others leave without effect.
+    """Reject options that have no effect in combination with the others.
 
     Raises:
-        TilewrightError: queries are given in several ways or not at all, or an option is for
-            another way.
+        TilewrightError: queries are given in several ways or not at all, or an option does not
+            apply.
     """
     ways = {"--family": args.family, "--query": args.query, "--queries": args.queries}
     given = [option for option, value in ways.items() if value]

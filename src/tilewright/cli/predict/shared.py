@@ -62,7 +62,7 @@ def load_kernel(text: str) -> Kernel:
 
 
 def progress_of(collected: CollectionProgress, phase: str) -> Progress:
-    """Return the progress of a collection as it is shown."""
+    """Return the progress of a collection in the form that the progress line shows."""
     from tilewright.report import Progress
 
     failed = {"instances": collected.failed} if collected.failed else {}

@@ -30,17 +30,17 @@ from tilewright.prediction.data.work import VariantWork, quiet_blas
 from tilewright.prediction.errors import PredictionError
 from tilewright.records import MeasurementRecord, Records, failed_by_tighter_limits
 
-# Short samples many times over: data sets have hundreds of instances, most below a millisecond.
+# Many short samples: data sets have hundreds of instances, most of them below a millisecond.
 TIMING = Timing(
     warmup=2, min_samples=5, max_samples=10, seconds=0.04, sample_seconds=0.002, precision=0.006
 )
-# Passes over all instances for one measurement, at most. A neighbour of a virtual machine slows a
-# processor for seconds by up to two times and takes no CPU time from it: only a later
-# measurement reveals it.
+# Maximum number of passes over all instances per measurement. Another tenant of the host may slow a
+# virtual machine by up to two times for seconds without taking CPU time from it: only a later
+# measurement reveals that.
 ROUNDS = 6
 # An instance is settled when the quickest samples of two rounds agree to this ratio.
 AGREE = 0.01
-# Instances that a worker is asked for.
+# Maximum number of instances per worker.
 AT_ONCE = 64
 REPEATS = 2
 
@@ -96,8 +96,8 @@ def collect(
         timing: how an instance is timed.
         isolate: whether each instance is measured in a worker process, so that a crash, a hang or
             exhausted memory affects that instance only. By default this holds for compiled
-            variants and users' own kernels, if another process can make them: functions have
-            to be at the top level of a module.
+            variants and users' own kernels, if another process can recreate them: functions must be
+            at the top level of a module.
         limits: limits of time and memory of an instance in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
         keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
@@ -127,7 +127,7 @@ def collect(
 def _measurable(
     kernel: Kernel, variant: KernelVariant, isolate: bool | None
 ) -> dict[str, Any] | None:
-    """Return how a worker process makes the kernel again; None if this process measures.
+    """Return how a worker process recreates the kernel; None if this process measures.
 
     Raises:
         PredictionError: the variant cannot be used here, or cannot be isolated and has to be.
@@ -158,7 +158,7 @@ def _measure_all(
     settled = 0
     with _token() as token, quiet_blas():
         for repeat in range(repeats):
-            # Another order every time: what drifts does not repeat.
+            # A different order every time, so that a drift does not affect the same instances.
             order = np.random.default_rng([seed, repeat]).permutation(count)
             queue = [index for index in order.tolist() if not work.settled(index, repeat)]
             settled += count - len(queue)
@@ -251,7 +251,7 @@ class _Collection:
         self._keep(index, repeat, replace(measurement, machine=machine_id()))
 
     def _known(self, index: int, repeat: int) -> bool:
-        """Return whether the records have an instance's measurement, which is then taken up."""
+        """Take up an instance's measurement from the records; return whether there was one."""
         if self._records is None:
             return False
         configuration = {"seed": self.seed, "index": index, "repeat": repeat}
@@ -290,7 +290,7 @@ class _Collection:
         return replace(measurement, details=details)
 
     def _settled(self, record: MeasurementRecord) -> bool:
-        """Return whether a recorded measurement stands: verified where it has to be, and clean.
+        """Return whether a recorded measurement counts: undisturbed, and verified if required.
 
         A failure counts, unless it was caused by tighter limits than now, or by Ctrl-C.
         """
@@ -348,7 +348,7 @@ class _Collection:
         return runs
 
     def _noise(self, runs: Runs) -> dict[str, Any]:
-        """Return the noise floor, and how often another process was in the way."""
+        """Return the noise floor, and how often another process disturbed a measurement."""
         done = [m for m in self.found.values() if m.ok]
         return {
             "floor": runs.floor,
@@ -359,7 +359,7 @@ class _Collection:
 
 
 def describe(kernel: Kernel, variant: KernelVariant) -> dict[str, Any]:
-    """Return the facts of a data set: what was measured, on which machine, with which software."""
+    """Return the facts of a data set: kernel and variant, machine, software."""
     return {
         "kernel": kernel.name,
         "variant": variant.name,

@@ -18,7 +18,7 @@ TIME = "time_s"
 _TIMES = "time_s time seconds runtime run_time duration elapsed time_ms time_us time_ns".split()
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
 _COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d*)?|[-+]?\d{1,3}(\.\d{3})*,\d+")
-_MOST_WORDS = 20  # of a column, or as many as half of the rows
+_MOST_WORDS = 20  # maximum number of words in a column, or half as many as rows
 _HEADING = re.compile(r"(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]\s*")
 # Units in which times are written, in seconds.
 _SECONDS = {
@@ -49,7 +49,7 @@ class CsvSheet:
 
     @classmethod
     def read(cls, source: Path, names: Sequence[str] | None = None) -> CsvSheet:
-        """Return the cells of a file; PredictionError if it is not such a file.
+        """Return the cells of a file; raise PredictionError if it is not a CSV file.
 
         `names` are the headings of a file that has none.
         """
@@ -134,7 +134,7 @@ class CsvSheet:
         return used
 
     def complete(self, columns: Sequence[int]) -> tuple[list[int], list[str]]:
-        """Return the rows with a value in each of these columns, and why others are left out."""
+        """Return the rows with a value in each of these columns, and why others are omitted."""
         kept, dropped = [], []
         for position, (line, row) in enumerate(self.rows):
             empty = [self.name(i) for i in columns if absent(row[i])]
@@ -219,11 +219,11 @@ def _cells(
         raise PredictionError(f"{source}: a line of headings and rows of runs are needed")
     if all(_number(cell) is not None for cell in headings):
         raise PredictionError(
-            f"{source}: the first line has to name the columns; if it does not, give --names"
+            f"{source}: the first line must name the columns; if it does not, give --names"
         )
     repeated = [name for name in headings if headings.count(name) > 1]
     if repeated:
-        raise PredictionError(f"{source}: the heading {repeated[0]!r} is there twice; rename one")
+        raise PredictionError(f"{source}: the heading {repeated[0]!r} occurs twice; rename one")
     return headings, rows
 
 
@@ -307,7 +307,7 @@ def _finite(source: Path, name: str, cells: Sequence[str]) -> list[float]:
 
 
 def _words(source: Path, name: str, present: Sequence[str]) -> list[str]:
-    """Return the different words of a column in the order of their first appearance."""
+    """Return the distinct words of a column in the order of their first appearance."""
     number = next((cell for cell in present if _number(cell) is not None), None)
     if number is not None:
         word = next(cell for cell in present if _number(cell) is None)

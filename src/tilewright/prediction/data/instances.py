@@ -53,10 +53,10 @@ def drawn_at(
 
 
 def placed(thing: Any) -> Any:
-    """Return a dense array in memory of its own that begins with a cache line; all else as it is.
+    """Return a dense array in its own memory, aligned to a cache line; anything else unchanged.
 
     The allocator's placement of an array changes the time to read it by up to a fifth. Zeros that
-    were never written are all in one page, which stays in the cache.
+    were never written share one page, which stays in the cache.
     """
     if type(thing) is not np.ndarray or not thing.flags.c_contiguous or thing.dtype.hasobject:
         return thing
@@ -98,11 +98,11 @@ def nonzeros(entries: int, share: float) -> int:
 
 
 def blur_cpu(rng: np.random.Generator, n: int) -> Mapping[str, int]:
-    """Split factors of blur on a CPU: s1, s2 in 2 to 1024, s3 to s2, s4 to s3, powers of two.
+    """Split factors of blur on a CPU: powers of two, s1 and s2 in 2 to 1024, s3 <= s2, s4 <= s3.
 
-    Not of the paper are `s2` of `n`, whole rows, one in two, and `fusion`, 0 to 2
-    (`tilewright.prediction.kernels.halide_blur.family`). Inlined, blur_x has no `s1` of its own,
-    which then is `s4`.
+    Two choices are not in the paper: in every second instance `s2` is `n` (whole rows), and
+    `fusion` is 0 to 2 (`tilewright.prediction.kernels.halide_blur.family`). An inlined blur_x has
+    no `s1` of its own, which then is `s4`.
     """
     s1, s2 = power(rng, 1, 10), power(rng, 1, 10)
     if rng.random() < 1 / 2:

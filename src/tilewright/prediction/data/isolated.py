@@ -27,7 +27,7 @@ from tilewright.measure import (
 from tilewright.prediction.data.kernel import Kernel, KernelVariant
 from tilewright.prediction.errors import PredictionError
 
-# A whole measurement, verified and repeated where others disturbed it, is one run of a worker.
+# One run of a worker is a complete measurement: verified, and repeated if it was disturbed.
 LIMITS = RunLimits(build_seconds=60.0, run_seconds=60.0, memory_bytes=8 << 30)
 # Seconds after which a worker takes no further instance.
 TOGETHER = 2.0
@@ -36,9 +36,9 @@ _PRELOAD = ("scipy.sparse", "threadpoolctl", "tilewright.prediction.data.isolate
 
 
 def origin(kernel: Kernel, variant: KernelVariant) -> dict[str, Any] | None:
-    """Return data from which another process can make the same variant; None if it cannot.
+    """Return data from which another process can recreate the variant; None if it cannot.
 
-    Kernels of the library are found by name, users' own ones are made again from functions that can
+    Kernels of the library are found by name; users' own ones are recreated from functions that can
     be imported.
     """
     from tilewright.prediction.kernels.library import library
@@ -72,7 +72,7 @@ def measure_isolated(
     timing: Timing,
     limits: RunLimits = LIMITS,
 ) -> list[Measurement]:
-    """Measure instances in a worker process; returns the first ones of those asked for.
+    """Measure instances in a worker process; return the first ones of those requested.
 
     A process of a few milliseconds has neither warm memory nor settled threads, so one worker
     measures several instances, as many as `TOGETHER` seconds allow. An instance that breaks its
@@ -118,7 +118,7 @@ class Instances:
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Take the payload that `measure_isolated` makes, and prepare the first instance."""
+        """Take the payload that `measure_isolated` sends, and prepare the first instance."""
         from tilewright.prediction.data.work import VariantWork, quiet_blas
 
         self._kernel, self._variant = _made(payload["origin"])
@@ -164,7 +164,7 @@ def _made(made_from: Mapping[str, Any]) -> tuple[Kernel, KernelVariant]:
 
 
 def _shipped(value: Any) -> Any:
-    """Return plain data for a value, functions by where they are found."""
+    """Return plain data for a value; functions are given by module and name."""
     if isinstance(value, Mapping):
         return {"mapping": [[_shipped(k), _shipped(v)] for k, v in value.items()]}
     if isinstance(value, tuple):

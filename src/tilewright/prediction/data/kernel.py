@@ -33,8 +33,8 @@ class KernelVariant:
 
     `build` takes operands (dense NumPy arrays or SciPy sparse ones) and settings, converts the
     operands to its own storage, and gives a function of no arguments that computes and returns the
-    answer, an array or a SciPy sparse array; the run of that function is timed. `available`
-    says whether the variant can be used here, and why not where it cannot. `storage` is what it
+    answer, an array or a SciPy sparse array; the run of that function is timed. `available` returns
+    why the variant cannot be used here, or nothing if it can. `storage` is the form that it
     converts to. `settings` are its controllable settings, each a feature of its run time, with the
     values it may take, smallest first. `device` is ``cpu`` or ``gpu``. `versions` names the
     software that its run time depends on. `isolate` says that it may crash or hang, so that it is
@@ -88,12 +88,11 @@ class Kernel:
         make: makes operands for an instance. It may refine the instance in place: a density
             becomes that of the actual non-zeros.
         reference: the right answer by NumPy, a dense array; None if answers are not verified.
-        describe: the instance that operands are, to dispatch a call by its arguments.
+        describe: returns the instance of given operands, to dispatch a call by its arguments.
         variants: implementations by name; `with_variant` adds one.
         tolerance: the largest error of an answer, relative to the largest reference value.
-        origin: how another process makes the same kernel: a function, ``module:name``, and its
-            keyword arguments; None if only the library's table has it, or it cannot be made
-            elsewhere.
+        origin: how another process recreates the kernel: a function, ``module:name``, and its
+            keyword arguments; None if only the library's table has it, or it cannot be recreated.
     """
 
     name: str
@@ -111,7 +110,7 @@ class Kernel:
         """Return the variant of that name.
 
         Raises:
-            PredictionError: there is none; the message lists those there are.
+            PredictionError: there is none; the message lists the variants.
         """
         if name not in self.variants:
             raise PredictionError(
@@ -128,6 +127,6 @@ class Kernel:
         return self.complexity if variant.complexity is None else variant.complexity()
 
     def with_variant(self, variant: KernelVariant) -> Kernel:
-        """Return the same kernel with one more variant, or another of that name."""
+        """Return the kernel with one variant added, or replaced if it has the same name."""
         variants = {**self.variants, variant.name: variant}
         return replace(self, variants=variants, origin=None)

@@ -20,12 +20,12 @@ from tilewright.shapes import read_json
 Array: TypeAlias = np.ndarray[Any, Any]
 
 RETIME = "retime_s"
-# A column is a copy of the run time if its ratio to it is off by less than the smaller of these, as
-# a median: a share, and a share of the spread of the times' logarithms. Chosen: repeated
-# measurements of one run differ by a few percent.
+# A column counts as a copy of the run time if the median deviation of their ratio is less than both
+# of these: a share, and a share of the spread of the times' logarithms. Chosen so because repeated
+# measurements of a run differ by a few percent.
 _SAME, _SAME_SHARE = 0.1, 0.2
-_DISTINCT = 0.9  # share of the rows with a value of their own, at least
-_FEWEST = 8  # rows, for a judgement
+_DISTINCT = 0.9  # minimum share of rows with a distinct value
+_FEWEST = 8  # minimum number of rows for this test
 
 
 @dataclass(frozen=True)
@@ -84,22 +84,22 @@ def read_csv(
 ) -> Runs:
     """Read runs from a CSV file with a line of headings.
 
-    A heading may give a unit in brackets, ``time [ms]`` or ``size (bytes)``; times are turned
-    into seconds by it, and without one are seconds. A time's heading may also end in its unit,
-    ``time_ms``. Empty cells, ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a
-    time or with a missing feature is left out and named in `Runs.dropped`. A column of words is
-    numbered in the order of its first appearance, or by `levels`, and ``true`` and ``false``
-    are 1 and 0. The numbering is in ``facts["levels"]``.
+    A heading may give a unit in brackets, ``time [ms]`` or ``size (bytes)``; times are converted to
+    seconds; without a unit they are in seconds. A time's heading may also end in its unit,
+    ``time_ms``. Empty cells, ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a time
+    or with a missing feature is left out and named in `Runs.dropped`. A column of words is numbered
+    in the order of its first appearance, or by `levels`, and ``true`` and ``false`` are 1 and 0.
+    The numbering is in ``facts["levels"]``.
 
     Args:
         path: the file; facts about it are read from a JSON file of the same name.
-        target: the column of run times, with or without its unit; None for one that is called
-            ``time_s``, ``time``, ``seconds``, ``runtime`` or alike. Several columns are repeated
-            measurements: the median of every other one counts, and that of the rest is the second
-            measurement.
+        target: the column of run times, with or without its unit; None for one with a usual name,
+            such as ``time_s``, ``time``, ``seconds`` or ``runtime``. Several columns are repeated
+            measurements: the median of every other column counts, and the median of the rest is the
+            second measurement.
         features: the columns to use; by default all but the times and those all of whose
             cells are empty. A column that nearly equals the run time, up to a factor, must be
-            named here to be used: most such columns are times, which are not known beforehand.
+            named here to be used: most such columns are times, which are unknown before a run.
         names: the headings of a file without any.
         retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
@@ -160,9 +160,9 @@ def _medians(sheet: CsvSheet, at: Sequence[int], rows: Sequence[int]) -> Array:
 
 
 def _refuse_times(runs: Runs, source: Path) -> None:
-    """Refuse features that a run time nearly equals, up to a factor (its unit).
+    """Reject features that nearly equal a run time, up to a factor (its unit).
 
-    Sizes may be proportional to the time, too, but are whole numbers or repeat.
+    Sizes may also be proportional to the time, but are whole numbers or repeat.
     """
     logs = np.log(runs.times)
     for name, column in zip(runs.names, runs.table.T, strict=True):
@@ -212,7 +212,7 @@ def csv_text(runs: Runs) -> str:
 
 
 def check_description_place(path: str | os.PathLike[str]) -> None:
-    """Refuse to write runs where the JSON next to them would replace a file of another kind.
+    """Refuse to write runs if the JSON file next to them would replace a file of another kind.
 
     Raises:
         PredictionError: there is a file of that name that does not describe runs.
@@ -249,5 +249,5 @@ def sidecar_of(runs: str | os.PathLike[str]) -> dict[str, Any]:
         raise PredictionError(
             f"{path}: this description of {source.name} is unreadable ({error}); mend or move it"
         ) from None
-    # A model may lie next to the runs that it was fitted to.
+    # A model may be stored next to the runs that it was fitted to.
     return facts if isinstance(facts, dict) and "format" not in facts else {}

@@ -43,9 +43,9 @@ def from_callable(
     6
 
     Args:
-        function: called with the operands as keywords; its time is what is predicted.
-        ranges: a value for each feature: two numbers for a range, whole where both are, or a
-            list of choices of another length (a list of two is a list of choices).
+        function: called with the operands as keywords; its run time is predicted.
+        ranges: for each feature two numbers (a tuple) for a range, of whole numbers if both are, or
+            a list of choices.
         complexity: the number of operations, an expression of the features.
         name: the kernel's name; by default the function's.
         units: units of the features.
@@ -256,9 +256,7 @@ def _space(feature: str, given: Range) -> Callable[[np.random.Generator], float]
     try:
         values = [float(value) for value in given]
     except (TypeError, ValueError):
-        raise PredictionError(
-            f"the range of {feature!r} has to be numbers, not {given!r}"
-        ) from None
+        raise PredictionError(f"the range of {feature!r} must be numbers, not {given!r}") from None
     if not values or not all(map(math.isfinite, values)):
         raise PredictionError(f"the range of {feature!r} is empty or not finite: {given!r}")
     whole = all(value == int(value) for value in values)

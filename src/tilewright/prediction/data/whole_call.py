@@ -11,7 +11,7 @@ from tilewright.prediction.kernels.storage import csr, dense
 
 
 def whole_call(variant: KernelVariant) -> KernelVariant:
-    """Return the variant with its preparation timed too, operands being in its storage already.
+    """Return the variant with its preparation timed as well; operands are already in its storage.
 
     The overhead of a call (checks, wrappers, copies into a library's own form) is included;
     converting between dense and sparse storage is not.
@@ -25,7 +25,7 @@ def whole_call(variant: KernelVariant) -> KernelVariant:
 
 
 def stored(thing: Any, storage: str) -> Any:
-    """Return a matrix in that storage; anything else as it is."""
+    """Return a matrix in that storage; anything else unchanged."""
     if len(getattr(thing, "shape", ())) != 2:
         return thing
     return csr(thing) if storage == "sparse" else dense(thing)

@@ -17,7 +17,7 @@ from tilewright.prediction.data.kernel import Array, Kernel, KernelVariant, Oper
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.kernels.storage import is_sparse
 
-# Above this, wall over CPU time, another process had the CPU.
+# Above this ratio of wall to CPU time, another process had the CPU.
 DIRTY = 1.1
 
 # Above this share of a CPU, others were busy: of two threads that spin at a barrier, neither has
@@ -53,7 +53,7 @@ class VariantWork:
             answer = run()
         except MemoryError as error:
             return Measurement("out_of_memory", message=str(error) or "out of memory")
-        except (Exception, SystemExit) as error:  # what an implementation raises is its outcome
+        except (Exception, SystemExit) as error:  # an exception of an implementation is its outcome
             return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
         if not self.verify or self.kernel.reference is None:
             return Ready(run, None)
@@ -91,13 +91,13 @@ class VariantWork:
 
 
 def dirty(measurement: Measurement) -> bool:
-    """Return whether wall time exceeds CPU time so far that another process had the CPU."""
+    """Return whether wall time exceeds CPU time so much that another process had the CPU."""
     return measurement.median > DIRTY * measurement.cpu_median
 
 
 @dataclass(frozen=True)
 class Idleness:
-    """The reasons for which this process has not computed so far.
+    """The reasons for which this process has not been computing so far.
 
     Args:
         yields: how often it gave up its processor, to sleep or for input and output.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.prediction.decisions.selector import Choice, Selection, Selector
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# The names that a column of measured times of a variant may have.
+# The possible names of a column with the measured times of a variant.
 _TIMES = "{}", "time_{}", "{}_time", "{}_time_s", "time_s_{}", "{}_s"
 
 
@@ -191,7 +191,7 @@ class Choices:
         chosen: the variant for each query.
         seconds: predicted seconds of each variant for each query.
         outside: how many queries lie outside the training range.
-        default: the variant that is chosen there.
+        default: the variant that is chosen outside the training range.
     """
 
     queries: Sequence[Mapping[str, float]]
@@ -205,7 +205,7 @@ class Choices:
     def of(
         cls, selector: Selector, queries: list[dict[str, float]], times: Mapping[str, Array]
     ) -> Choices:
-        """Return the choices of a selector for what `read_queries` has returned."""
+        """Return the choices of a selector for the result of `read_queries`."""
         chosen, seconds = selector.choose(queries), selector.predict(queries)
         outside = int(selector.outside(queries).sum())
         return cls(queries, times, chosen, seconds, outside, selector.default)
@@ -286,8 +286,8 @@ def read_queries(
         NAME, ``time_NAME`` or alike; NaN where a cell is empty.
 
     Raises:
-        PredictionError: a column or a value is missing, is not what it should be, or is in
-            another unit than the runs that a model was fitted to.
+        PredictionError: a column or a value is missing or invalid, or its unit differs from that of
+            the runs that a model was fitted to.
     """
     sheet = CsvSheet.read(Path(path))
     models = selector.models.values()

@@ -1,9 +1,9 @@
 """Routes calls to the variant that is predicted to be the fastest.
 
-A decision is made once for each signature of arguments (shapes, dtypes, densities) and kept, so
-that a later call pays for looking it up. Outside the models' training range the safe default
-runs. With ``learn=True`` calls are timed, measured times overrule predictions, and routes that are
-predicted to be slower are tried as far as a budget allows.
+A decision is made once per signature of arguments (shapes, dtypes, densities) and kept, so that a
+later call only costs a look-up. Outside the models' training range the safe default runs. With
+``learn=True``, calls are timed, measured times override predictions, and routes that are predicted
+to be slower are tried within a budget.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 Query: TypeAlias = Mapping[str, float]
 
-# The number of times that make a call's measured time, and the factor by which another variant
-# must be predicted or measured to be faster to take over.
+# The number of timed calls from which a measured time counts, and the factor by which another
+# variant must be faster, predicted or measured, to take over.
 _SETTLED, _BETTER = 3, 0.95
-# The rate at which a variant's correction follows measured times, and how many are kept.
+# The rate at which a variant's correction follows measured times, and how many of them are kept.
 _FOLLOW, _KEPT = 0.2, 10_000
 # A measured route that takes this many times as long as the fastest is not tried again.
 _HOPELESS = 2.0
@@ -78,12 +78,12 @@ class Dispatcher:
         forecast: from a call's arguments to each route's seconds, in the order of `routes`
             (see `by_models`, `tilewright.prediction.decisions.library_dispatcher`).
         default: the safe route, by default the first.
-        learn: time calls, and let measured times overrule predictions.
-        explore: with `learn`, the share of the time spent in calls that trying other routes may
-            cost, beyond what the fastest known ones take; 0 for none. A route that takes longer
-            than predicted may exceed it once: none is tried until the share is kept again.
-        samples: entries looked at to estimate a dense array's density; 0 if densities of
-            dense arrays do not matter.
+        learn: time calls, and let measured times override predictions.
+        explore: with `learn`, the share of the time of all calls that may be lost by trying other
+            routes than the fastest known one; 0 for none. A route that takes longer than predicted
+            may exceed it once: then no other is tried until the share is met again.
+        samples: number of entries from which a dense array's density is estimated; 0 if densities
+            of dense arrays do not matter.
         key: a function from the tuple of arguments to the signature of a call;
             by default `tilewright.prediction.decisions.signature.signature`.
         size: the number of decisions kept; the oldest are dropped first.
@@ -158,7 +158,7 @@ class Dispatcher:
         return self if instance is None else types.MethodType(self, instance)
 
     def decision(self, *args: Any, **kwargs: Any) -> Decision:
-        """Return where a call with these arguments goes, and why; nothing is run."""
+        """Return the decision for a call with these arguments; nothing is run."""
         own = self._own_key
         key = signature(args, self._samples) if own is None else own(args)
         if kwargs:
@@ -175,7 +175,7 @@ class Dispatcher:
             self._cache.clear()
 
     def __len__(self) -> int:
-        """Return how many decisions are kept."""
+        """Return the number of decisions kept."""
         return len(self._cache)
 
     def flush(self) -> None:
@@ -251,7 +251,8 @@ class Dispatcher:
             self._observed.append((route, entry.forecast.query, seconds))
             if len(seen) < _SETTLED:
                 return
-            if len(seen) == _SETTLED:  # once a signature: one called often outweighs no others
+            # Once per signature, so that a frequent one does not outweigh others.
+            if len(seen) == _SETTLED:
                 self._correct(entry, route)
                 if self._kept is not None:
                     self._kept.add(entry.key, route, entry.forecast.query, seen)
@@ -260,7 +261,7 @@ class Dispatcher:
                 self._take(entry, estimates)
 
     def _correct(self, entry: _Entry, route: int) -> None:
-        """Move a route's correction towards what its times say, inside the training range."""
+        """Move a route's correction towards its measured times, inside the training range."""
         predicted = entry.forecast.seconds[route]
         if 0 < predicted < math.inf and not entry.forecast.outside:
             off = math.log(max(statistics.median(entry.seen[route]), 1e-9) / predicted)

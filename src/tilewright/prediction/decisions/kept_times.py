@@ -18,12 +18,12 @@ _PACKAGES = ("tilewright", "numpy")
 class KeptTimes:
     """The times of a dispatcher's routes, by signature.
 
-    Only times of this machine, with these versions, are read. Writing, which waits for the disk,
-    is left to another thread.
+    Only times of this machine, with these versions, are read. Another thread writes, as that waits
+    for the disk.
 
     Args:
         records: where times are kept.
-        name: the dispatcher's name: those of one name share their times.
+        name: the dispatcher's name; dispatchers of the same name share times.
         routes: the names of the routes.
     """
 
@@ -65,7 +65,7 @@ class KeptTimes:
         self._writer.submit(self._records.add, record).add_done_callback(_warn)
 
     def flush(self) -> None:
-        """Wait until all that was added is on the disk."""
+        """Wait until all added times are on the disk."""
         self._writer.submit(int).result()
 
 

@@ -1,7 +1,7 @@
 """A dispatcher for a kernel of the registry: variants, their settings, and storage.
 
-The predicted time of a route is that of its variant, plus that of converting operands and result
-that are in another storage.
+The predicted time of a route is the time of its variant plus the time to convert operands and the
+result if they are in another storage.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from tilewright.prediction.decisions.selector import Selector
 from tilewright.prediction.decisions.signature import GLANCE, SAMPLES, Outline, is_sparse, outline
 from tilewright.prediction.errors import PredictionError
 
-# A model of log time is a straight line of log sizes where there is no data, which is good enough
-# to compare routes by for a while; densities drawn as powers of two end anywhere.
+# Outside its data a model of log time is a straight line of log sizes, which is good enough to
+# compare routes for some distance; and the range of densities, drawn as powers of two, ends by
+# chance.
 SLACK = 2.0
 Wanted = Literal["any", "dense", "sparse", "like"]
 
 
 def route_name(variant: str, settings: Mapping[str, float]) -> str:
-    """Return a variant with its settings in one word, such as ``eigen threads=2``."""
+    """Return a variant with its settings as text, such as ``eigen threads=2``."""
     return " ".join([variant, *(f"{k}={v:g}" for k, v in settings.items())])
 
 
@@ -51,12 +52,12 @@ def dispatcher(
     Args:
         kernel: a kernel of the registry.
         selector: models of its variants (see `tilewright.prediction.decisions.selector.train`).
-        wanted: the storage of the result: as the variant gives it, ``dense``, ``sparse``, or
-            ``like`` SciPy: sparse where all operands are.
+        wanted: the storage of the result: as the variant returns it, ``dense``, ``sparse``, or
+            ``like`` SciPy: sparse if all operands are.
         result: from a query to the shape and non-zeros of the result, to predict what its
             conversion costs; for a matrix product `product_outline` is taken.
-        samples: entries looked at to estimate the density of a dense operand; a call whose
-            shapes were seen before looks at `operands.GLANCE` at most.
+        samples: number of entries from which the density of a dense operand is estimated; a call
+            whose shapes were seen before reads at most `signature.GLANCE` entries.
         slack: the factor beyond the training range up to which the models are used; queries
             farther away use the default.
         learn: see `Dispatcher`.
@@ -175,7 +176,7 @@ class _Costs:
         return self.of(query, outlines, ["sparse" if is_sparse(a) else "dense" for a in args])
 
     def of(self, query: Query, outlines: list[Any], given: list[str]) -> Forecast:
-        """Return the costs of a query with operands of these outlines in the given storages."""
+        """Return the costs of a query whose operands have these outlines and storages."""
         values = [query[name] for name in self.features]
         whole = outlines if self.result is None else [*outlines, self.result(query)]
         moves: tuple[str | None, ...] = ()

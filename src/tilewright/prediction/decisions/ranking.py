@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilewright.records import Records
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# Schedules tried for each that has to go well: factors larger than a loop make one that fails.
+# Schedules tried per required success: split factors larger than a loop make a schedule fail.
 MOST_FAILURES = 5
 
 
@@ -119,8 +119,8 @@ def verify_schedules(
         family: the family of the schedules.
         size: the size of its pipeline.
         ranked: schedules, the best first.
-        count: how many have to go well. Schedules that fail do not count, but no more than
-            `MOST_FAILURES` times as many are tried.
+        count: the number of successful schedules wanted. Schedules that fail do not count, but at
+            most `MOST_FAILURES` times as many are tried.
         records: where measurements are kept and looked up.
         on_progress: called with the number that went well and the total.
         how: goes to `tilewright.prediction.kernels.schedules.measure_candidates`.
@@ -187,5 +187,5 @@ def verify_variants(
 
 
 def _plain(value: float) -> float:
-    """Return a whole number as an int: sizes of arrays are."""
+    """Return a whole number as an int, as sizes of arrays must be."""
     return int(value) if float(value).is_integer() else float(value)

@@ -33,7 +33,7 @@ class Regret:
 
     @property
     def mean(self) -> float:
-        """Mean relative excess: 0 where always the best was chosen."""
+        """Mean relative excess: 0 if the best was always chosen."""
         return float(self.ratios.mean() - 1)
 
     @property
@@ -60,7 +60,7 @@ class Regret:
 
 
 def regret(times: Mapping[str, Sequence[float] | Array], chosen: Sequence[str]) -> Regret:
-    """Compare choices with what every variant measured, row by row.
+    """Compare choices with the measured times of every variant, row by row.
 
     Args:
         times: seconds of each variant for every query; NaN or infinity where it failed.

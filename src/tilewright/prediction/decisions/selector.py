@@ -278,12 +278,12 @@ def is_selector(path: str | Path) -> bool:
 
 
 def _settings(values: Any) -> tuple[float, ...]:
-    """Return the values of a setting. Raises ValueError where they are not numbers."""
+    """Return the values of a setting. Raises ValueError if they are not numbers."""
     numbers = isinstance(values, list | tuple) and all(
         isinstance(v, int | float) and not isinstance(v, bool) for v in values
     )
     if not numbers or not values:
-        raise ValueError(f"a setting has values {str(values)[:60]}; they have to be numbers")
+        raise ValueError(f"a setting has values {str(values)[:60]}; they must be numbers")
     return tuple(values)
 
 
@@ -357,7 +357,7 @@ def train_selector(
 
     Raises:
         PredictionError: no such kernel or variant, or nothing could be measured.
-        TilewrightError: `path` cannot be written, which is found out before measuring.
+        TilewrightError: `path` cannot be written; this is checked before measuring.
     """
     from tilewright.prediction.data.collect import TIMING, collect
     from tilewright.prediction.data.whole_call import whole_call
@@ -367,7 +367,7 @@ def train_selector(
     chosen = _chosen(found, variants)
     target = selector_path(found.name) if path is None else Path(path)
     if save:
-        with suppress(OSError):  # what cannot be made is named by the check
+        with suppress(OSError):  # the check names what cannot be created
             target.parent.mkdir(parents=True, exist_ok=True)
         check_writable(target)
     measure = partial(

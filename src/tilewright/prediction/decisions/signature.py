@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-# Entries of a dense array that are looked at for its density. With this many a density of 5 %
-# is known within a factor of 1.5; below 1 % only its smallness is.
+# Entries of a dense array that are read to estimate its density. A density of 5 % is then known
+# within a factor of 1.5; of one below 1 %, only that it is small.
 SAMPLES = 256
 # Numbers of non-zeros that share a decision: within a factor of 2^(1/4).
 _STEPS = 4
-# Entries of a dense array that every call looks at: enough to tell whether a decision holds.
+# Entries of a dense array that every call reads: enough to see whether a decision still holds.
 GLANCE = 32
 
 
@@ -33,8 +33,8 @@ class Outline:
 def outline(thing: Any, samples: int = SAMPLES) -> Any:
     """Return the outline of a sparse array, or of a dense one, estimated from `samples` entries.
 
-    Anything without a shape is given back as it is. At least one non-zero is assumed, or half
-    of what a single hit in the sample would mean.
+    Anything without a shape is returned unchanged. At least one non-zero is assumed, or half of
+    what a single hit in the sample would imply.
     """
     shape = getattr(thing, "shape", None)
     if shape is None or not shape:
@@ -46,7 +46,7 @@ def outline(thing: Any, samples: int = SAMPLES) -> Any:
 
 
 def _sampled(array: Any, samples: int) -> float:
-    """Return about how many non-zeros a dense array has."""
+    """Return the estimated number of non-zeros of a dense array."""
     hits, looked = _hits(array, samples)
     if looked == array.size:
         return max(1.0, float(hits))
@@ -56,7 +56,7 @@ def _sampled(array: Any, samples: int) -> float:
 def _hits(array: Any, samples: int) -> tuple[int, int]:
     """Non-zeros among about `samples` entries, and how many entries these are."""
     size = array.size
-    # An odd step, so that columns of even-sized rows are not met over and over.
+    # An odd step, so that it does not return to the same columns of rows of even length.
     step = (size // samples) | 1 if size > samples else 1
     # Reshaping copies arrays that are not contiguous.
     some = (array.reshape(-1) if array.flags.c_contiguous else array.flat)[::step]
@@ -71,9 +71,9 @@ def is_sparse(thing: Any) -> bool:
 def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
     """Return the signature of a call; calls with equal signatures share a decision.
 
-    Shapes and dtypes of arrays, of sparse ones also the storage format and about how many
-    non-zeros there are; with `samples` the same of dense ones, estimated. Numbers and texts by
-    value, lists and the like by their type and length, anything else by its type.
+    It has the shapes and dtypes of arrays, for sparse ones also the storage format and the
+    approximate number of non-zeros, which is estimated for dense ones if `samples` is not 0.
+    Numbers and texts enter by value, lists and the like by type and length, anything else by type.
     """
     key: list[Any] = []
     for a in args:

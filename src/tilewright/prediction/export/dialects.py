@@ -99,7 +99,7 @@ def _python_matern(inputs: Sequence[str], count: int) -> list[str]:
 C_DIALECT = Dialect(
     let="const double {} = {};",
     at_least="({0} > {1} ? {0} : {1})",
-    # exp is quicker than tanh; for large arguments it becomes infinite and the result 1.
+    # exp is faster than tanh; for large arguments it becomes infinite and the result 1.
     tanh="1.0 - 2.0 / (1.0 + exp(2.0 * ({})))",
     table=_c_table,
     walk=_c_walk,

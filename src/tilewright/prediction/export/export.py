@@ -32,7 +32,7 @@ def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | 
 
     If the model has intervals,
     ``int NAME_interval(double feature, ..., double *low, double *high)``
-    gives bounds in seconds that hold the measured time with the probability `coverage`, and
+    gives bounds in seconds that contain the measured time with probability `coverage`, and
     returns whether the model is unsure (`Estimator.unsure`); None leaves it out. The header needs a
     C99 compiler and ``libm``. Raises `PredictionError` for a model that is not fitted, or a
     ``name`` that is not an identifier.
@@ -143,8 +143,8 @@ def _apart(
 ) -> Iterator[tuple[float, str, Augmented | None, str | None]]:
     """Yield the models whose distance in log time widens intervals (`Estimator._spread`).
 
-    Each is a weight of the squared distance, the function's name, the model whose function that
-    is (None if it is there already), and the function that is the middle, None for the whole model.
+    Each has a weight of the squared distance, the function's name, the model of that function (None
+    if it exists already), and the function of the centre, None for the whole model.
     """
     members = _members(model, name)
     models = model.models_ if isinstance(model, Auto) else (model,)
@@ -222,7 +222,7 @@ def _python_function(name: str, body: _Body, parameters: str) -> list[str]:
 def compile_single(model: Estimator) -> Callable[..., float]:
     """Return the model as a function of plain floats: seconds for one query, in microseconds.
 
-    It runs the source of `export_python`, which contains only numbers of the model and names that
+    It runs the source of `export_python`, which contains only the model's numbers and names that
     were checked to be identifiers.
     """
     scope: dict[str, Any] = {}
@@ -312,13 +312,13 @@ def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
 
 
 def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
-    """Return arguments that no statement reads; compilers would warn of them."""
+    """Return arguments that no statement reads, which compilers would warn about."""
     read = set(re.findall(r"[A-Za-z_]\w*", " ".join([*body.lines, body.result])))
     return [argument for argument in arguments if argument not in read]
 
 
 def _arguments(model: Estimator) -> list[str]:
-    """Return identifiers for the features, their own names where these are ones."""
+    """Return identifiers for the features: their own names if these are identifiers."""
     found: list[str] = []
     for name in model.names_:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -19,7 +19,7 @@ def cpus() -> tuple[int, ...]:
 
 @cache
 def _libraries() -> tuple[Any, ...]:
-    import numpy as np  # its BLAS has to be loaded to be found
+    import numpy as np  # its BLAS must be loaded to be found
     from threadpoolctl import ThreadpoolController
 
     assert np.__version__
@@ -53,7 +53,7 @@ def numpy_variant(build: Callable[[Operands], Callable[[], Any]]) -> KernelVaria
 
 
 _lock = threading.Lock()
-# For each call under way the number of threads of each library before the first of them.
+# The number of threads of each library before the first of the overlapping calls.
 _borrowed: list[tuple[tuple[Any, int], ...]] = []
 
 

@@ -1,6 +1,6 @@
 """Convolution of a matrix with a small square filter (MC of the paper).
 
-As in neural networks the filter is not flipped, and only places where it lies wholly within
+As in neural networks, the filter is not flipped, and only positions where it lies completely inside
 the matrix count: out[i, j] = sum over p, q of A[i + p, j + q] w[p, q].
 """
 

@@ -165,7 +165,7 @@ class _SparseOperand:
     def __init__(self, loaded: _Loaded, thing: Any) -> None:
         matrix = csr(thing)
         self.shape = matrix.shape
-        # Neither library takes a matrix without an entry in every function.
+        # Some functions of both libraries fail for a matrix without entries.
         self.empty = not matrix.nnz
         if self.empty:
             return

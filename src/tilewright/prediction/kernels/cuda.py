@@ -21,7 +21,8 @@ from tilewright.prediction.kernels.forms import checked_form
 from tilewright.prediction.kernels.storage import dense
 
 SOURCE = native.SOURCES / "kernels.cu"
-ARCHITECTURE = "compute_75"  # the oldest that current compilers know; the driver does the rest
+# The oldest architecture of current compilers; the driver compiles for the actual one.
+ARCHITECTURE = "compute_75"
 TILE, LINE = 16, 256  # as in the source
 LARGEST_FILTER = 7
 

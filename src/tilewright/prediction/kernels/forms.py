@@ -1,6 +1,6 @@
-"""What compiled code knows of the kernels: their arrays, sizes and results.
+"""The arrays, sizes and results of the kernels, as compiled code needs them.
 
-Operands have to fit each other, as compiled code would read beyond those that do not.
+Operands are checked to fit each other, as compiled code would otherwise read out of bounds.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ WORK = (
     "max(1, n / s2)",
     f"2 * max(s1, s2) * ({_TILE} * (s3 + 2) + {_ROW} * 4)",
 )
-# What Mullapudi2016 chose for the paper's authors.
+# The choice of Mullapudi2016 on the paper's machine.
 MULLAPUDI = {"s1": 8, "s2": 256, "s3": 128, "s4": 8, "fusion": TILE}
 
 
 def family(*, gpu: bool = False) -> ScheduleFamily:
     """Return the schedules of Table IV, for the CPU or for a CUDA GPU.
 
-    On the CPU there are two more choices than in the paper. `fusion` says where blur_x is computed:
+    On the CPU, there are two choices that the paper lacks. `fusion` says where blur_x is computed:
     before each tile (0), each row at its first use (1), or at every use (2). And `s2` may be `n`,
     so that threads have whole rows: large blurs wait for memory, which is fastest in one stream.
     """

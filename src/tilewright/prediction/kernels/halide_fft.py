@@ -1,9 +1,9 @@
 """A two-dimensional FFT in Halide with six split factors as its schedule (Table IV).
 
-The paper's FFT is Halide's application, whose factors it does not define; these are factors of
-the same places of a self-sorting (Stockham) FFT, two passes of stages of radix four, and of two
-where the size is not a power of four. In each pass a group of lines goes through all stages
-before the next group does:
+The paper uses Halide's FFT application but does not define its factors; these are the corresponding
+factors of a self-sorting (Stockham) FFT: two passes of stages of radix four, and one of radix two
+if the size is not a power of four. In each pass a group of lines goes through all stages before the
+next group does:
 
 - s1: lanes of the stages before a pass's last;
 - s2, s4: lines in a group, in the first and the second pass;

@@ -73,14 +73,14 @@ def built(source: str, flags: Sequence[str], directory: Path | None = None) -> P
 def built_from(
     key: bytes, command: Sequence[str], source: Path, name: str, suffix: str, directory: Path | None
 ) -> Path:
-    """Return what a compiler's command makes of a source, from the cache directory if it is there.
+    """Return the output of a compiler's command for a source, from the cache directory if present.
 
     Args:
-        key: what the result depends on; its hash is in the file's name.
+        key: everything that the result depends on; its hash is in the file's name.
         command: the compiler with its flags.
         source: the source file.
-        name: how the file's name begins.
-        suffix: how it ends.
+        name: beginning of the file's name.
+        suffix: end of the file's name.
         directory: the cache directory, by default the user's.
 
     Raises:

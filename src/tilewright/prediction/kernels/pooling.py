@@ -1,7 +1,7 @@
 """Max-pooling (MP of the paper): the largest entry of each s x s block of a matrix.
 
-Blocks at the right and lower ends are cut off by the matrix. Entries are not negative, so that
-a sparse block with a zero in it has the largest of its non-zeros.
+Blocks at the right and lower edges are clipped. Entries are not negative, so the maximum of a
+sparse block with a zero in it is that of its non-zeros.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def kernel(name: str) -> Kernel:
     """Return the registered kernel of that name.
 
     Raises:
-        PredictionError: there is none; the message lists those there are.
+        PredictionError: there is none; the message lists the kernels.
     """
     known = kernels()
     if name not in known:

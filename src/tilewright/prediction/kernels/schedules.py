@@ -27,10 +27,10 @@ from tilewright.records import Records
 
 Factors: TypeAlias = Mapping[str, int]
 
-# A first run on fresh memory takes up to ten times as long as others: it is a warm-up if it ends
-# within `seconds`, and others follow.
+# A first run on fresh memory takes up to ten times as long as later ones. If it ends within
+# `seconds`, it is a warm-up, and others follow.
 TIMING = Timing(warmup=1, min_samples=3, max_samples=20, seconds=2.0, precision=0.01)
-CLOSE = 2.0  # times as long as the quickest of its size: worth further rounds
+CLOSE = 2.0  # times the fastest time of its size: up to this, a schedule gets further rounds
 LIMITS = RunLimits(build_seconds=60.0, run_seconds=6.0, memory_bytes=6 << 30)
 
 
@@ -62,7 +62,7 @@ class ScheduleFamily:
     work: tuple[str, ...] = ()
 
     def algorithm(self, size: int) -> Algorithm:
-        """Return the pipeline of a size as it is scheduled."""
+        """Return the pipeline of a size as it is before scheduling."""
         return load(self.pipeline(size))
 
     def candidates(self, size: int, count: int, seed: int = 0) -> list[dict[str, int]]:
@@ -158,8 +158,8 @@ def collect_schedules(
         verify_up_to: the largest size whose answers are verified; by default all are.
         retime: whether everything is measured a second time.
         rounds: the maximum number of times that a schedule is built and started for one
-            measurement: all in the first round, in further rounds those near the quickest of
-            their size (`CLOSE`).
+            measurement: all in the first round, in further rounds those near the fastest of their
+                size (`CLOSE`).
         deadline: when to stop, of ``time.monotonic``.
         keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
             KeyboardInterrupt is raised.
@@ -211,7 +211,7 @@ def _wanted(
 def _close(
     candidates: Sequence[Factors], found: Mapping[str, Mapping[int, Measurement]]
 ) -> list[Factors]:
-    """Return the candidates that take at most `CLOSE` times as long as the quickest."""
+    """Return the candidates that take at most `CLOSE` times as long as the fastest."""
     times = [_typical(found[_label(factors)].values()) for factors in candidates]
     limit = CLOSE * min(times, default=math.inf)
     return [f for f, typical in zip(candidates, times, strict=True) if typical <= limit < math.inf]
@@ -220,8 +220,8 @@ def _close(
 def _typical(made: Iterable[Measurement]) -> float:
     """Return seconds of a typical start; infinite if one failed or none is known.
 
-    Memory that a process is given and neighbours on the hardware decide how fast a start is, so
-    the median of the starts counts, and of each start its samples' median.
+    The speed of a start depends on the memory that the process gets and on other load of the
+    hardware. The median over starts counts, and within each start the median of its samples.
     """
     medians = [m.median if m.ok else math.inf for m in made]
     return statistics.median(medians) if medians else math.inf

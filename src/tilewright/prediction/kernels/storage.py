@@ -38,7 +38,7 @@ def dense(thing: Any) -> Array:
 
 
 def _check(thing: Any) -> None:
-    """Refuse values that an array of float64 cannot represent."""
+    """Reject values that an array of float64 cannot represent."""
     dtype = getattr(thing, "dtype", None)
     if dtype is None:
         dtype = np.asarray(thing).dtype

@@ -1,8 +1,8 @@
 """The kernels by Halide, scheduled by Tilewright for this machine.
 
-A schedule is made for sizes and may need outputs of at least the size of a tile, so a kernel is
-compiled at most three times: scheduled for large and for small sizes, and with the naive schedule
-for still smaller ones. The first that fits the operands' shapes is used. Kernels are compiled at
+A schedule is made for given sizes and may need outputs of at least the size of a tile, so a kernel
+is compiled up to three times: scheduled for large and for small sizes, and with the naive schedule
+for even smaller ones. The first that fits the operands' shapes is used. Kernels are compiled at
 first use.
 """
 

@@ -1,7 +1,8 @@
 """Models of other machines, adapted to this one by a few runs here.
 
-The logarithm of a time here is a Gaussian process around what the models of other machines (the
-sources) predict: the same code is slow for the same reasons there, by other factors.
+The logarithm of a time on this machine is modelled as a Gaussian process around the predictions of
+the models of other machines (the sources): the same code is slow there for the same reasons, by
+other factors.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
@@ -15,7 +16,7 @@ sources) predict: the same code is slow for the same reasons there, by other fac
 
 Covariance of `rest`: K = level² + τ² known knownᵀ + σ² Matérn(inputs / ℓ) + ν² I, `known` centred.
 τ, σ, ℓ and ν maximise the marginal likelihood on a grid (Rasmussen and Williams 2006, equation
-2.30): twenty runs say too little for more.
+2.30): twenty runs carry too little information for more.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from tilewright.prediction.models.gaussian_process import matern
 from tilewright.prediction.models.inputs import ModelInputs
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_LEVEL = 1.0  # log, standard deviation of the factor between machines around that of the runs
+_LEVEL = 1.0  # log; standard deviation of the factor between machines around the factor of the runs
 _TRUSTS = (0.0, 0.1, 0.3, 1.0)  # values of τ that are tried
 _OWN = (0.0, 0.1, 0.2, 0.4, 0.8)  # of σ
 _LENGTHS = (0.7, 1.5, 3.0)  # of ℓ
 _NOISES = (0.02, 0.05, 0.1, 0.2, 0.4)  # of ν
 _NUMBERS = ("trust", "own", "length", "noise")
-_MOST = 1000  # runs: with more, a model of their own is as good, and the covariance slow
+_MOST = 1000  # runs: with more, a model fitted to them alone is as good, and the covariance is slow
 
 
 @dataclass(eq=False)
@@ -66,7 +67,7 @@ class Adapted(Estimator):
         if len(data) > _MOST:
             raise PredictionError(
                 f"{len(data)} runs are more than the {_MOST} that a model is adapted with: fit a "
-                "model of their own"
+                f"model to these runs alone"
             )
         columns, known = self._with_complexity(data), self._known(data)
         self.inputs_ = ModelInputs.fit(columns)
@@ -85,7 +86,7 @@ class Adapted(Estimator):
             self._compare(data, seconds)
 
     def _compare(self, data: Array, seconds: Array) -> None:
-        """Take a model of the runs alone if that cross-validates better: no source is like them."""
+        """Use a model of the runs alone if it cross-validates better than the sources."""
         alone = Augmented(
             features=self.names_, complexity=self.complexity, folds=self.folds, seed=self.seed
         ).fit(data, seconds)

@@ -44,12 +44,12 @@ from tilewright.prediction.models.model_selection import (
 from tilewright.prediction.models.surface import Shape, value
 
 _MOST = 600  # instances of the cross-validation
-_TRAINED = 5000  # instances that few numbers are fitted to
+_TRAINED = 5000  # instances; below this, few numbers are fitted
 _PROBES = 1000  # of each kind
 _BEYOND = 4.0  # times the sizes of an instance
-_SIZES = 8  # different values that a feature has at least whose probes lie beyond
-# A model that is far from those of the folds for a larger share of made-up queries is taken only
-# if no other is about as good.
+_SIZES = 8  # minimum number of distinct values of a feature that is probed beyond its range
+# A model that is far from those of the folds for a larger share of the probes is chosen only if no
+# other is about as good.
 _UNSTEADY, _AS_GOOD = 0.02, 1.15
 _THREADS = set("threads nthreads n_threads num_threads thread workers cores procs".split())
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -144,14 +144,14 @@ class Augmented(Estimator):
         targets: Array,
         probes: Array,
     ) -> tuple[ScoredConfiguration, Array]:
-        """Return the steadiest at the probes of the best configurations, fitted to all columns."""
+        """Return the best configuration that is stable at the probes, fitted to all data."""
         fits: list[tuple[float, ScoredConfiguration, Array]] = []
         for choice in choices[:4]:
             if choice.error > _AS_GOOD * choices[0].error:
                 break
             theta, far = train(choice, columns, targets, problem.threads, self.seed, probes)
             fitted = value(choice.shape, theta[None], with_ones(choice.inputs(columns)))[0]
-            # A fit to all that is much worse than those to the folds has diverged.
+            # A fit to all data that is much worse than those to the folds has diverged.
             before = score(choice.held_out, problem.targets)
             if score(fitted, targets) > 1.5 * before + 1e-3:
                 continue
@@ -202,7 +202,7 @@ class Augmented(Estimator):
         return made
 
     def _keep(self, choice: ScoredConfiguration, theta: Array) -> None:
-        """Store the chosen model, with those expressions only that it uses."""
+        """Store the chosen model, with only those expressions that it uses."""
         count = self.n_features_in_
         used = sorted({j for j in choice.inputs.columns if j >= count})
         places = {j: j for j in range(count)} | {j: count + i for i, j in enumerate(used)}

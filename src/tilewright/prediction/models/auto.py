@@ -30,7 +30,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _STEPS = 20  # of a weight from 0 to 1
 _FOLDS = 5  # of the members that are fitted again
 _LEAST = 1e-300  # seconds, whose logarithm is finite
-# Of an error, in medians of the best member's, and at least: disturbed runs do not choose weights.
+# Cap of an error, in medians of the best member's errors, and its lower limit, so that disturbed
+# runs do not determine the weights.
 _CAP, _LEAST_CAP = 10.0, 0.3
 
 
@@ -39,7 +40,7 @@ class Auto(Estimator):
     """`Augmented`, `GaussianProcess` and `Boosted`, weighted by cross-validation.
 
     Args:
-        max_parameters: a limit on fitted numbers, which only `Augmented` keeps; None for none.
+        max_parameters: a limit on fitted numbers, which only `Augmented` respects; None for none.
 
     After ``fit``, ``models_`` are those with a weight, ``weights_`` their weights.
     """
@@ -107,16 +108,16 @@ class Auto(Estimator):
     def _process_without(
         self, process: GaussianProcess, rows: Array, data: Array, logs: Array
     ) -> Array:
-        """Return what the process says of `rows` without their folds."""
+        """Return the predictions of the process for `rows` without their folds."""
         place = np.full(len(data), _FOLDS)
         place[rows] = np.arange(len(rows)) % _FOLDS
         found = process.left_out(place, logs)[rows]
-        # Those that it does not rest on are held out anyway.
+        # Instances that the process does not use are held out anyway.
         return np.where(np.isnan(found), _logs(process, data[rows]), found)
 
     def _fitted_without(self, model: Estimator, rows: Array, data: Array, seconds: Array) -> Array:
         """Return log times of `rows` by models fitted without their fold."""
-        # Of many instances, those of all folds may be left out at once.
+        # With many instances, those of all folds may be left out at once.
         folds = 1 if len(data) >= 2 * len(rows) else min(_FOLDS, len(rows))
         found = np.empty(len(rows))
         for fold in range(folds):

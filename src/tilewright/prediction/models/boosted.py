@@ -23,15 +23,15 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _MANY = 1000  # instances from which trees are grown on histograms, which is much faster
 _LEAVES, _MORE = 31, 3  # of such a tree, and how many times more trees
 _RIDGE = 1e-3  # of the slopes, per instance
-_OUTLYING = 6.0  # robust standard deviations that a residual counts for at most
+_OUTLYING = 6.0  # maximum size of a residual, in robust standard deviations
 
 
 @dataclass(eq=False)
 class Boosted(Estimator):
-    """Gradient boosting of log time, of what a monomial leaves.
+    """Gradient boosting of log time, applied to the residual of a monomial.
 
     Args:
-        trees: the number of trees (Friedman 2001, 2002); three times as many of many instances.
+        trees: the number of trees (Friedman 2001, 2002); three times as many for large data sets.
         rate: the factor of each tree's prediction.
         depth: the maximum depth of a tree.
         subsample: the share of the instances that each tree is fitted to.

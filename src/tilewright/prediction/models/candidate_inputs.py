@@ -2,7 +2,7 @@
 
 The work of a kernel is not always a product of powers of its sizes: an operand's rows may be empty,
 a product of sparse operands fills up, vectors and blocks are padded, strides of powers of two
-collide in caches, work is distributed over threads in whole rows. Each such expression is judged by
+collide in caches, work is distributed over threads in whole rows. Each such expression is rated by
 the held-out error after one Gauss-Newton step with it, which needs no training.
 """
 
@@ -24,7 +24,7 @@ _SHARED = (1, 4, 16)  # sizes of the whole blocks that threads share
 _STRIDES = (16, 64, 256)
 _DAMPING = 1e-2
 _MOST = 60  # expressions
-OF_NON_ZEROS = ("1 + ", "min(")  # how expressions begin that may matter to sparse operands
+OF_NON_ZEROS = ("1 + ", "min(")  # beginnings of expressions that may matter for sparse operands
 
 
 def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ()) -> list[str]:
@@ -54,7 +54,7 @@ def expressions(names: Sequence[str], table: Array, threads: Sequence[str] = ())
 
 
 def _blocked(sizes: Mapping[str, int], threads: Sequence[str]) -> list[str]:
-    """Return how much of the blocks is used into which libraries divide sizes.
+    """Return expressions for the used share of the blocks into which libraries divide sizes.
 
     `sizes` has the least value of each: what a smaller one wastes of a block is unknown, and
     would be far outside the range of the others.
@@ -98,7 +98,7 @@ class Folds:
 
 
 def gains(shape: Shape, folds: Folds, candidates: Array, cap: float = 0.5) -> Array:
-    """Return the share of the held-out error that one step with each candidate would leave.
+    """Return the share of the held-out error that remains after one step with each candidate.
 
     Args:
         shape: the shape of the models.

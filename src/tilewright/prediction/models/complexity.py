@@ -168,7 +168,7 @@ def _print(tree: ast.expr, variables: Mapping[str, str], c: bool) -> str:
 
 
 def _power(base: str, exponent: ast.expr) -> str | None:
-    """Small whole powers of a variable in C as products: ``pow`` takes tens of nanoseconds."""
+    """Return small powers of a variable in C as products: ``pow`` takes tens of nanoseconds."""
     if not isinstance(exponent, ast.Constant) or not base.isidentifier():
         return None
     return {2: f"({base} * {base})", 3: f"({base} * {base} * {base})"}.get(exponent.value)  # type: ignore[arg-type]

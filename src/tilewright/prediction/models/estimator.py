@@ -22,7 +22,8 @@ from tilewright.shapes import damaged, naming, read_json
 Array: TypeAlias = np.ndarray[Any, Any]
 FORMAT = "tilewright-prediction"
 VERSION = 1
-# A prediction for an interval is at least this share of the shortest training run: logarithms.
+# Lower limit of a prediction, as a share of the shortest training run, before its logarithm is
+# taken for an interval.
 LEAST_SECONDS = 1e-3
 
 
@@ -124,7 +125,7 @@ class Estimator:
         return self._predict(self._table(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Return bounds in seconds that hold the measured time with the given probability.
+        """Return bounds in seconds that contain the measured time with the given probability.
 
         Raises:
             PredictionError: the model was fitted with ``folds=0``, or ``coverage`` is not
@@ -147,7 +148,7 @@ class Estimator:
         return np.asarray(((data < low - slack) | (data > high + slack)).any(axis=1))
 
     def unsure(self, X: Any) -> Array:
-        """Return for which queries models of parts of the training instances disagree.
+        """Return the queries for which models of parts of the training instances disagree.
 
         Such queries lie far from every training instance, outside their range or in a gap of it.
         Booleans of shape (n,); all false for models without intervals, or of another kind than
@@ -176,7 +177,7 @@ class Estimator:
                     raise PredictionError(f"{what} given for {name!r}, which is not a feature")
 
     def _check(self) -> None:
-        """Refuse settings that would fail later or be misunderstood."""
+        """Reject settings that would fail later or be misunderstood."""
         for name, least in (("folds", 0), ("seed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
@@ -231,7 +232,7 @@ class Estimator:
         raise AssertionError(f"{type(self).__name__} fits nothing")
 
     def _spread(self, data: Array) -> Array | None:
-        """Return how far models of parts of the instances are apart, in log time, shape (n,)."""
+        """Return the distance between models of parts of the instances, in log time, shape (n,)."""
         return None
 
     def _predict(self, data: Array) -> Array:

@@ -29,13 +29,13 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _AT_ONCE = 2000  # queries, whose distances to all points are in memory
 _LEVEL = 4.0  # variance of the constant
 _JITTER = 1e-8
-# Logarithms of the hyperparameters at the two starts, and their bounds. Variances count half.
+# Logarithms of the hyperparameters at the two starts, and their bounds; half of them for variances.
 _STARTS = ((0.7, -0.5, -0.5, -2.0), (1.8, 0.5, -1.0, -3.0))  # lengths, signal, slope, noise
 _BOUNDS = ((-2.3, 4.6), (-5.0, 3.0), (-5.0, 3.0), (-6.0, 1.0))
 # Normal priors: mean and standard deviation of those logarithms. None of the signal's.
 _LENGTH, _SLOPE, _NOISE = (0.7, 1.2), (0.0, 1.5), (-3.0, 1.5)
-_OUTLYING = 3.0  # robust standard deviations from which an instance is doubted
-_INPUTS = 30  # that the process has at most, the strongest
+_OUTLYING = 3.0  # robust standard deviations beyond which the noise of an instance is raised
+_INPUTS = 30  # maximum number of inputs, the strongest ones
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class GaussianProcess(Estimator):
         }
 
     def _likeliest(self, starts: Any, points: Array, targets: Array, doubt: Array) -> Array:
-        """Return the logarithms of the hyperparameters that are likeliest."""
+        """Return the logarithms of the most likely hyperparameters."""
         from scipy.optimize import minimize
 
         bounds = [_BOUNDS[0]] * points.shape[1] + list(_BOUNDS[1:])
@@ -113,7 +113,8 @@ class GaussianProcess(Estimator):
     def left_out(self, place: Array, logs: Array) -> Array:
         """Return log times of the training instances by the process without their fold, (n,).
 
-        The hyperparameters are those of all instances. NaN for instances that it does not rest on.
+        The hyperparameters are those of all instances. NaN for instances that the process does not
+        use.
 
         Args:
             place: the fold of each instance, shape (n,).

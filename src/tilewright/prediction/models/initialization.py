@@ -1,8 +1,8 @@
-"""Starting points of training: a sum of few monomials from a convex fit, and the linear fit.
+"""Starting points of training: a sum of few monomials from a convex fit, and a linear fit.
 
-Non-linear least squares finds the minimum near its start. The sum of monomials with
-small whole exponents (n, m n, m n k / threads, ...) whose coefficients are not negative is a
-convex problem, and its largest terms are close to what a kernel does.
+Non-linear least squares finds a minimum near its start. Fitting a sum of monomials with small whole
+exponents (n, m n, m n k / threads, ...) and non-negative coefficients is a convex problem, and its
+largest terms are close to the actual work of a kernel.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def monomials(
     """Return terms (count, inputs + 1) in standardised inputs, largest share of time first.
 
     Args:
-        inputs: what the inputs are.
+        inputs: the definitions of the inputs.
         scaled: values of the inputs with a row of ones, shape (inputs + 1, n).
         targets: log times less their median, shape (n,).
         reciprocal: columns, such as threads, that may divide.
     """
-    from scipy.optimize import nnls  # takes longer to import than a prediction to make
+    from scipy.optimize import nnls  # importing it takes longer than a prediction
 
     choices: list[tuple[int, ...]] = [
         (0,) if f != "log" else (-1, 0, 1) if j in reciprocal else (0, 1)
@@ -56,7 +56,7 @@ def monomials(
 
 
 def _products(choices: list[tuple[int, ...]]) -> Array:
-    """Return all combinations of exponents; of few inputs at a time if they are too many."""
+    """Return all combinations of exponents; if there are too many, of few inputs at a time."""
     total = float(np.prod([float(len(choice)) for choice in choices]))
     if total <= _MOST:
         every = list(product(*choices))

@@ -37,7 +37,7 @@ class ModelInputs:
     def fit(
         cls, data: Array, wanted: Sequence[int] | None = None, reciprocals: Sequence[int] = ()
     ) -> ModelInputs:
-        """Choose for columns of shape (n, columns), the important ones first.
+        """Choose inputs for columns of shape (n, columns), the important ones first.
 
         A column that does not vary gives no input, and neither does one whose input is a linear
         function of the earlier inputs (such as log(m n k) of log m, log n and log k).
@@ -90,11 +90,11 @@ class ModelInputs:
         )
 
     def strongest(self, data: Array, logs: Array, most: int) -> ModelInputs:
-        """Return at most `most` of these inputs, those that explain log times best together.
+        """Return at most `most` of these inputs: those that together explain log times best.
 
-        They are taken one after the other, each the one most correlated with what a linear model
-        of the earlier ones leaves (orthogonal matching pursuit, Pati et al. 1993). Squares of the
-        inputs may explain it as well, for what is slow at both ends.
+        They are chosen one after the other, each the most correlated with the residual of a linear
+        model of the earlier ones (orthogonal matching pursuit, Pati et al. 1993). Squares of the
+        inputs count as well, for kernels that are slow at both ends of a range.
 
         Args:
             data: columns of shape (n, columns).

@@ -2,8 +2,8 @@
 
 Split-conformal quantiles of signed residuals in log time (Lei et al. 2018, "Distribution-free
 predictive inference for regression", their locally weighted form), the residuals being those of
-cross-validation (Barber et al. 2021, "Predictive inference with the jackknife+"). Where the
-models of its folds disagree, between and beyond the training instances, the scale grows by that.
+cross-validation (Barber et al. 2021, "Predictive inference with the jackknife+"). Where the models
+of its folds disagree, between and beyond the training instances, the scale grows by their spread.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _KNOTS = 9  # of the scale
 _WIDTH = 0.12  # of the neighbourhood, as a share of the instances
 _TRUST = 0.8  # of the local scale against the overall one
-_LARGEST = 6.0  # median sizes that a residual counts for at most
+_LARGEST = 6.0  # maximum size of a residual, in medians
 # Share of the spread among the folds' models that adds to the scale, chosen for the coverage of
 # gaps and larger sizes on two thirds of the data sets in benchmarks/data/prediction.
 SPREAD = 0.75
-UNSURE = 2.0  # scales: a spread that makes an interval more than twice as wide
+UNSURE = 2.0  # in scales; a larger spread makes an interval more than twice as wide
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class IntervalCalibration:
     def fit(
         cls, predicted: Array, measured: Array, spread: Array | None = None
     ) -> IntervalCalibration:
-        """From held-out predictions and the measured times, seconds of shape (n,).
+        """Calibrate from held-out predictions and measured times, seconds of shape (n,).
 
-        `spread` is how far models of the same instances are apart there, in log time, shape (n,).
+        `spread` is the distance between models of the same instances there, in log time, shape
+        (n,).
         """
         logs = np.log(predicted)
         residuals = np.log(measured) - logs
@@ -101,7 +102,7 @@ class IntervalCalibration:
         """Return the inverse of `to_dict`.
 
         Raises:
-            ValueError: the arrays are not as long as they have to be.
+            ValueError: the arrays have wrong lengths.
         """
         residuals, knots, scale = (
             np.asarray(data[key], dtype=float) for key in ("residuals", "knots", "scale")

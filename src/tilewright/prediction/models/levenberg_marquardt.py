@@ -3,7 +3,7 @@
 The problems differ in their starting points and in the weights of the instances (a fold's
 held-out ones weigh nothing). The loss is Huber's, by reweighting; the scale at which it bends
 follows the residuals. The last steps take the relative error instead of the log residual:
-they agree where errors are small, and of runs that were disturbed it believes the quick ones.
+they agree where errors are small, and the relative error favours the faster of disturbed runs.
 A ridge holds the parameters near zero, which is also a Gaussian prior on the weights (MacKay
 1992; Foresee and Hagan 1997).
 
@@ -30,7 +30,7 @@ import numpy as np
 from tilewright.prediction.models.surface import Shape, value, value_and_jacobian
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# The ridge is in units of the noise; early residuals are not noise and would freeze the start.
+# The ridge is in units of the noise; early residuals are not noise and would stall the start.
 _WIDEST = 0.05
 _RELATIVE = 0.6  # the share of the steps after which the error is relative, not of log time
 _BEND = 1.5  # robust standard deviations beyond which Huber's loss is linear

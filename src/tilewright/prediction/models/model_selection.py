@@ -29,12 +29,12 @@ _PROMISING, _TRAINED, _ROUNDS = (
     0.98,
     2,
     3,
-)  # additions: largest judged ratio, how many per round, rounds
+)  # additions: largest accepted ratio, number per round, rounds
 _STIFFNESS = (0.25, 4.0)
 _EXPONENTS = 3e-3
-_SHARE = 4  # numbers per input: of more inputs the strongest are tried as well
+_SHARE = 4  # fitted numbers per input; with fewer, the strongest inputs alone are tried as well
 _FAR, _FARTHEST, _DISTRUST = 1.5, 2.0, 10.0  # in log time: see `train`
-_CAP, _LEAST_CAP = 10.0, 0.03  # of an error, in medians: disturbed runs would drown differences
+_CAP, _LEAST_CAP = 10.0, 0.03  # cap of an error, in medians: disturbed runs would hide differences
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class SelectionProblem:
         place: the fold of each instance, shape (n,).
         threads: columns that count threads.
         optional: columns that are tried one at a time.
-        limit: the most fitted numbers.
+        limit: the maximum number of fitted numbers.
         seed: the seed of the starting points.
         cap: larger relative errors count as this one.
-        until: when to try nothing further, by ``time.thread_time``.
+        until: the time after which nothing further is tried, by ``time.thread_time``.
     """
 
     columns: Array
@@ -68,7 +68,7 @@ class SelectionProblem:
     until: float = np.inf
 
     def late(self) -> bool:
-        """Return whether there is no time to try more."""
+        """Return whether the time to try more is over."""
         return time.thread_time() > self.until
 
 
@@ -136,7 +136,7 @@ def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
 def _without_densities(
     problem: SelectionProblem, best: ScoredConfiguration, tried: list[ScoredConfiguration]
 ) -> ScoredConfiguration:
-    """Return the best model that sees no densities, where those do not clearly help.
+    """Return the best model without densities, if these do not clearly help.
 
     Times of sparse operands follow their non-zeros, times of dense operands their shapes. The
     further inputs to try depend on this decision (see `_promising`), so it must not be left to
@@ -212,7 +212,7 @@ def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
     p, found = len(inputs), []
     for terms in (1, 2, 4):
         hidden = (problem.limit - terms * (p + 1)) // (p + 2)
-        # A model with as many numbers as instances has learnt them by heart.
+        # A model with as many numbers as instances has memorised them.
         spare = (len(problem.targets) // 2 - terms * (p + 1)) // (p + 2)
         if hidden >= 0 and (terms == 1 or spare >= 0):
             found.append(Shape(p, terms, max(0, min(hidden, spare, 12))))
@@ -220,9 +220,9 @@ def candidates(inputs: ModelInputs, problem: SelectionProblem) -> list[Shape]:
 
 
 def ridge(shape: Shape, stiffness: float = 1.0) -> Array:
-    """Return how strongly each parameter is held near zero, in units of the noise."""
+    """Return the ridge strength of each parameter, in units of the noise."""
     terms: Array = np.full((shape.terms, shape.inputs + 1), 1e-3)
-    if shape.terms > 1:  # one alone is the linear path; others may take absurd exponents
+    if shape.terms > 1:  # a single term is the linear path; further terms may take absurd exponents
         terms[:, :-1] = _EXPONENTS
     terms = terms.ravel()
     units = np.full(shape.hidden * (shape.inputs + 2), 2e-2)
@@ -261,12 +261,13 @@ def train(
     seed: int,
     probes: Array,
 ) -> tuple[Array, float]:
-    """Return parameters (count,) fitted to all instances, and the share of probes off the folds'.
+    """Return parameters (count,) fitted to all instances, and the share of distant probes.
 
-    They are the best of some restarts.
+    They are the best of several restarts.
 
     A sum of monomials may fit every instance and be absurd between them. The models of the folds
-    are not absurd in the same places, so the loss grows by the distance from their median.
+    are not absurd at the same points, so the distance from their median is added to the loss. A
+    probe is distant if the model is far from those of the folds there.
 
     Args:
         choice: the configuration, with the folds' models.
@@ -354,7 +355,7 @@ def _promising(
     values: list[Array] = []
     for j in problem.optional:
         column = problem.columns[:, j]
-        # What sparse operands take follows their non-zeros, and no blocks.
+        # The time of sparse operands depends on their non-zeros, not on blocks.
         if sparse and not problem.names[j].startswith(extras.OF_NON_ZEROS):
             continue
         if j not in used and ((j,), ()) not in refused and column.min() < column.max():

@@ -1,12 +1,12 @@
 """The paper's networks: dense layers, ReLU, Adam on the mean squared error, full batches.
 
-Some restarts are trained side by side as one batched computation; the tiny networks spend
+Several restarts are trained together as one batched computation, because such small networks spend
 their time in calls, not in arithmetic.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
 | n, R | instances, restarts that are trained together | count |
-| `inputs`, `targets` | standardised features, and what is learned | (n, inputs), (n,) |
+| `inputs`, `targets` | standardised features, and the values to predict | (n, inputs), (n,) |
 | `parameters` | weights and biases of each layer in turn | (R, in, out), (R, 1, out) |
 | `first`, `second` | Adam's running means of the gradient and of its square | as `parameters` |
 | `losses` | mean squared error of each restart | (R,) |
@@ -69,7 +69,7 @@ def train(
         hidden: widths of the hidden layers.
         rates: Adam's learning rates, one stage after the other.
         epochs: full batches, over all stages together.
-        restarts: how many initialisations.
+        restarts: the number of initialisations.
         seed: the seed of the initialisations (Glorot and Bengio 2010, uniform).
     """
     random = np.random.default_rng(seed)

@@ -127,7 +127,7 @@ class LRC(Estimator):
 
     def _fit(self, data: Array, seconds: Array) -> None:
         inputs = self._inputs(data)
-        # Columns of equal size before solving: complexities are 1e9 where threads are 4.
+        # Scale the columns before solving: complexities are about 1e9, threads about 4.
         size = np.abs(inputs).max(axis=0)
         size[size == 0] = 1.0
         design = np.column_stack([np.ones(len(inputs)), inputs / size])
@@ -163,7 +163,7 @@ class NLRC(Estimator):
     """NLR+C: a random forest of the features and the complexity, on seconds.
 
     Args:
-        trees: how many.
+        trees: the number of trees.
     """
 
     kind: ClassVar[str] = "nlrc"

@@ -107,7 +107,7 @@ def _check_dense(data: Any) -> None:
 
 
 def _rows(data: Any, names: Sequence[str], kind: type | None) -> Any:
-    """Return the values of these features row by row, of the forms in which data come.
+    """Return the values of these features row by row, from any supported form of data.
 
     Args:
         data: a mapping from names to columns or to one row's numbers, a list of such rows, a

@@ -78,7 +78,7 @@ class Trees:
 
     def __call__(self, data: Array) -> Array:
         """Return sums of shape (n,) for inputs of shape (n, inputs)."""
-        # scikit-learn compares in single precision, and so must we to reach the same leaves.
+        # Compare in single precision, as scikit-learn does, to reach the same leaves.
         with np.errstate(over="ignore"):
             data = data.astype(np.float32)
         if self._inputs > data.shape[1]:
@@ -96,7 +96,7 @@ class Trees:
         return np.asarray(self.value[node].sum(axis=1) + self.offset)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the trees as JSON data."""
         return {
             "roots": self.roots.tolist(),
             "feature": self.feature.tolist(),

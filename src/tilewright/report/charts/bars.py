@@ -1,4 +1,4 @@
-"""Bars with intervals, in which failures have their place too."""
+"""Bars with intervals; failures are shown in place of a bar."""
 
 from __future__ import annotations
 

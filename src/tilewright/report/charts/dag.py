@@ -31,8 +31,8 @@ def dag_picture(dag: Dag, group_names: Sequence[str], *, label: str = "Pipeline"
     """Return the graph from inputs at the top to outputs at the bottom.
 
     Members of a group stand together in a box of the group's colour that carries its number and
-    its name. Inputs are rounded, outputs framed strongly, inlined Funcs dashed. Edges to nodes
-    that are not there are left out, and so are those from a node to itself.
+    its name. Inputs are rounded, outputs have a thick frame, inlined Funcs a dashed one. Edges to
+    unknown nodes are left out, and so are those from a node to itself.
 
     Edges that enter or leave a box do so at ports, which are nodes of the box's own layout, so
     that they pass its other members instead of crossing them. Between the boxes they turn where
@@ -59,8 +59,8 @@ class _Boxes:
 
     Args:
         nodes: the nodes by name.
-        edges: those between two nodes that are there.
-        upward: those of the edges that lead to a box further up, which only cycles of boxes need.
+        edges: the edges between two known nodes.
+        upward: the edges that lead to a box farther up, which only cycles of boxes need.
         members: the nodes of each group.
         inner: the layout of each group's members and ports.
         sizes: width and height of each box of the outer layout, pixels.

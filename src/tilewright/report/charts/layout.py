@@ -17,7 +17,7 @@ Edge = tuple[Name, Name]
 
 _SWEEPS = 12
 _PLACEMENTS = 16
-# Room that an edge takes in a layer it passes, and how much stronger it pulls straight.
+# The width of an edge in a layer that it passes, and the weight that keeps it straight.
 _PASSING_WIDTH = 10.0
 _PASSING_WEIGHT = 4.0
 

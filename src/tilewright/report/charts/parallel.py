@@ -1,4 +1,4 @@
-"""Parallel coordinates: configurations as strands through one axis per parameter."""
+"""Parallel coordinates: each configuration is a line through one axis per parameter."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilewright.report.pages.html import Html, points, tag
 
 MOST_STRANDS = 1500
 _FEW = 10  # up to this many different numbers are all written at the axis
-_TOP = 34.0  # pixels above upright axes, for their names
-_END = 26.0  # below them, and above and below lying axes
-_SIDE = 60.0  # left and right of upright axes
-_LEAST_GAP = 72.0  # between upright axes; closer ones lie, one below the other
+_TOP = 34.0  # pixels above vertical axes, for their names
+_END = 26.0  # below them, and above and below horizontal axes
+_SIDE = 60.0  # left and right of vertical axes
+_LEAST_GAP = 72.0  # between vertical axes; closer ones are drawn horizontally, one below the other
 _LYING_GAP = 58.0
 _LYING_SIDE = 12.0
 _LYING_MARK = 14  # characters
@@ -45,12 +45,12 @@ def parallel_coordinates(
     width: float = WIDTH,
     height: float = 340.0,
 ) -> Html:
-    """Return a strand per configuration; the lower its objective, the stronger it is drawn.
+    """Return one line per configuration; the lower its objective, the stronger it is drawn.
 
     Configurations without a finite objective are failures, drawn thin in the colour of errors.
     Of more than `MOST_STRANDS` the best ones and every n-th of the rest are drawn; of a narrow
-    picture a third as many. Axes that would be too close for their names lie one below the other,
-    and the picture is as high as they need.
+    picture a third as many. Axes that would be too close for their names are drawn horizontally,
+    one below the other, and the picture is as high as they need.
     """
     gap = (width - 2 * _SIDE) / max(1, len(axes) - 1)
     lying = gap < _LEAST_GAP
@@ -81,7 +81,7 @@ def parallel_coordinates(
 def _drawn_strands(
     ways: Sequence[Sequence[tuple[float, float]]], objective: Sequence[float | None], most: int
 ) -> list[Html]:
-    """Return strands in the order in which they are drawn: the best last, on top of the others."""
+    """Return lines in the order in which they are drawn: the best last, on top of the others."""
     order = _strands(objective, most)
     ranks = {i: rank for rank, i in enumerate(i for i in order if _finite(objective[i]))}
     strands = []
@@ -144,8 +144,8 @@ def _places(axis: Axis, start: float, stop: float) -> tuple[list[float], list[tu
 def _frame(
     axis: Axis, x: float, top: float, bottom: float, free: float, marks: list[tuple[float, str]]
 ) -> Html:
-    """Return an upright axis with its name above it and its marks in `free` pixels to the right."""
-    # Names have at least the space between axes, and those of the outer axes end with the picture.
+    """Return a vertical axis with its name above it and its marks in `free` pixels to the right."""
+    # Names have at least the space between axes; those of the outer axes end at the picture's edge.
     room = int(min(max(free, _LEAST_GAP), 2 * _SIDE) / text_width("x"))
     parts = [
         tag("line", class_="base", x1=x, x2=x, y1=top, y2=bottom),
@@ -170,7 +170,7 @@ def _frame(
 def _lying_frame(
     axis: Axis, y: float, left: float, right: float, marks: list[tuple[float, str]]
 ) -> Html:
-    """Return a lying axis with its name above it and below it the marks that find room."""
+    """Return a horizontal axis with its name above it, and below it the marks that fit."""
     room = int((right - left) / text_width("x"))
     name = (tag("title", axis.name), shorten(axis.name, room))
     parts = [

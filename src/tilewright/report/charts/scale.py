@@ -10,7 +10,7 @@ from itertools import pairwise
 from tilewright.report.charts.svg import text_width
 from tilewright.report.pages.html import Html, join, tag
 
-_TINY = 1e-290  # below, arithmetic loses its digits
+_TINY = 1e-290  # below this, floating-point arithmetic loses its digits
 _TICKS = 6
 _APART = 6.0  # pixels between texts at an axis
 
@@ -48,7 +48,7 @@ def scale(
     zero: bool = False,
     margin: float = 0.04,
 ) -> Scale:
-    """Return a scale that holds all finite values with a margin; from zero where `zero` says so.
+    """Return a scale that holds all finite values with a margin; from zero if `zero` is True.
 
     On a logarithmic scale values that are not positive are left out.
     """
@@ -61,7 +61,7 @@ def scale(
         return Scale(low / stretch, high * stretch, start, stop, True)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    # A range that vanishes against the values themselves, or underflows, counts as empty.
+    # A range that is negligible relative to the values themselves, or underflows, counts as empty.
     if high - low <= max(1e-9 * max(abs(low), abs(high)), _TINY):
         around = max(abs(low), abs(high))
         around = 1.0 if around <= _TINY else around
@@ -76,7 +76,7 @@ def scale(
 
 
 def _decades(low: float, high: float) -> float:
-    """Return the logarithm of their ratio, which itself may be too large a number."""
+    """Return the logarithm of their ratio, as the ratio itself may overflow."""
     return math.log10(high) - math.log10(low)
 
 

@@ -1,4 +1,4 @@
-"""What all pictures share: the frame, colours by number, legends."""
+"""Parts that all pictures share: the frame, colours by number, legends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 880.0
 NARROW = 356.0
 COLOURS = 10
 
-# Text is 12 pixels high; a character of the interface font is at most about so wide.
+# Text is 12 pixels high; a character of the interface font has at most about this width.
 CHARACTER = 6.7
 
 
@@ -63,7 +63,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def text_width(text: str) -> float:
-    """Return about how wide a text is."""
+    """Return the approximate width of a text in pixels."""
     return CHARACTER * len(text)
 
 

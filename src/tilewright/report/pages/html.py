@@ -1,4 +1,4 @@
-"""HTML and SVG as text, escaped where it is not known to be markup."""
+"""HTML and SVG as text; anything that is not marked as markup is escaped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VOID = frozenset({"br", "hr", "img", "meta", "link", "input"})
 
 
 def escape(value: Any) -> Html:
-    """Markup as it is, anything else as text.
+    """Return markup unchanged, anything else as escaped text.
 
     >>> escape("a < b")
     'a &lt; b'

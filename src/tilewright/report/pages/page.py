@@ -1,4 +1,4 @@
-"""A page that needs nothing but itself, made of sections."""
+"""A self-contained page, made of sections."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PredictionReport:
         mape: mean absolute relative error, 0.05 for 5%.
         mape_long: without the 30% of the instances that run shortest.
         spearman: rank correlation.
-        floor: the noise floor of the measurements, where it is known.
+        floor: the noise floor of the measurements, if known.
         parameters: fitted numbers of the model.
         features: name, unit, smallest and largest value of each feature in training.
         chosen: the configuration that cross-validation chose, by name; ``error`` is its
@@ -125,7 +125,7 @@ def _sections(report: PredictionReport) -> list[Section]:
             Section(
                 "Predicted against measured",
                 _against(report),
-                "On the dashed line the prediction is right.",
+                "On the dashed line, the prediction equals the measurement.",
             ),
             Section("Error against run time", _errors(report), _error_note(report)),
             Section("Error by run time", _by_time(report)),
@@ -231,7 +231,7 @@ def _error_note(report: PredictionReport) -> str:
 
 
 def _by_time(report: PredictionReport) -> Html:
-    """Return errors of the runs in parts of equal size, the shortest first."""
+    """Return the errors of the runs in groups of equal size, the shortest runs first."""
     order = sorted(range(len(report.measured)), key=lambda i: report.measured[i])
     inside = report.inside
     count = min(_PARTS, len(order))
@@ -342,7 +342,7 @@ def _figure(value: Any) -> str:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows of JSON data as a table: numbers to the right, dictionaries a column a key."""
+    """Return rows of JSON data as a table: numbers to the right, one column per dictionary key."""
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
     numeric = {

@@ -72,7 +72,7 @@ def _sections(report: ScheduleReport) -> list[Section]:
     if report.groups:
         sections.append(_groups(report))
     if report.sizes:
-        note = "What else is shown is of the first of these sizes."
+        note = "The rest of this page is about the first of these sizes."
         sections.append(Section("Sizes", html_table(size_table(report)), note))
     if report.dag.nodes or report.nest:
         sections.append(_structure(report))

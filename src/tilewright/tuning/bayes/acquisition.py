@@ -50,13 +50,13 @@ def local_search(
     steps: int = 20,
     most: int = 12,
 ) -> tuple[Array, Array]:
-    """Climb from each start to a configuration that no one-parameter neighbour betters.
+    """Climb from each start to a local optimum: no one-parameter neighbour scores higher.
 
     Args:
         space: the space.
         score: the scores of codes, shape (count,), larger is better.
         starts: codes, shape (starts, width).
-        steps: the most moves of a climb.
+        steps: maximum number of moves per climb.
         most: as for `Space.neighbours`.
 
     Returns:

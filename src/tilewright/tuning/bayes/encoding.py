@@ -3,8 +3,8 @@
 Every distance of the paper is a squared Euclidean distance after a fixed embedding: numbers
 are mapped to [0, 1] (after a logarithm on a log scale), a category to a corner of a simplex,
 a permutation to its places (Spearman), its changed positions (Hamming) or its ordered pairs
-(Kendall), each scaled so that the largest distance is one. So a whole batch of kernel rows
-costs one matrix product, and the kernel is positive definite by construction.
+(Kendall), each scaled so that the largest distance is one. A batch of kernel rows therefore costs
+one matrix product, and the kernel is positive definite by construction.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def encoder(
         space: the space.
         logs: use logarithmic distances where a parameter's scale asks for them.
         metric: a permutation metric instead of each parameter's own.
-        alignment: give a number that is a power of two in some values and not in others a
-            second distance, between the largest powers of two that divide its values:
-            hardware likes 96 to be far from 64 and 128, however close they are in size.
+        alignment: add a second distance for a parameter of which some values, but not all, are
+            powers of two: the distance between the largest powers of two that divide the values. On
+            hardware, 96 often behaves unlike 64 and 128, although it lies between them.
     """
     labels: list[str] = []
     blocks: list[int] = []
@@ -172,7 +172,7 @@ def _alignment(space: Space, p: Parameter, start: int) -> _Part | None:
 
 
 def _with_absent(table: Array) -> Array:
-    """Return the table with one row more, for the absent parameter: the middle, and half away."""
+    """Return the table with one more row: an absent parameter is half away from every value."""
     marked = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
     absent = np.append(table.mean(axis=0), 0.5)
     return np.concatenate([marked, absent[None]])

@@ -6,11 +6,12 @@ milliseconds, which matters where the tuner runs inside a compiler.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| `points`, `outputs` | encoded configurations and what is learned of them | (n, features), (n,) |
+| `points`, `outputs` | encoded configurations and the values to predict | (n, features), (n,) |
 | `bins` | rank of each value among those of its feature | (n, features) |
 | `cuts` | thresholds between ranks | (features, ranks) |
 | `weight` | how often each tree's bootstrap sample holds an observation | (trees, n), count |
-| `slot` | open node, of all trees, that an observation has reached; -1 in a leaf | (trees, n) |
+| `slot` | open node (numbered over all trees) that an observation has reached; -1 in a leaf |
+(trees, n) |
 | `total`, `mass` | weighted sum of outputs, and of weights, in each open node | (slots,) |
 | `gain` | sum² / mass on both sides; largest for the least error | (slots, features, ranks) |
 """
@@ -75,9 +76,9 @@ def grow(
         points: shape (n, features).
         outputs: shape (n,); 0 and 1 to classify (the split rule is then Gini's).
         rng: draws the bootstrap samples and each node's features.
-        trees: how many trees.
-        depth: the deepest a tree may grow.
-        leaf: the fewest observations a child may have.
+        trees: number of trees.
+        depth: maximum depth of a tree.
+        leaf: minimum number of observations in a child.
         share: the share of features tried at a node; by default their number's square root.
     """
     count, width = points.shape

@@ -10,7 +10,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def front(values: Array) -> list[int]:
-    """Return the rows, shape (n, objectives), that no other row betters in every objective."""
+    """Return the indices of the rows, shape (n, objectives), that no other row dominates."""
     kept = []
     for i, row in enumerate(values):
         no_worse = (values <= row).all(axis=1)
@@ -23,8 +23,8 @@ def front(values: Array) -> list[int]:
 def scalarise(values: Array, rng: np.random.Generator) -> Array:
     """Return one positive value per row by a randomly weighted augmented Chebyshev norm (ParEGO).
 
-    Each objective is taken by its logarithm where all are positive, then mapped to [0, 1] by
-    what has been seen. Rows with NaN stay NaN.
+    Each objective is replaced by its logarithm if all its values are positive, then mapped to [0,
+    1] by its smallest and largest value. Rows with NaN stay NaN.
 
     Source: Knowles, ParEGO, IEEE Transactions on Evolutionary Computation 10(1), 2006.
     """

@@ -17,7 +17,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class OptimumPrior:
-    """Weights of parameters' values: how much likelier than weight 1 the optimum has them.
+    """Weights of parameter values: how many times likelier the optimum has them than weight 1.
 
     ``weights`` maps a discrete parameter's name to its values' weights (1 where left out), or
     a real parameter's name to (centre, spread): a normal density around the centre. The
@@ -31,7 +31,7 @@ class OptimumPrior:
     strength: float = 10.0
 
     def check(self, space: Space) -> None:
-        """Refuse a prior that the space cannot have.
+        """Reject a prior that does not fit the space.
 
         Raises:
             SettingsError: an unknown name or value, or a weight that is not above zero.

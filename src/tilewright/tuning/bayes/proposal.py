@@ -37,7 +37,7 @@ class Observations:
         return ~np.isnan(self.values)
 
     def stagnates(self, most: int) -> bool:
-        """Return whether the best value has stood for ``most`` evaluations; never for 0."""
+        """Return whether the last ``most`` (not 0) evaluations brought no better value."""
         return most > 0 and len(self.values) - int(np.nanargmin(self.values)) > most
 
 
@@ -45,8 +45,8 @@ class Observations:
 class Proposal:
     """A chosen code, why it was chosen, and the hyperparameters for the next fit.
 
-    ``expected`` is the expected improvement as a share of the best value, if a Gaussian process
-    says it.
+    ``expected`` is the expected improvement as a share of the best value, None unless the surrogate
+    is a Gaussian process.
     """
 
     code: Array
@@ -75,7 +75,7 @@ def spread_proposal(
     taken: Collection[bytes],
     codes: Array,
 ) -> Proposal | None:
-    """Return a random feasible configuration unlike those of ``codes``, shape (n, width).
+    """Return a random feasible configuration far from those of ``codes``, shape (n, width).
 
     Draw many uniform configurations; return the one farthest from its nearest neighbour.
     """
@@ -106,14 +106,14 @@ def propose(
         space: the search space.
         encoder: embeds codes of the space.
         seen: observations, at least two of them valid.
-        pending: codes that are being evaluated, shape (m, width); the model takes them to
-            turn out as it expects (the constant-liar family's kriging believer).
+        pending: codes that are being evaluated, shape (m, width); the model assumes that they
+            return its predicted mean (the kriging believer of the constant-liar family).
         settings: the pieces of the search.
         rng: the decision's own random numbers.
         taken: keys of the configurations that must not be asked (again).
         theta: hyperparameters of the previous decision.
-        bias: what to add to the logarithm of the acquisition at codes, or None.
-        source: what is known of similar problems, or None.
+        bias: function of codes whose value is added to the logarithm of the acquisition, or None.
+        source: models of similar problems, or None.
     """
     # at odd counts: the process is fitted from scratch at even ones
     if seen.stagnates(settings.stagnation) and (len(seen.codes) + len(pending)) % 2:
@@ -135,7 +135,8 @@ def propose(
         surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))
     if len(pending):
-        # What is believed of pending runs counts as the best, too: else later ones crowd there.
+        # Predictions for pending runs count towards the best value; otherwise later suggestions
+        # cluster around the pending ones.
         best = min(best, float(surrogate.predict(encoder(pending))[0].min()))
     chance = _chance(_feasible(encoder, seen, settings, rng), source, len(seen.codes))
     score = _Score(encoder, surrogate, best, chance, bias)
@@ -147,7 +148,8 @@ def propose(
     for i in np.argsort(-scores, kind="stable"):
         if settings.repeats or space.key(met[i]) not in taken:
             gain = float(np.exp(min(scores[i], 0.0))) * modelled.slope
-            # a forest's uncertainty is not the process's, which `Tuner.remaining_gain` goes by
+            # `Tuner.remaining_gain` is fitted to the uncertainty of a Gaussian process, not of a
+            # forest
             meant = modelled.slope > 0 and settings.surrogate == "gp"
             expected = gain if meant else None
             return Proposal(met[i], "model", fitted.theta, expected)
@@ -158,12 +160,12 @@ def propose(
 def representative(outputs: Array, most: int) -> Array:
     """Return the places of at most `most` outputs, in their order: the best, and the whole range.
 
-    Half are the smallest; the others are evenly spaced in rank. What a decision costs then no
-    longer grows with the cube of the observations.
+    Half are the smallest; the others are evenly spaced in rank. This bounds the cost of a decision,
+    which otherwise grows with the cube of the observations.
 
     Args:
         outputs: shape (n,), smaller is better.
-        most: how many to keep.
+        most: the number of outputs to keep.
     """
     if len(outputs) <= most:
         return np.arange(len(outputs))
@@ -244,7 +246,7 @@ def _chance(
 
 
 def _around(space: Space, ranked: Array, taken: Collection[bytes]) -> Array:
-    """Return codes not taken yet around the best configuration that still has such neighbours."""
+    """Return untried neighbours of the best configuration that has any."""
     for code in ranked:
         near = space.neighbours(code, 32)
         free = [i for i, c in enumerate(near) if space.key(c) not in taken]

@@ -54,15 +54,15 @@ class Outputs:
 def transform(values: Array, settings: Settings, reach: float = 0.0) -> Outputs:
     """Objective values, shape (n,), to modelled ones, as the settings say.
 
-    ``clipped`` is the logarithm, with what is above a quantile drawn in towards it: however
-    slow the slow ones are, the model has its resolution where the fast ones are. ``rank``
-    gives the normal scores of the ranks. ``log`` is the paper's logarithm.
+    ``clipped`` is the logarithm, with values above a quantile compressed towards it, so that very
+    slow configurations do not cost the model its resolution among the fast ones. ``rank`` gives the
+    normal scores of the ranks. ``log`` is the paper's logarithm.
 
     Args:
         values: the objective.
         settings: how it is modelled.
-        reach: logarithms above the best that are never clipped: of a few good configurations the
-            median is too low.
+        reach: distance above the best, in logarithms, below which nothing is clipped: among few,
+            good configurations the quantile is too low.
     """
     positive = bool((values > 0).all())
     logs = np.log(values) if positive else values
@@ -88,9 +88,9 @@ def uncensored(
 ) -> Posterior:
     """Impute censored outputs by their truncated-normal mean and refit (one EM step).
 
-    Of an evaluation that was cut short at ``b`` all that is known is that its output is above
-    ``b``. It is replaced by the mean of what the exact ones predict for it, truncated at ``b`` (one
-    step of the EM algorithm for censored data).
+    The output of an evaluation that was cut short at ``b`` is only known to be above ``b``. It is
+    replaced by the mean of its predicted distribution, truncated at ``b`` (one step of the EM
+    algorithm for censored data).
 
     Source: Dempster, Laird and Rubin, Maximum Likelihood from Incomplete Data, 1977, sec. 4.2.
 
@@ -144,7 +144,7 @@ def fit_surrogate(
         outputs: transformed objective, shape (n,).
         settings: which model, with which priors.
         rng: draws starting points.
-        theta: hyperparameters of the previous decision, or nothing.
+        theta: hyperparameters of the previous decision, or empty.
         extra_noise: variance added to each observation's noise, or None.
         observed: the number of all observations; None if `codes` has all of them.
     """

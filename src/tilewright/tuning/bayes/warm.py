@@ -1,9 +1,10 @@
 """Warm starts: a prior from evaluations of similar problems.
 
-Each earlier problem has a Gaussian process of its evaluations. Which of them to believe is decided
-by the order in which they put what has been measured here: the likelihood of all pairs gives each
-earlier problem, and none of them, a probability. The mean weighted by these is the prior mean of
-this problem's model, times a factor that is learned, so the model only has to learn the difference.
+A Gaussian process is fitted to the evaluations of each earlier problem. How well it orders the
+pairs of configurations measured here gives a likelihood, and from it the probability that this
+earlier problem, or none of them, behaves like the present one. The mean of the processes, weighted
+by these probabilities and multiplied by a learned factor, is the prior mean of this problem's
+model, which then only has to learn the difference.
 
 Sources: Kennedy and O'Hagan, Predicting the Output from a Complex Computer Code When Fast
 Approximations Are Available, 2000 (the autoregressive model of two levels); Feurer et al.,
@@ -34,23 +35,23 @@ from tilewright.tuning.trial import Trial
 Array: TypeAlias = np.ndarray[Any, Any]
 _FEWEST = 6
 _MOST = 200
-# The factor before anything is known, and how far it may be off (standard deviations of the
-# constant and of the factor).
+# Prior of the constant and the factor: means and standard deviations.
 _EXPECTED = np.array([0.0, 0.8])
 _SPREAD = np.array([1.0, 0.6])
-# The residual's scale is not taken for less, however well a few points agree.
+# Lower limit of the residual's scale: a few points may agree by chance.
 _LEAST_SCALE = 0.3
-# How many evaluations here the earlier ones' failures weigh as much as.
+# Failures of earlier problems weigh as much as this number of evaluations here.
 _FAILURES_WEIGH = 10.0
-# The probability that an earlier problem behaves like this one, before anything is known; at which
-# it is no longer followed, and at which the initial design may be left out.
+# Probabilities that an earlier problem behaves like this one: the prior; below which it is ignored;
+# above which it replaces the initial design.
 _BELIEF = 0.8
 _DOUBTED = 0.5
 _PROVEN = 0.85
 _NEGLIGIBLE = 0.01
-# The probability that two configurations are the other way round here, however clear they were.
+# The probability that two configurations are in the opposite order here, however far apart they
+# were there.
 _SLIP = 0.05
-# The largest number of evaluations whose order is compared; more say nothing new.
+# The largest number of evaluations whose order is compared; more would add little.
 _MOST_RANKED = 60
 
 
@@ -58,10 +59,10 @@ _MOST_RANKED = 60
 class WarmStart:
     """Evaluations of a similar problem: another size, another machine.
 
-    ``evaluations`` are pairs of a configuration and its objective (None if it failed), all
-    on one scale, which need not be this problem's. The ``queued`` best feasible ones are evaluated
-    first, of several warm starts in turns; all of them, if ``model`` is True and there are
-    enough, train the model (see `SourceModel`). Values missing from this space are rounded to the
+    ``evaluations`` are pairs of a configuration and its objective (None if it failed), all on one
+    scale, which need not be this problem's. The ``queued`` best feasible ones are evaluated first;
+    several warm starts take turns. If ``model`` is True and there are enough evaluations, all of
+    them train the model (see `SourceModel`). Values missing from this space are rounded to the
     nearest one; unknown parameters are dropped.
     """
 
@@ -78,8 +79,8 @@ class WarmStart:
     def codes(self, space: Space) -> tuple[Array, Array]:
         """Return the evaluations here: codes, shape (n, width), and values, NaN if they failed.
 
-        Configurations that this space cannot express are left out; of repeated ones the
-        median counts.
+        Configurations that this space cannot express are left out; repeated ones count by their
+        median.
         """
         found: dict[bytes, tuple[Array, list[float]]] = {}
         for configuration, value in self.evaluations:
@@ -91,10 +92,10 @@ class WarmStart:
         return codes, np.array([float(np.median(values)) for _, values in found.values()])
 
     def leaders(self, space: Space) -> list[Array]:
-        """Return the codes to ask first: good ones that are also unlike one another.
+        """Return the codes to ask first: good ones that differ from one another.
 
-        The best one comes first; each further one is the best of what differs from all
-        chosen ones in at least two parameters, as far as there are such.
+        The best one comes first; each further one is the best of those that differ from all chosen
+        ones in at least two parameters, while there are any.
         """
         codes, values = self.codes(space)
         good = np.isfinite(values)
@@ -141,8 +142,8 @@ def _near(p: Parameter, value: Any) -> Any:
 class SourcePosterior:
     """The model of one earlier problem: a Gaussian process of its standardised objective.
 
-    ``unit`` is what a unit of it is worth in logarithms, so that a factor of one means the same
-    slowdown; ``reach`` is how far above the best it is clipped, in logarithms. Both are 0 where
+    ``unit`` converts a unit of it to logarithms, so that a factor of one means the same slowdown;
+    ``reach`` is the distance above the best at which it is clipped, in logarithms. Both are 0 where
     objectives are not positive.
     """
 
@@ -151,10 +152,10 @@ class SourcePosterior:
     reach: float
 
     def evidence(self, points: Array, values: Array) -> float:
-        """Return how much better than a coin it predicts the order of values: a log likelihood.
+        """Return the log likelihood of the order of values, relative to a fair coin.
 
-        The problems may differ by as much as the residual's least scale, so pairs that are close
-        say nothing. Of n values n - 1 are independent: the n (n - 1) / 2 pairs count 2 / n each.
+        The problems may differ by the residual's least scale, so pairs closer than that say
+        nothing. Of n values n - 1 are independent: the n (n - 1) / 2 pairs count 2 / n each.
         """
         if len(points) < 2:
             return 0.0
@@ -171,7 +172,7 @@ class SourcePosterior:
 class Shift:
     """A prior mean in units of the modelled outputs, and the scale of the residuals.
 
-    ``sources`` give the earlier problems' means, each times its part; ``factors`` are the
+    ``sources`` give the means of the earlier problems, each times its weight; ``factors`` are the
     constant and the factor of their sum.
     """
 
@@ -192,8 +193,8 @@ class Shift:
 class Shifted:
     """A model of residuals as one of the outputs: the posterior of both levels together.
 
-    The prior covariance is that of the residual, plus each source's posterior covariance times the
-    square of its part and factor.
+    The prior covariance is that of the residual plus each source's posterior covariance times the
+    square of its weight and factor.
 
     Args:
         inner: the residuals' posterior. Another surrogate gets the prior mean alone.
@@ -255,8 +256,9 @@ class SourceModel:
     Args:
         warm: the evaluations of each earlier problem.
         encoder: embeds this space's codes.
-        settings: the priors, and how objectives are modelled.
-        rng: draws starting points, and which evaluations are kept where there are very many.
+        settings: the priors of hyperparameters, and how objectives are modelled.
+        rng: draws starting points, and the subset of evaluations that is kept if there are too
+            many.
     """
 
     def __init__(
@@ -281,10 +283,10 @@ class SourceModel:
         self.sources = [source for source in made if source is not None]
 
     def weights(self, points: Array, values: Array) -> Array:
-        """Return the probability of each source, shape (sources,); the rest is that of none.
+        """Return the probability of each source, shape (sources,); the remainder is that of none.
 
         Args:
-            points: what has been evaluated here, shape (n, features).
+            points: the configurations evaluated here, shape (n, features).
             values: the objective, shape (n,).
         """
         points, values = points[:_MOST_RANKED], values[:_MOST_RANKED]
@@ -294,7 +296,7 @@ class SourceModel:
         return np.asarray(odds[1:] / odds.sum())
 
     def belief(self, points: Array, values: Array) -> Belief | None:
-        """Return the sources that agree with what has been seen here, None if none likely does."""
+        """Return the sources that agree with the evaluations here; None if probably none does."""
         weights = self.weights(points, values)
         if weights.sum() <= _DOUBTED:
             return None
@@ -303,20 +305,20 @@ class SourceModel:
         return Belief(sources, weights[kept], self._blocks)
 
     def leads(self, points: Array, values: Array, count: int) -> bool:
-        """Return whether the sources decide after ``count`` evaluations, instead of the design.
+        """Return whether the sources, not the initial design, decide after ``count`` evaluations.
 
-        Before they are proven right here, every second evaluation is not theirs: otherwise all
+        Until they are proven right here, they decide only every second evaluation: otherwise all
         could be bad alike.
         """
         trust = float(self.weights(points, values).sum())
         return trust > _PROVEN or (trust > _DOUBTED and count % 2 == 0)
 
     def chance(self, points: Array, here: Array, count: int) -> Array:
-        """Return probabilities of feasibility ``here``, drawn towards the earlier problems'.
+        """Pull the probabilities of feasibility ``here`` towards those of the earlier problems.
 
         Args:
             points: shape (n, features).
-            here: the probabilities that this problem's evaluations give, shape (n,).
+            here: the probabilities from this problem's evaluations, shape (n,).
             count: the number of these evaluations.
         """
         if self.forest is None:
@@ -335,19 +337,19 @@ class Belief:
 
     @property
     def reach(self) -> float:
-        """How far above the best the sources' outputs are clipped, in logarithms; 0 if unknown."""
+        """Distance above the best at which outputs are clipped, in logarithms; 0 if unknown."""
         reach = np.array([source.reach for source in self.sources])
         return float(self.weights @ reach / self.weights.sum())
 
     def shift(self, points: Array, outputs: Array, slope: float, theta: Sequence[float]) -> Shift:
-        """Return the prior mean that suits what has been seen here.
+        """Return the prior mean that fits the observations here best.
 
         Generalised least squares with a normal prior of the factors.
 
         Args:
             points: shape (n, features).
             outputs: the modelled objective, shape (n,).
-            slope: what a unit of it is worth in logarithms (see `Outputs`).
+            slope: the logarithm that a unit of it is worth (see `Outputs`).
             theta: hyperparameters of the previous decision, or nothing.
         """
         units = [s.unit / slope if s.unit > 0 and slope > 0 else 1.0 for s in self.sources]
@@ -360,7 +362,7 @@ class Belief:
         left, right = whiten @ basis, whiten @ outputs
         precision = np.diag(_SPREAD**-2.0)
         scale, factors = 1.0, _EXPECTED
-        for _ in range(2):  # the residual's scale is not known before the factors are
+        for _ in range(2):  # the residual's scale depends on the factors
             system = left.T @ left / scale**2 + precision
             wanted = left.T @ right / scale**2 + precision @ _EXPECTED
             factors = cho_solve(cho_factor(system), wanted)
@@ -375,7 +377,7 @@ def _source(
     good = np.isfinite(values)
     codes, values = codes[good], values[good]
     if len(codes) > _MOST:
-        # the best half, where the resolution matters, and a sample of the others
+        # the best half, where resolution matters, and a sample of the rest
         order = np.argsort(values, kind="stable")
         rest = rng.permutation(order[_MOST // 2 :])[: _MOST - _MOST // 2]
         kept = np.sort(np.concatenate([order[: _MOST // 2], rest]))

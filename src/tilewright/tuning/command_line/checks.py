@@ -37,7 +37,7 @@ SEARCH = {"budget", "seed", "jobs", "time_limit", "converge", "confirm", "cutoff
 
 
 def known(where: str, entries: Any, names: Collection[str]) -> None:
-    """Refuse entries of a table that are not among ``names``."""
+    """Reject entries of a table that are not among ``names``."""
     if not isinstance(entries, Mapping):
         raise SpaceError(f"'{where.rstrip('.')}' must be a table")
     for key in entries:
@@ -48,7 +48,7 @@ def known(where: str, entries: Any, names: Collection[str]) -> None:
 
 
 def check_objective(objective: Any, parameters: Collection[str], folder: Path) -> None:
-    """Refuse an ``[objective]`` that cannot be run.
+    """Reject an ``[objective]`` that cannot be run.
 
     Args:
         objective: the table.
@@ -94,7 +94,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
 
 
 def check_program(objective: Mapping[str, Any], folder: Path) -> None:
-    """Refuse an ``[objective]`` whose program does not exist.
+    """Reject an ``[objective]`` whose program does not exist.
 
     Args:
         objective: the table, checked by `check_objective`.
@@ -112,7 +112,7 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
     program = words[0]
     if names_in([program]):
         return
-    # a path is one from the directory in which it is run; other words are looked up in PATH
+    # a path is relative to the directory in which it is run; other words are looked up in PATH
     place = directory / program if "/" in program else program
     if shutil.which(place) is None:
         where = f"from {directory}" if "/" in program else "in PATH"
@@ -152,7 +152,7 @@ def requirements(objective: Mapping[str, Any]) -> list[Constraint]:
     """Return the constraints on what the command prints.
 
     Raises:
-        SpaceError: they cannot be read, or there is no JSON that they could be about.
+        SpaceError: they cannot be read, or the objective is not read from JSON.
     """
     texts = objective.get("require", [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -181,7 +181,7 @@ def _check_regex(objective: Mapping[str, Any]) -> None:
 
 
 def check_search(search: Mapping[str, Any]) -> None:
-    """Refuse a ``[search]`` with invalid numbers.
+    """Reject a ``[search]`` with invalid numbers.
 
     Raises:
         SpaceError: naming the entry.
@@ -207,7 +207,7 @@ def _check_number(
 
 
 def line_of(text: str, message: str) -> int | None:
-    """Return the line of a problem file's text, from 1, that a message is about, if found."""
+    """Return the number of the line that a message is about, counted from 1; None if not found."""
     lines = text.splitlines()
     found = re.search(r"constraint '(.+?)'(?: |:)|constraint \"(.+?)\"(?: |:)", message)
     if found:

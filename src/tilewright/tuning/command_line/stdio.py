@@ -38,7 +38,7 @@ _FIRST = ("space", "seed", "queue", "objectives")
 
 
 class Conversation:
-    """One session with a client: answers requests, and holds the tuner once it is made."""
+    """One session with a client: answers requests, and keeps the tuner once it is created."""
 
     def __init__(self) -> None:
         self.tuner: Tuner | None = None
@@ -135,7 +135,7 @@ class Conversation:
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
-    """Answer the lines of ``requests`` until they end or ask to quit."""
+    """Answer the lines of ``requests`` until they end or one asks to quit."""
     session = Conversation()
     while session.open:
         line = requests.readline()

@@ -159,7 +159,7 @@ class CommandProblem:
         return int(self.search.get("confirm", _CONFIRM if self.timed else 0))
 
     def __call__(self, configuration: Configuration, limit: float = math.inf) -> dict[str, Any]:
-        """Build and run; return the outcome as keyword arguments of `Tuner.tell`.
+        """Build and run the command; return the outcome as keyword arguments of `Tuner.tell`.
 
         A timed command that takes more than ``limit`` seconds is cut short.
         """
@@ -249,7 +249,7 @@ def load_problem(path: str | Path, *, runnable: bool = False) -> CommandProblem:
 
     Args:
         path: the file.
-        runnable: whether the program that it names has to exist.
+        runnable: whether the program that it names must exist.
 
     Raises:
         SpaceError: the file cannot be read, or an entry is missing or wrong, with its line

@@ -1,8 +1,8 @@
 """Constraints of BaCO's scenario files (NumExpr's notation) as this package's expressions.
 
-NumExpr writes ``&``, ``|`` and ``~`` for and, or and not, and has functions of its own. Of a
-permutation ``p``, BaCO lets a constraint name ``p_2``, the item at place 2, and ``p_i2``, the
-place of item 2.
+NumExpr writes ``&``, ``|`` and ``~`` for and, or and not, and has functions of its own. For a
+permutation ``p``, a constraint of BaCO may name ``p_2``, the item at position 2, and ``p_i2``, the
+position of item 2.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _LOGARITHMS = {"log": "0.6931471805599453", "log10": "0.3010299956639812"}
 
 
 def translate(text: str, permutations: Collection[str], names: Collection[str]) -> str:
-    """Return the expression that `tilewright.tuning.space.expressions.parse` takes.
+    """Return the constraint in the syntax of `tilewright.tuning.space.expressions.parse`.
 
     Args:
-        text: the constraint as it stands in the scenario.
+        text: the constraint as written in the scenario.
         permutations: the names of the permutation parameters.
         names: the names of all parameters.
 
     Raises:
-        ConstraintError: a syntax error, or something that has no counterpart.
+        ConstraintError: a syntax error, or a construct without counterpart.
     """
     try:
         tree = parse_expression(text)

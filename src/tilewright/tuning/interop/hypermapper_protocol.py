@@ -106,11 +106,11 @@ def optimize(
     seed: int = 0,
     journal: Journal | None = None,
 ) -> TuningResult:
-    """Run a scenario with a Python function in the client's place (mode ``default``).
+    """Run a scenario with a Python function in place of the client (mode ``default``).
 
-    ``function`` gets a dictionary of the file's parameter names and returns the objectives: a
-    number, a list or tuple of them, or a dictionary by their names; with the feasibility
-    column last, or under its name, where the scenario has one.
+    ``function`` is called with a dictionary from the file's parameter names to values and returns
+    the objectives: a number, a list or tuple of numbers, or a dictionary by their names. If the
+    scenario has a feasibility column, it comes last, or under its name.
     """
     tuner = _tuner(scenario, seed)  # reads the file to resume from, if there is one
     _check_pareto(scenario)
@@ -235,7 +235,7 @@ class _Conversation:
         return [cell.strip().strip('"') for cell in _COMMA.split(line.rstrip("\r\n"))]
 
     def exchange(self, asked: Sequence[Suggestion]) -> list[dict[str, Any]]:
-        """Request the configurations; what came of each as keyword arguments of `tell`."""
+        """Request the configurations; return each outcome as keyword arguments of `Tuner.tell`."""
         names = list(self.scenario.published.values())
         lines = [f"Request {len(asked)}", ",".join(names)]
         lines += [",".join(cells(self.scenario, s.configuration)) for s in asked]
@@ -271,7 +271,7 @@ class _Conversation:
         found: Mapping[int, object],
         place: int,
     ) -> int:
-        """Return which request a row answers: the one it repeats, else the first that is open."""
+        """Return which request a row answers: the one it repeats, or the first open one."""
         space = self.scenario.space
         given = read_cells(self.scenario, {name: row[i] for name, i in columns.items()})
         open_ones = [i for i in range(len(asked)) if i not in found]
@@ -314,7 +314,7 @@ def cells(scenario: Scenario, configuration: Mapping[str, Any]) -> list[str]:
 
 
 def read_cells(scenario: Scenario, row: Mapping[str, str]) -> Configuration | None:
-    """Return the configuration of a row's cells by column, or None where it is not one."""
+    """Return the configuration in the cells of a row, by column; None if it is invalid."""
     result: Configuration = {}
     try:
         for name, shown in scenario.published.items():
@@ -345,7 +345,7 @@ class SampleFile:
         self.file: TextIO | None = None
 
     def __enter__(self) -> SampleFile:
-        """Begin the file with its header, and what was known before."""
+        """Begin the file with its header and the earlier trials."""
         if self.scenario.data_file is not None:
             self.file = _begun(self.scenario.data_file, "output_data_file")
             self._write(",".join(header(self.scenario)))
@@ -375,7 +375,7 @@ class SampleFile:
 
 
 def _begun(path: Path, setting: str) -> TextIO:
-    """Begin a file of the scenario; `setting` names it there."""
+    """Begin an output file of the scenario; `setting` is the entry that names it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("w", encoding="utf-8")
@@ -384,7 +384,7 @@ def _begun(path: Path, setting: str) -> TextIO:
 
 
 def _close(file: TextIO) -> None:
-    """Close a file whose lines have all been flushed; an error has been raised then."""
+    """Close a file; errors of writing were raised when its lines were flushed."""
     with suppress(OSError):
         file.close()
 
@@ -446,9 +446,9 @@ def read_samples(scenario: Scenario, path: Path) -> list[Trial]:
 
 
 def _check_pareto(scenario: Scenario) -> None:
-    """Make the folder of the Pareto front; refuse a file that could not be written at the end."""
+    """Create the folder of the Pareto front; raise if the file cannot be written at the end."""
     if scenario.pareto_file is not None:
-        with suppress(OSError):  # what cannot be made is named by the check
+        with suppress(OSError):  # the check names what cannot be created
             scenario.pareto_file.parent.mkdir(parents=True, exist_ok=True)
         check_writable(scenario.pareto_file)
 

@@ -56,7 +56,7 @@ _FOLLOWED = (
     "time_budget",
     "timestamp",
 )
-# Entries of the schemas for machinery that has no counterpart here.
+# Entries of the schemas that have no counterpart here.
 WITHOUT_EFFECT = frozenset(
     """
     acquisition_function_optimizer append_profiles bandwidth_n_factor bandwidth_parameter
@@ -91,7 +91,7 @@ _PARAMETER = {
     "values",
 }
 _METRICS = {"spearman", "kendall", "hamming", "naive"}
-# The beta densities that the schema's named priors stand for (shape parameters).
+# The beta densities behind the schema's named priors (shape parameters).
 _BETA = {"gaussian": (3.0, 3.0), "exponential": (3.0, 0.8), "decay": (0.8, 3.0)}
 _FLOOR = 1e-6
 
@@ -134,7 +134,7 @@ class Scenario:
 
     @property
     def budget(self) -> int:
-        """Evaluations in all."""
+        """The total number of evaluations."""
         return self.samples + self.iterations * self.batch
 
     @property
@@ -158,7 +158,7 @@ def load_scenario(path: str | Path) -> Scenario:
 
 
 def read_scenario(data: Any) -> Scenario:
-    """Return a scenario of its data (see `load_scenario`)."""
+    """Return the scenario described by JSON data (see `load_scenario`)."""
     if not isinstance(data, Mapping):
         raise SpaceError("a scenario is a JSON object with 'input_parameters'")
     _check_keys(data)
@@ -328,7 +328,7 @@ def _resume_file(data: Mapping[str, Any], folder: Path) -> Path | None:
 
 
 def _prior(space: Space, entries: Mapping[str, Mapping[str, Any]]) -> OptimumPrior | None:
-    """Return the parameters' priors as weights of where the optimum is."""
+    """Return the priors of the parameters as a prior of the optimum."""
     weights: dict[str, Any] = {}
     for name, entry in entries.items():
         prior = entry.get("prior", "uniform")
@@ -347,7 +347,7 @@ def _prior(space: Space, entries: Mapping[str, Mapping[str, Any]]) -> OptimumPri
 
 
 def _normal(p: Real, prior: str, given: Sequence[float]) -> tuple[float, float]:
-    """Return centre and spread: the given ones, else those of the beta density that is meant."""
+    """Return centre and spread: the given ones, or those of the named beta density."""
     if prior == "gaussian" and len(given) == 2:
         return float(given[0]), float(given[1])
     a, b = _BETA[prior]

@@ -3,8 +3,9 @@
     from tilewright.tuning.interop.kernel_tuner import TilewrightStrategy
     kernel_tuner.tune_kernel(..., strategy=TilewrightStrategy(seed=0))
 
-Needs the package ``kernel_tuner`` (1.2 or later). Kernel Tuner has enumerated the feasible
-configurations by then; its restrictions reach the search as the list of what is left.
+Needs the package ``kernel_tuner`` (1.2 or later). Kernel Tuner enumerates the feasible
+configurations before it calls a strategy; the search sees its restrictions as the list of
+configurations that satisfy them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class TilewrightStrategy(OptAlg):  # type: ignore[misc]
         self.constraint_aware = True
 
     def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
-        """Ask until Kernel Tuner's budget is used up; the best configuration and its cost."""
+        """Search until the budget is spent; return the best configuration and its cost."""
         names = list(searchspace.tune_params)
         space = self._space(searchspace, names)
         tuner = Tuner(space, seed=self.seed, settings=self.settings)

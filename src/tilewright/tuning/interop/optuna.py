@@ -2,8 +2,8 @@
 
 Needs the package ``optuna``. All parameters that finished trials have suggested are searched
 together. One that only some trials suggest is conditional: the values of another parameter must
-say which trials these are. What no trial has suggested yet is drawn at random. So is, with a
-warning, a parameter whose range changes from trial to trial or whose condition is not found.
+say which trials these are. A parameter that no trial has suggested yet is drawn at random, and so
+is, with a warning, one whose range changes from trial to trial or whose condition is not found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.tuning.trial import Suggestion, Trial
 from tilewright.tuning.tuner import Tuner
 
 _MOST_STEPS = 10_000
-# Where a study's storage keeps what was asked, and the hyperparameters of the last model.
+# Keys under which a study's storage keeps the suggestion and the last model's hyperparameters.
 _ASKED = "tilewright:asked"
 _THETA = "tilewright:theta"
 _CONSTRAINTS = "constraints"  # Optuna's own key, which its dashboards read
@@ -54,12 +54,12 @@ class TilewrightSampler(BaseSampler):
         seed: the seed of all random choices.
         constraints: known constraints over the searched parameters, as for `Space`.
         settings: the pieces of the search.
-        constraints_func: as of Optuna's own samplers: called with a finished trial, it returns
+        constraints_func: as for Optuna's own samplers: called with a finished trial, it returns
             numbers. If any is above 0, the trial's result may not be used.
 
     Failed trials, and those that `constraints_func` rejects, train the feasibility model. The last
-    value that a pruned trial has reported counts as a bound that its result would not have gone
-    below; one that reported nothing has failed. Running trials are pending.
+    value that a pruned trial reported counts as a lower bound of its result; a pruned trial that
+    reported nothing counts as failed. Running trials are pending.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TilewrightSampler(BaseSampler):
         self._random.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
-        """Return the parameters that are searched: see the module."""
+        """Return the parameters that are searched (see the module's docstring)."""
         found, _ = _searched(study)
         return {name: d for name, d in found.items() if not d.single()}
 
@@ -140,7 +140,7 @@ class TilewrightSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Store what `constraints_func` says of a trial, where Optuna's dashboards look for it."""
+        """Store the result of `constraints_func` where Optuna's dashboards look for it."""
         if self._constraints_func is not None and state in _FINISHED:
             found = tuple(float(value) for value in self._constraints_func(trial))
             if any(math.isnan(value) for value in found):
@@ -182,7 +182,7 @@ class TilewrightSampler(BaseSampler):
         search_space: Distributions,
         theta: tuple[float, ...],
     ) -> None:
-        """Give a trial to the tuner, if it is a configuration of its space."""
+        """Report a trial to the tuner if it is a configuration of its space."""
         running = other.state == TrialState.RUNNING
         labels = other.system_attrs.get(_ASKED, {}) if running else {}
         suggested = other.params.keys() & search_space.keys()
@@ -226,7 +226,7 @@ def _searched(study: Study) -> tuple[Distributions, dict[str, str]]:
 
 
 def _condition(name: str, found: Distributions, trials: Sequence[FrozenTrial]) -> str | None:
-    """Return when trials have a parameter, as an expression of another; None if none says it."""
+    """Return a condition on another parameter that says when this one is present, or None."""
     possible = []
     for other, distribution in found.items():
         if other == name or isinstance(distribution, FloatDistribution):
@@ -267,7 +267,7 @@ def _identifier(name: str) -> str:
 
 
 def _choices(distribution: CategoricalDistribution) -> dict[Any, Any]:
-    """Optuna's choices by our values: themselves, or their texts where these would not do."""
+    """Optuna's choices by our values: the choices themselves, or their texts."""
     choices = distribution.choices
     fit = all(isinstance(c, bool | int | float | str) for c in choices)
     if fit and len(set(choices)) == len(choices):

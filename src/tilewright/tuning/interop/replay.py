@@ -35,7 +35,7 @@ _CACHE_FAILURES = {
     "InvalidConfig": "run_failed",
 }
 
-# Those of Kernel Tuner 1.5's own objectives that are better when larger.
+# The objectives of Kernel Tuner 1.5 that it maximises.
 _LARGER_IS_BETTER = frozenset(
     "fitness GFLOP/s TFLOP/s GB/s TB/s GFLOPS/W TFLOPS/W GFLOP/J TFLOP/J".split()
 )
@@ -46,8 +46,8 @@ Outcome = float | tuple[float, ...] | str
 class Replay:
     """A recorded problem: its space, and the objective or the failure of each configuration.
 
-    Called with a configuration it answers as an objective of `tilewright.tuning.tune` does. Of
-    several `objectives` (their names), a value is a tuple.
+    It can be called as an objective of `tilewright.tuning.tune`. With several `objectives` (their
+    names), a value is a tuple.
     """
 
     name: str
@@ -109,7 +109,7 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
     Args:
         path: the file, JSON or gzip'd JSON.
         space: its space; by default that of the T1 file in the same folder whose name begins alike,
-            else one of the values that occur, in which nothing is known of constraints.
+            or else a space of the values that occur, without known constraints.
 
     Raises:
         SpaceError: the file is not a T4 results file.
@@ -128,13 +128,13 @@ def read_t4(path: str | Path, space: Space | None = None) -> Replay:
 def read_cache(
     path: str | Path, constraints: Sequence[str] = (), objective: str | Sequence[str] | None = None
 ) -> Replay:
-    """Return a recorded problem of a Kernel Tuner cache file, also of a run that did not end.
+    """Return a recorded problem from a Kernel Tuner cache file, also of an unfinished run.
 
     Args:
         path: the file, JSON or gzip'd JSON.
-        constraints: of the space, which a cache does not name.
-        objective: what to minimise, or several to be Pareto-optimal in; by default what the file
-            was tuned for. Of those that Kernel Tuner maximises (GFLOP/s), the negative is returned.
+        constraints: known constraints of the space, which a cache does not contain.
+        objective: the objective to minimise, or several; by default the one that the file was tuned
+            for. Objectives that Kernel Tuner maximises (GFLOP/s) are negated.
 
     Raises:
         SpaceError: it is not a cache file, has no such objective, or a constraint is wrong.

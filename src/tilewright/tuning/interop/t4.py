@@ -40,7 +40,7 @@ def export_t4(path: str | Path, trials: Sequence[Trial], space: Space, name: str
 
 
 def check_t4_name(path: str | Path) -> None:
-    """Refuse a name that says neither format.
+    """Reject a name that indicates neither format.
 
     Raises:
         TilewrightError: it does not end in .json or .json.gz.
@@ -55,7 +55,7 @@ def check_t4_name(path: str | Path) -> None:
 def write_t4(path: str | Path, trials: Sequence[Trial], objective: str = "time") -> None:
     """Write trials as a T4 results file, gzip'd where the name ends in ``.gz``.
 
-    An evaluation that was cut short is written as a time-out: its time is not known.
+    An evaluation that was cut short is written as a time-out, as its time is unknown.
     """
     results = []
     for trial in trials:
@@ -90,7 +90,7 @@ def write_cache(
 ) -> None:
     """Write trials as a Kernel Tuner cache, which its simulation mode replays.
 
-    Of a configuration measured several times the last one counts; one that was cut short is
+    If a configuration was measured several times, the last one counts; one that was cut short is
     written as failed.
 
     Raises:

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-_MOST_VALUES = 1_000_000  # of a parameter: more than any recorded space has
-_MOST_BITS = 64  # of a power's result: values are sizes and counts
+_MOST_VALUES = 1_000_000  # per parameter: more than any recorded space has
+_MOST_BITS = 64  # in the result of a power: values are sizes and counts
 _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -51,7 +51,7 @@ class CProgram:
     _kept: dict[str, float] = field(default_factory=dict, repr=False)
 
     def __call__(self, configuration: Mapping[str, Any]) -> float:
-        """Return seconds of the program as it measures itself.
+        """Return the seconds that the program measures itself.
 
         Raises:
             FailedError: it did not compile, crashed, took too long or gave a wrong answer.
@@ -74,7 +74,7 @@ class CProgram:
         return program
 
     def run(self, program: Path, configuration: Mapping[str, Any]) -> float:
-        """Return seconds of a built program.
+        """Return the seconds of a built program.
 
         Raises:
             FailedError: as calling the problem.

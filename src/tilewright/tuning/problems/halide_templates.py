@@ -1,9 +1,9 @@
 """Schedule templates of Halide pipelines, timed on this machine's CPU.
 
 Each template is a pipeline whose schedule has holes: tile sizes, vector widths, unrolling, the
-order of loops, and where stages are computed. A schedule that Halide refuses is a failed
-build, one that reads beyond its image a failed run: hidden constraints. Every answer is
-compared with NumPy's.
+order of loops, and where stages are computed. A schedule that Halide rejects is a failed build, one
+that reads beyond its image a failed run: both are hidden constraints. Every answer is compared with
+NumPy's.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _laplacian(c: Choices, images: list[Any], size: tuple[int, ...]) -> Any:
 
 
 def _enhanced(image: Array) -> Array:
-    """Return the local Laplacian filter; the image is padded so far that edges need no care."""
+    """Return the local Laplacian filter; the image is padded so that edges need no special case."""
     margin = 8 << _LEVELS
     gray = np.pad(image, margin, mode="edge").astype(np.float64)
 
@@ -306,7 +306,7 @@ def _beside(width: int, height: int) -> list[tuple[int, int]]:
 
 
 def _around(width: int, height: int) -> list[tuple[int, int]]:
-    # stages computed a vector at a time read up to a vector more
+    # vectorised stages read up to one vector beyond the image
     return [(width + 4 + _VECTORS[-1], height + 4)]
 
 

@@ -20,7 +20,7 @@ _TIMING = Timing(
 class MeasuredProblem:
     """A problem whose configurations are built, verified and timed in workers of their own.
 
-    Whatever a configuration does, crash, hang or answer wrongly, is its outcome.
+    A crash, a hang or a wrong answer is an outcome of the configuration.
 
     Attributes:
         name: the problem's name.
@@ -29,7 +29,7 @@ class MeasuredProblem:
             it is given ``{"configuration": ..., **arguments}``.
         arguments: picklable data, such as the problem's size.
         preload: modules that the workers' server imports once.
-        limits: what a configuration may use.
+        limits: the resources that a configuration may use.
         timing: how a configuration is timed.
     """
 
@@ -68,7 +68,7 @@ def compared(found: Any, expected: Any, tolerance: float) -> tuple[bool, str, fl
     """Check an answer within a tolerance relative to the largest expected value.
 
     Returns:
-        whether it is, the reason where it is not, and the largest error, relative.
+        whether it is right, the reason if it is not, and the largest relative error.
     """
     import numpy as np
 

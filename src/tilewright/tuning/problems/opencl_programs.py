@@ -1,7 +1,7 @@
 """An OpenCL matrix product with work-group sizes to tune, on PoCL or any other driver.
 
-Hidden constraints and all: a driver refuses work-groups that do not divide the range, that are
-too large, or that take more local memory than it has.
+It has hidden constraints: a driver rejects work-groups that do not divide the range, that are too
+large, or that need more local memory than there is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SOURCE = Path(__file__).parent / "sources" / "matmul.cl"
 
 
 def opencl_matmul(size: int = 192) -> MeasuredProblem:
-    """C = A B of matrices of ``size`` rows: work-group sizes, outputs a thread, staging."""
+    """Return the product of square matrices: work-group sizes, outputs per thread, staging."""
     space = Space(
         [
             Ordinal("wx", (1, 8, 16, 32, 64), scale="log", default=16),

@@ -1,4 +1,4 @@
-"""Real problems measured once, every configuration of them, kept as tables and replayed."""
+"""Real problems of which every configuration was measured once, kept as tables and replayed."""
 
 from __future__ import annotations
 

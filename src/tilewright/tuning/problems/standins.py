@@ -1,8 +1,9 @@
 """The search spaces of the BaCO paper's compilers, with analytic stand-ins for their compilers.
 
 A stand-in is a formula: smooth in the logarithms of tile sizes, with the interactions, the
-order of loops and the hidden failures that such spaces have. Its constants are drawn from the
-space's name and mean nothing; it serves to exercise a search where the compiler is not.
+order of loops and the hidden failures that such spaces have. Its constants are random, seeded by
+the space's name, and mean nothing; it serves to exercise a search where the compiler is not
+installed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def paper_space(name: str) -> Space:
     """Return one of the spaces (see `paper_spaces`).
 
     Raises:
-        SpaceError: there is none of that name.
+        SpaceError: no space has that name.
     """
     if name not in paper_spaces():
         raise SpaceError(f"no space is named {name!r}; there are {', '.join(paper_spaces())}")
@@ -69,9 +70,9 @@ class StandIn:
 def standin(name: str) -> StandIn:
     """Return the stand-in of a space (see `paper_spaces`).
 
-    Each number has a preferred place and a weight, most of the weights small; some pairs of
-    numbers should balance; each category has its cost; loops have a preferred order. A part
-    of the space, beyond a plane through the most weighted numbers, fails.
+    Each number has a preferred position and a weight, mostly small; some pairs of numbers should
+    balance; each category has a cost; loops have a preferred order. The part of the space beyond a
+    plane through the most weighted numbers fails.
 
     Raises:
         SpaceError: there is no space of that name.
@@ -99,7 +100,7 @@ def standin(name: str) -> StandIn:
 
 
 def _place(p: Parameter, value: Any) -> float:
-    """Return a number's place in its range, from 0 to 1, on a log scale where it has one."""
+    """Return a number's position in its range, from 0 to 1, on a log scale if it has one."""
     values = (p.low, p.high) if hasattr(p, "low") else (min(p.values), max(p.values))  # type: ignore[union-attr]
     low, high = map(float, values)
     if p.scale == "log":  # type: ignore[union-attr]

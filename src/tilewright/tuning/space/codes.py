@@ -13,12 +13,12 @@ from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
 
 Array: TypeAlias = np.ndarray[Any, Any]
-LISTED_ITEMS = 6  # of a permutation whose orders are listed
+LISTED_ITEMS = 6  # maximum length of a permutation whose orders are listed
 _LISTED_INTEGERS = 1 << 20
 
 
 def listed_values(p: Parameter) -> Array | None:
-    """Return a column of a discrete parameter's values, or None where it is not listed."""
+    """Return a column of a discrete parameter's values, or None if they are not listed."""
     if isinstance(p, Real):
         return None
     if isinstance(p, Integer):
@@ -122,7 +122,7 @@ def reorderings(order: list[int]) -> Array:
 
 
 def ladder(now: int, size: int, most: int) -> Array:
-    """Return value indices near ``now`` and, further away, at doubling distances."""
+    """Return the value indices near ``now`` and, farther away, at doubling distances."""
     near = np.arange(1, most // 4 + 1)
     far = (2.0 ** np.arange(2, 64)).astype(np.uint64).astype(np.float64)
     steps = np.unique(np.concatenate([near, far[far < size]]).astype(np.int64))

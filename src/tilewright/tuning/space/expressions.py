@@ -2,9 +2,9 @@
 
 An expression is compiled to closures over NumPy columns, one row per configuration. Whole
 numbers are computed exactly: where a product might not fit 64 bits, Python's own integers
-take over. ``and`` and ``or`` look at their right side only where the left does not decide,
-as Python does; a row where something cannot be computed (a division by zero, the logarithm
-of a number that is not positive) does not satisfy the constraint.
+take over. As in Python, ``and`` and ``or`` evaluate their right side only where the left does not
+decide. A row with a value that cannot be computed (a division by zero, the logarithm of a number
+that is not positive) does not satisfy the constraint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.tuning.errors import ConstraintError
 Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
 _LIMIT = 2**62
-_MOST_BITS = 1 << 20  # of a power: 128 KB per row
+_MOST_BITS = 1 << 20  # in the result of a power: 128 KB per row
 _FUNCTIONS = ("min", "max", "abs", "log2")
 
 
@@ -54,7 +54,7 @@ Node: TypeAlias = Callable[[Rows], Operand]
 class Constraint:
     """A known constraint: its text, the parameters it names, and a test of many rows.
 
-    ``elements`` are the elements of permutations it looks at, as (name, index).
+    ``elements`` are the elements of permutations that it reads, as (name, index).
     """
 
     text: str
@@ -318,7 +318,7 @@ class _Compiler:
 
 
 def _numeric(value: Operand) -> Operand:
-    """Return the operand. Raises TypeError for words: Python would repeat them that many times."""
+    """Return the operand. Raises TypeError for text, which Python would repeat."""
     array = np.asarray(value)
     if array.dtype.kind not in "biufO":
         raise TypeError("words are not numbers")
@@ -339,7 +339,7 @@ def _size(value: Operand) -> int:
 
 
 def _wide(a: Operand, b: Operand, bound: Callable[[int, int], int]) -> tuple[Operand, Operand]:
-    """Return the operands, as Python's own integers where the result might not fit 64 bits."""
+    """Return the operands, as Python integers if the result might not fit 64 bits."""
     if _whole(a) and _whole(b):
         if bound(_size(a), _size(b)) >= _LIMIT:
             return np.asarray(a).astype(object), np.asarray(b).astype(object)

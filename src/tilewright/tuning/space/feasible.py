@@ -21,7 +21,7 @@ from tilewright.tuning.space.expressions import Constraint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_ROWS = 40_000_000
-_MOST_VALUES = 5_000_000  # of a constrained parameter: 40 MB per column of them
+_MOST_VALUES = 5_000_000  # per constrained parameter: 40 MB per column of them
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """Nodes held, over all levels."""
+        """The number of nodes on all levels."""
         return sum(len(level.child) - 1 for level in self.levels)
 
 
@@ -97,8 +97,8 @@ class FeasibleSet:
     def sample(self, rng: np.random.Generator, count: int, biased: bool = False) -> Array:
         """Return ``count`` assignments as value indices, shape (count, variables).
 
-        Uniform over the feasible assignments; with ``biased``, by walking down each tree with
-        equal probability for every child (the way of ATF), for comparison.
+        Uniform over the feasible assignments; with ``biased``, by walking down each tree with equal
+        probability for every child (as ATF does), for comparison.
         """
         result = np.empty((count, len(self.variables)), dtype=np.int64)
         for i in self.free:
@@ -165,7 +165,7 @@ def _dead(level: _Level) -> int:
 
 
 def _scope(constraint: Constraint, variables: Sequence[FiniteVariable]) -> tuple[int, ...]:
-    """Return the variables that a constraint looks at, by position."""
+    """Return the positions of the variables that a constraint reads."""
     scope = []
     for i, variable in enumerate(variables):
         if variable.distinct is None:
@@ -418,7 +418,7 @@ def _backward(order: Sequence[int], tables: Sequence[tuple[Array, int]], dense: 
 
 
 def _share(child: Array) -> tuple[Array, Array]:
-    """Equal rows of a table of children: a row of each kind, and each row's kind."""
+    """Return the distinct rows of a table of children, and which of them each row equals."""
     if len(child) == 1:
         return np.array([0]), np.array([0])
     table = np.ascontiguousarray(child)

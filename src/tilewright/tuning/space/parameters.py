@@ -186,11 +186,11 @@ class Permutation:
         return self.items if isinstance(self.items, int) else len(self.items)
 
 
-_MOST_ITEMS = 10_000  # of a permutation: its distances take space as the square of that
+_MOST_ITEMS = 10_000  # in a permutation: the memory of its distances grows with the square
 
 
 def check_item_count(name: str, count: int) -> None:
-    """Refuse a permutation of more items than can be ordered, before they are listed.
+    """Reject a permutation of too many items before they are listed.
 
     Raises:
         SpaceError: it has more than 10,000.

@@ -107,12 +107,12 @@ class Space:
 
     @property
     def count(self) -> int:
-        """The number of feasible configurations, real parameters left out of the count."""
+        """The number of feasible configurations, not counting real parameters."""
         return self.feasible.count
 
     @property
     def dense(self) -> int:
-        """The product of the numbers of values, constraints and real parameters left out."""
+        """The product of the numbers of values, ignoring constraints and real parameters."""
         sizes = [
             math.factorial(len(p)) if isinstance(p, Permutation) else len(p)
             for p in self.parameters
@@ -186,7 +186,7 @@ class Space:
         return discrete, [c for c in guarded if not real.isdisjoint(c.names)]
 
     def _guard(self, constraint: Constraint) -> Constraint:
-        """Return the constraint, holding where one of its parameters is absent."""
+        """Return the constraint, extended to hold where one of its parameters is absent."""
         if not any(name in self.conditions for name in constraint.names):
             return constraint
 
@@ -199,7 +199,7 @@ class Space:
         return Constraint(constraint.text, constraint.names, test, constraint.elements)
 
     def _presence(self, name: str, parts: Sequence[Constraint]) -> Constraint:
-        """Return the rule that ``name`` is present just where its condition holds."""
+        """Return the rule that ``name`` is present exactly where its condition holds."""
         names = tuple({n for part in parts for n in part.names})
         elements = frozenset().union(*(part.elements for part in parts))
         if isinstance(self[name], Permutation) and len(self[name]) > LISTED_ITEMS:  # type: ignore[arg-type]
@@ -421,8 +421,8 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, biased: bool = False) -> Array:
         """Return ``count`` feasible codes, shape (count, width), drawn with replacement.
 
-        Uniform over the feasible discrete choices (or biased as in ATF's trees); the real
-        parameters uniform over what the constraints leave them.
+        The discrete choices are uniform over the feasible ones (or biased as in ATF's trees), the
+        real parameters uniform over the range that the constraints leave them.
 
         Raises:
             ConstraintError: no real values were found that satisfy the constraints.
