@@ -48,7 +48,7 @@ def test_words_are_numbered_in_order_of_appearance_or_as_given(tmp_path):
         ("n,time [weeks]\n1,2\n", "time", "not a unit of time"),
         ("n,time\n1,2,3\n", "time", "3 cells under 2 headings"),
         ("n,time\n1,2\nx,3\n", "time", "both numbers (1) and words (x)"),
-        ("n,n,time\n1,1,2\n", "time", "there twice"),
+        ("n,n,time\n1,1,2\n", "time", "'n' occurs twice"),
         ("1,2\n3,4\n", "time", "must name the columns"),
         ("time\n1\n", "time", "the run time is the only column"),
     ],

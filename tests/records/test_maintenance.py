@@ -244,8 +244,11 @@ def test_a_missing_file_is_an_error(tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_an_empty_file_is_said_to_be_empty(tmp_path, capsys):
+def test_an_empty_file_is_said_to_be_empty(tmp_path, capsys, monkeypatch):
     path = tmp_path / "empty.sqlite"
     Records(path).close()
     assert main(["records", "list", "--records", str(path)]) == 0
+    assert "empty.sqlite has no measurements yet" in capsys.readouterr().out
+    monkeypatch.setenv("TILEWRIGHT_RECORDS", str(path))
+    assert main(["records", "list"]) == 0
     assert "empty.sqlite has no measurements yet" in capsys.readouterr().out

@@ -213,7 +213,7 @@ class Unseeded(Forest):
         (Negative, "not above zero"),
         (Neighbours, "order of the rows"),
         (Forgetful, "it predicts other times"),
-        (Unseeded, "draw from its seed alone"),
+        (Unseeded, "use no randomness but its seed"),
     ],
 )
 def test_a_wrong_estimator_does_not(model, said):

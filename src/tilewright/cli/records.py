@@ -96,6 +96,7 @@ def run_list(args: argparse.Namespace) -> int:
     problems: dict[str, list[MeasurementRecord]] = {}
     unreadable: list[int] = []
     with Records(args.records, read_only=True) as records:
+        path = records.path
         for record in records.query(unreadable=unreadable):
             problems.setdefault(record.problem, []).append(record)
     listed: list[dict[str, Any]] = [
@@ -119,7 +120,7 @@ def run_list(args: argparse.Namespace) -> int:
         for problem in listed
     ]
     found = table("problem | >records | >ok | >best | last", rows)
-    present(args, listed, found if rows else f"{args.records} has no measurements yet")
+    present(args, listed, found if rows else f"{path} has no measurements yet")
     _warn_of(unreadable)
     return 0
 
