@@ -31,6 +31,7 @@ from typing import Any
 
 import common
 from support.damage import damaged_bytes, damaged_json, damaged_text
+from support.more_files import JSON_PROBLEM, more_files
 
 MUTANTS = 20_000
 SECONDS = 10  # of CPU time for a mutant
@@ -60,7 +61,8 @@ class Kind:
 def kinds(folder: Path) -> list[Kind]:
     """Every kind of file that is read; what the examples need is written to `folder`."""
     stored = (_records(folder), _store(folder))
-    return [*_machines(), *_tuning(folder), *_prediction(folder), *_schedules(), *stored]
+    more = [Kind(name, made, damaged_json, use) for name, made, use in more_files(folder, _blur())]
+    return [*_machines(), *_tuning(folder), *_prediction(folder), *_schedules(), *stored, *more]
 
 
 def _machines() -> list[Kind]:
@@ -222,6 +224,11 @@ def _tuning(folder: Path) -> list[Kind]:
         _ = space.count
         Tuner(space, seed=0).ask()
 
+    def use_problem(path: Path) -> None:
+        problem = load_problem(path)
+        ask(problem.space)
+        Tuner(problem.space, seed=0, prior=problem.prior).ask()
+
     def recording(path: Path) -> None:
         path.write_bytes(gzip.compress(path.read_bytes()))
         ask(read_recording(path).space)
@@ -230,9 +237,9 @@ def _tuning(folder: Path) -> list[Kind]:
     return [
         Kind(
             "problem",
-            (PROBLEM,),
+            (PROBLEM, JSON_PROBLEM),
             damaged_text,
-            lambda path: ask(load_problem(path).space),
+            use_problem,
             ".toml",
         ),
         Kind(
@@ -537,7 +544,8 @@ def main() -> None:
     """Damage, read, count, write."""
     names = (
         "machine calibration problem scenario t1 t4 cache recording model selector graph runs "
-        "description schedule pipeline pattern journal store"
+        "description schedule pipeline pattern journal store gpu_calibration gpu_records measured "
+        "derived"
     ).split()
     parser = common.arguments(__doc__.splitlines()[0], names)
     parser.add_argument("--count", type=int, default=MUTANTS, help="mutants in all")

@@ -130,6 +130,8 @@ def test_bad_records_are_named(tmp_path, capsys, records):
         "[1]": "line 1 of .* is not a JSON object",
         json.dumps({**good, "program": None}): 'line 1 of .* has no "program"',
         json.dumps({**good, "size": [1]}): '"size" is not an object',
+        json.dumps({**good, "estimates": 3}): '"estimates" cannot be used',
+        json.dumps({**good, "estimates": [None]}): '"estimates" cannot be used',
         json.dumps({**good, "seconds": None}): 'line 1 of .* has neither "seconds" nor "cycles"',
         json.dumps({**good, "seconds": -1}): '"seconds" is -1, not a positive number',
         json.dumps({**good, "seconds": True}): '"seconds" is True, not a positive number',

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright.patterns as tp
 from tilewright.cli import main
+from tilewright.cli.patterns.shared import FORMAT, VERSION
 from tilewright.patterns.ranking import FEATURES, MeasuredProgram, write_measured
 
 PROGRAM = """
@@ -178,6 +179,26 @@ def test_ranked_kernels_are_compiled_by_their_number(path, tmp_path, capsys):
     assert total == [ranked[f"global_size_{d}"] for d in range(3)]
     code, _, error = run(capsys, "compile", out, "--number", 30)
     assert (code, "has no program 30" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"format": FORMAT}, "is not written by"),
+        ([FORMAT], "is not written by"),
+        ({"format": FORMAT, "version": VERSION, "derived": 3}, "program 1 cannot be read"),
+        ({"format": FORMAT, "version": VERSION, "derived": [{}]}, "'number' is missing"),
+        (
+            {"format": FORMAT, "version": VERSION, "derived": [{"number": 1, "launch": [1]}]},
+            "program 1 cannot be read",
+        ),
+    ],
+)
+def test_other_files_of_programs_are_refused(tmp_path, capsys, content, said):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(content))
+    code, _, error = run(capsys, "compile", path)
+    assert (code, said in error) == (2, True), error
 
 
 def test_files_to_keep_are_written(path, tmp_path, capsys):

@@ -238,7 +238,10 @@ def test_measured_programs_are_kept_in_files(tmp_path):
         ({"format": "other"}, "has no measured programs"),
         ({"version": 2}, "of version 2"),
         ({"features": ["a"]}, "measure again"),
-        ({"programs": [{"program": "a"}]}, "KeyError"),
+        ({"features": 3}, "measure again"),
+        ({"programs": 3}, "a program cannot be read"),
+        ({"programs": [{"program": "a"}]}, "'sizes' is missing"),
+        ({"programs": [{"program": "a", "sizes": 3}]}, "a program cannot be read"),
         ({"programs": [{"program": "a", "sizes": {}, "features": [[1]], "seconds": [1]}]}, "15"),
     ],
 )

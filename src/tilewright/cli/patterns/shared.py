@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.suggestions import meant
 from tilewright.errors import TilewrightError
-from tilewright.shapes import read_json
+from tilewright.shapes import damaged, read_json
 
 if TYPE_CHECKING:
     from tilewright.patterns import Pattern, ThreadGrid
@@ -167,9 +167,10 @@ def read_entry(path: str, number: int) -> tuple[Pattern, ThreadGrid | None, str]
     from tilewright.patterns import ThreadGrid, from_json
 
     data = read_json(Path(path), TilewrightError)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data["version"] != VERSION:
+    given = (data.get("format"), data.get("version")) if isinstance(data, dict) else None
+    if given != (FORMAT, VERSION):
         raise TilewrightError(f"{path} is not written by tilewright patterns derive or rank")
-    try:
+    with damaged(f"{path}: program {number} cannot be read", TilewrightError):
         entries: Mapping[int, Any] = {item["number"]: item for item in data["derived"]}
         if number not in entries:
             raise TilewrightError(
@@ -178,9 +179,6 @@ def read_entry(path: str, number: int) -> tuple[Pattern, ThreadGrid | None, str]
         found = entries[number]
         launch = None if found["launch"] is None else ThreadGrid.from_json(found["launch"])
         return from_json(found["program"]), launch, str(data["target"])
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise TilewrightError(f"{path}: program {number} cannot be read ({what})") from None
 
 
 def product(numbers: Sequence[int | str]) -> str:

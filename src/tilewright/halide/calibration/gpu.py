@@ -42,7 +42,7 @@ from tilewright.halide.schedulers.analytic.gpu.recorded import observation
 from tilewright.halide.schedulers.prediction import schedule_nest
 from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.machines import GpuCalibration, GpuMachine, gpu_facts
-from tilewright.shapes import parse_json
+from tilewright.shapes import damaged, parse_json
 
 # A fit has as many unknowns; with fewer schedules the priors decide.
 LEAST_SCHEDULES = len(PRIORS)
@@ -103,7 +103,8 @@ def _observed(path: Path, machine: GpuMachine, load: Load) -> Iterator[Observati
         key = repr((program, sorted(size.items()), row.get("estimates")))
         if key not in tasks:
             pipeline = load(program, size)
-            tasks[key] = make_task(pipeline, machine=machine, estimates=row.get("estimates"))
+            with damaged(f'{place}: "estimates" cannot be used', TilewrightError):
+                tasks[key] = make_task(pipeline, machine=machine, estimates=row.get("estimates"))
         found = _observation(row, place, program, tasks[key])
         if found is not None:
             yield found

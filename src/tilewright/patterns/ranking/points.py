@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.files import write_text
 from tilewright.patterns.errors import PatternError
 from tilewright.patterns.features import Features
-from tilewright.shapes import read_json
+from tilewright.shapes import damaged, read_json
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -108,15 +108,14 @@ def read_measured(path: str | Path, names: tuple[str, ...] = FEATURES) -> list[M
     data = read_json(Path(path), PatternError)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise PatternError(f"{path} has no measured programs: it is not written by write_measured")
-    if data.get("version") != VERSION or tuple(data.get("features", ())) != names:
+    if data.get("version") != VERSION or data.get("features") != list(names):
         raise PatternError(
             f"{path} is of version {data.get('version')} with other features: measure again"
         )
-    try:
+    with damaged(f"{path}: a program cannot be read", PatternError):
         return [
-            MeasuredProgram(p["program"], p["sizes"], np.array(p["features"]), p["seconds"], names)
+            MeasuredProgram(
+                str(p["program"]), dict(p["sizes"]), np.array(p["features"]), p["seconds"], names
+            )
             for p in data["programs"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise PatternError(f"{path}: a program cannot be read ({what})") from None
