@@ -65,7 +65,8 @@ def progress_of(collected: CollectionProgress, phase: str) -> Progress:
     """Return the progress of a collection in the form that the progress line shows."""
     from tilewright.report import Progress
 
-    failed = {"instances": collected.failed} if collected.failed else {}
+    noun = "instance" if collected.failed == 1 else "instances"
+    failed = {noun: collected.failed} if collected.failed else {}
     again = f"{collected.dirty} measured again" if collected.dirty else ""
     return Progress(phase, collected.done, collected.total, failed, message=again)
 
