@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.report.pages import Section, fragment
 from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
-from tilewright.tuning.trial import counted
 
 if TYPE_CHECKING:
     from tilewright.tuning.space.space import Space
@@ -27,9 +26,9 @@ def space_html(space: Space) -> str:
     return fragment(f"Space of {space.count:,} configurations", headings, rows, constraints)
 
 
-def result_html(result: TuningResult, pictures: Sequence[Section] = ()) -> str:
-    """Return the best configuration, the number of evaluations, and pictures of the run."""
-    note = f"{counted(result.trials)}; stopped: {result.stopped}"
+def result_html(result: TuningResult, counts: str, pictures: Sequence[Section] = ()) -> str:
+    """Return the best configuration, the `counts` of evaluations, and pictures of the run."""
+    note = f"{counts}; stopped: {result.stopped}"
     if result.best is None:
         return fragment("No configuration worked", "", [], [note])
     rows = [(name, _text(value)) for name, value in result.best.configuration.items()]

@@ -24,7 +24,7 @@ from tilewright.tuning.bayes.warm import WarmStart
 from tilewright.tuning.errors import whole
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Configuration, Space
-from tilewright.tuning.trial import Suggestion, Trial, confirming, plain
+from tilewright.tuning.trial import Suggestion, Trial, confirming, counted, plain
 from tilewright.tuning.tuner import Tuner
 
 _MOST_CONFIRMATIONS = 5
@@ -75,7 +75,7 @@ class TuningResult:
         from tilewright.tuning.notebook import result_html
         from tilewright.tuning.report import progress_section
 
-        return result_html(self, [progress_section([self.trials])])
+        return result_html(self, counted(self.trials), [progress_section([self.trials])])
 
 
 class Journal:
