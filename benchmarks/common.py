@@ -187,6 +187,12 @@ def prepare_peers(
     print(f"{name:24} {', '.join(f'{p}: {s.status}' for p, s in found.items())}", flush=True)
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds used by this process and by its children that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def slug(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 

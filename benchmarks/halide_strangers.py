@@ -21,7 +21,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Mapping
 from functools import partial
@@ -73,16 +72,16 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
 
     def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
         nonlocal lowered
-        began = time.process_time()
+        began = common.cpu_seconds()
         reason = lowering.refusal(schedule, algorithm)
-        lowered += time.process_time() - began
+        lowered += common.cpu_seconds() - began
         return reason
 
     one_shot.refusal = refusal
-    began = time.process_time()
+    began = common.cpu_seconds()
     task = make_task(pipeline, target=target, machine=machine, name=name)
     found = one_shot.plan_checked(task)[0]
-    seconds = time.process_time() - began
+    seconds = common.cpu_seconds() - began
     Result(task, found, "oneshot").report()
     notes = list(found.notes)
     top = plan(task, k=K) if device in PLANNED else None

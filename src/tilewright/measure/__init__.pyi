@@ -20,6 +20,10 @@ from .command import (
     printed as printed,
     run_to_end as run_to_end,
 )
+from .forked import (
+    ForkedCallError as ForkedCallError,
+    call_forked as call_forked,
+)
 from .templates import (
     filled as filled,
     names_in as names_in,

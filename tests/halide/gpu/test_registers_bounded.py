@@ -3,6 +3,7 @@
 import halide as hl
 import pytest
 
+from tilewright.halide.execution import lowering
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.schedule import (
     ROOT,
@@ -111,4 +112,54 @@ def test_levels_of_a_pyramid_are_not_all_in_registers():
     assert "registers" in {violation.kind for violation in check(schedule, algorithm)}
     assert refusal(schedule, algorithm)
     planned = plan_checked(task)[0]
+    assert not [note for note in planned.notes if "refused" in note or "Left out" in note]
+
+
+def clamped(size):
+    """Rows at half the number, of sums whose coordinates are clamped after they are made."""
+    x, y = hl.vars("x y")
+    data = hl.ImageParam(hl.Int(16), 2, "data")
+    edge = hl.BoundaryConditions.repeat_edge(data, [(0, size), (0, 2 * size)])
+    r = hl.RDom([(-2, 5), (-2, 5)], "r")
+    total, inside, out = hl.Func("total"), hl.Func("inside"), hl.Func("out")
+    total[x, y] += hl.i32(edge[x + r.x, y + r.y])
+    inside[x, y] = total[hl.clamp(x, 0, size - 1), hl.clamp(y, 0, 2 * size - 1)]
+    out[x, y] = inside[x, 2 * y] + inside[x, 2 * y + 1]
+    out.set_estimates([(0, size), (0, size)])
+    return out
+
+
+def test_a_loop_over_clamped_coordinates_is_not_unrolled(monkeypatch):
+    task = make_task(clamped(1024), target="cuda", machine="a100")
+    algorithm = task.algorithm
+    place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    out = StageSchedule(
+        (Split("v0", "v0_b", "v0_t", 32, "guard_with_if"),),
+        (
+            ScheduledLoop("v0_t", "gpu_thread"),
+            ScheduledLoop("v0_b", "gpu_block"),
+            ScheduledLoop("v1", "gpu_block"),
+        ),
+    )
+    thread = Level("at", place["out"], 0, "v0_t")
+    update = StageSchedule((), tuple(map(ScheduledLoop, ("r0", "r1", "v0", "v1"))))
+
+    def scheduled(mapping):
+        first = StageSchedule((), (ScheduledLoop("v0"), ScheduledLoop("v1", mapping)))
+        total = FuncSchedule(place["total"], thread, thread, "register", (first, update))
+        entries = sorted(
+            [FuncSchedule(place["out"], ROOT, ROOT, stages=(out,)), total], key=lambda e: e.func
+        )
+        return Schedule(algorithm.digest, task.target, tuple(entries))
+
+    assert not check(scheduled("serial"), algorithm)
+    assert [v.kind for v in check(scheduled("unrolled"), algorithm)] == ["registers"]
+    monkeypatch.setattr(lowering, "LOWERING_SECONDS", 1)  # it would take minutes
+    assert refusal(scheduled("unrolled"), algorithm) == (
+        "lowering failed: it took more than 1 s of CPU time"
+    )
+
+
+def test_sums_at_clamped_coordinates_are_not_kept_in_registers():
+    planned = plan_checked(make_task(clamped(1024), target="cuda", machine="a100"))[0]
     assert not [note for note in planned.notes if "refused" in note or "Left out" in note]

@@ -1,15 +1,18 @@
-"""Divisors of a thread's coordinates, which tell whether Halide bounds what its registers hold.
+"""Coordinates a thread reads at, which tell whether Halide bounds what its registers hold.
 
 Halide 21 finds a constant number of values for ``x / 4`` next to `x`, but not next to ``x / 2``, as
-in a pyramid whose levels are all in registers.
+in a pyramid whose levels are all in registers. Nor does it find one for ``clamp(x, 0, n)`` next to
+``clamp(x + 1, 0, n)``: it takes all n values, and unrolls a loop over them n times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.lowering_bounds import divisor_of
 from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.algorithm import Op
 
 
 def divided_differently(
@@ -32,3 +35,23 @@ def divided_differently(
         name: tuple(int(d) for d in sorted(divisors - {1.0})) for name, divisors in known.items()
     }
     return {name: divisors for name, divisors in found.items() if len(divisors) > 1}
+
+
+def clamped_differently(analysis: Analysis, name: str) -> frozenset[int]:
+    """Return the dimensions in which a reader of a Func has different clamped coordinates.
+
+    Coordinates that differ by a constant outside the clamp, as ``clamp(x, 0, n) + 1``, do not.
+    """
+    found: set[int] = set()
+    for reader in analysis.view.consumers[name]:
+        reads = [access for summary in analysis.summaries(reader) for access in summary.reads(name)]
+        for d, dimension in enumerate(zip(*(access.forms for access in reads), strict=True)):
+            forms = [form for forms in dimension for form, _, _ in forms]
+            if len({form.terms for form in forms}) > 1 and any(map(_is_clamped, forms)):
+                found.add(d)
+    return frozenset(found)
+
+
+def _is_clamped(form: Linear) -> bool:
+    atoms = (atom for atom, _ in form.terms)
+    return any(isinstance(atom, Op) and atom.name in ("min", "max") for atom in atoms)

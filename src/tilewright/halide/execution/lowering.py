@@ -1,28 +1,37 @@
 """Checks whether Halide lowers a schedule, without generating code for the host.
 
-LLVM, which takes most of the time of compiling, does not run.
+LLVM, which takes most of the time of compiling, does not run. Lowering runs in a forked process
+with limits: a schedule whose unrolled loops Halide simplifies for an hour is refused, and so is one
+on which it crashes.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.halide.execution.inputs import InputError
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Schedule, ScheduleError
 from tilewright.halide.ir.targets import is_gpu
+from tilewright.measure import ForkedCallError, call_forked
 
 if TYPE_CHECKING:
     import halide as hl
 
+Answer = TypeVar("Answer")
 
 LOSES_UPDATES = (
     "Halide does not turn a reduction that threads share into an atomic addition, and its fallback "
     "loses updates; keep the reduction's loops serial"
 )
+# CPU seconds of lowering; a network of 535 Funcs takes four on a slow processor.
+LOWERING_SECONDS = 30
+LOWERING_BYTES = 8_000_000_000  # of memory while lowering; that network takes 0.3 GB
 # Lowered for OpenCL, kernels end as text: no LLVM, half the time. It supports these by request.
 _OPENCL = ("OpenCL", "CLDoubles", "CLHalf", "CLAtomics64")
 
@@ -38,9 +47,14 @@ def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
 
     target = halide_target(schedule.target)
     as_opencl = _as_opencl(target)
-    if as_opencl is not None and not _refusal(schedule, algorithm, as_opencl):
-        return ""
-    return _refusal(schedule, algorithm, target)
+    for each in (target,) if as_opencl is None else (as_opencl, target):
+        try:
+            reason = _limited(partial(_refusal, schedule, algorithm, each))
+        except ForkedCallError as error:
+            return f"lowering failed: {error}"  # as it would for CUDA
+        if not reason:
+            return ""
+    return reason
 
 
 def _as_opencl(target: hl.Target) -> hl.Target | None:
@@ -78,11 +92,17 @@ def adds_atomically(schedule: Schedule, algorithm: Algorithm) -> bool:
 
     from tilewright.halide.emit.apply import halide_target
 
+    target = halide_target(schedule.target)
     try:
-        module = _lowered(schedule, algorithm, halide_target(schedule.target))
-    except (InputError, hl.HalideError, RuntimeError):
+        return _limited(
+            lambda: not _loses_updates(_lowered(schedule, algorithm, target), floats=True)
+        )
+    except (InputError, hl.HalideError, RuntimeError):  # among these ForkedCallError
         return False
-    return not _loses_updates(module, floats=True)
+
+
+def _limited(function: Callable[[], Answer]) -> Answer:
+    return call_forked(function, cpu_seconds=LOWERING_SECONDS, memory_bytes=LOWERING_BYTES)
 
 
 def is_atomic(schedule: Schedule) -> bool:

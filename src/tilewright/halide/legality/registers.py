@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.analysis.thread_divisors import divided_differently
+from tilewright.halide.analysis.thread_divisors import clamped_differently, divided_differently
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.loops import pure_loop
 from tilewright.halide.ir.schedule import Level, Schedule
 from tilewright.halide.legality.violations import Violation
 
@@ -34,3 +35,25 @@ def register_problems(
                 "Halide finds no constant number of values; compute it per block instead"
             )
             yield Violation("registers", name, None, reason)
+    for members in levels.values():
+        for name in sorted(members):
+            yield from _unbounded_unrolling(schedule, algorithm, analysis, name)
+
+
+def _unbounded_unrolling(
+    schedule: Schedule, algorithm: Algorithm, analysis: Analysis, name: str
+) -> Iterator[Violation]:
+    (entry,) = (e for e in schedule.funcs if algorithm.funcs[e.func].name == name)
+    unrolled = {
+        loop.name for nest in entry.stages for loop in nest.loops if loop.mapping == "unrolled"
+    }
+    try:
+        dimensions = clamped_differently(analysis, name)
+    except TooLarge:
+        return
+    if any(pure_loop(d) in unrolled for d in dimensions):
+        reason = (
+            "a thread reads it at several clamped coordinates, for which Halide finds no constant "
+            "number of values to unroll; keep its loops serial or compute it per block instead"
+        )
+        yield Violation("registers", name, None, reason)

@@ -21,7 +21,7 @@ from collections.abc import Container, Mapping
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
-from tilewright.halide.analysis.thread_divisors import divided_differently
+from tilewright.halide.analysis.thread_divisors import clamped_differently, divided_differently
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
@@ -110,13 +110,15 @@ def _size_is_plain(
 ) -> bool:
     """Return whether Halide can bound the part of `member` that a thread needs.
 
-    It cannot if a reader that needs several points divides or clamps the coordinate: then the
-    difference of the ends is unknown. Nor can it if a thread of `anchor` runs over a part of it
-    whose size differs between blocks.
+    It cannot if a reader that needs several points divides or clamps the coordinate, or reads at
+    several clamped ones: then the difference of the ends is unknown. Nor can it if a thread of
+    `anchor` runs over a part of it whose size differs between blocks.
     """
     trial = {**nested, member: anchor}
     here = [name for name, at in trial.items() if at == anchor]
     if divided_differently(kernel.analysis, anchor, here):
+        return False
+    if clamped_differently(kernel.analysis, member):
         return False
     once = np.zeros((1, len(_thread_loops(kernel, anchor))))
     found = _regions(kernel, anchor, trial, once)

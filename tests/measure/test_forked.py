@@ -1,0 +1,66 @@
+"""Calls in a forked process: results, errors, limits, crashes."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tilewright.measure import ForkedCallError, call_forked, processes
+
+LIMITS = {"cpu_seconds": 20, "memory_bytes": 1 << 30}
+
+
+def spin():
+    while True:
+        pass
+
+
+def test_the_result_comes_back_and_this_process_is_not_changed():
+    seen = []
+
+    def call():
+        seen.append(1)
+        return {"pid": os.getpid(), "seen": len(seen)}
+
+    result = call_forked(call, **LIMITS)
+    assert result["pid"] != os.getpid()
+    assert result["seen"] == 1
+    assert seen == []
+
+
+def test_an_exception_is_raised_here():
+    def call():
+        raise KeyError("name")
+
+    with pytest.raises(KeyError, match="name"):
+        call_forked(call, **LIMITS)
+
+
+def test_a_call_without_end_reaches_its_limit():
+    with pytest.raises(ForkedCallError, match="it took more than 1 s of CPU time"):
+        call_forked(spin, cpu_seconds=1, memory_bytes=LIMITS["memory_bytes"])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bytearray(2 << 30), "ran out of memory"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "crashed with SIGSEGV"),
+        (lambda: threading.Lock(), "cannot pickle"),
+    ],
+    ids=["memory", "crash", "result"],
+)
+def test_what_gives_no_result_is_said(call, message):
+    with pytest.raises((ForkedCallError, TypeError), match=message):
+        call_forked(call, **LIMITS)
+
+
+def test_an_interrupt_ends_the_call():
+    def interrupt():
+        os.kill(os.getppid(), signal.SIGINT)
+        spin()
+
+    with pytest.raises(KeyboardInterrupt):
+        call_forked(interrupt, **LIMITS)
+    assert not processes.children(os.getpid())
