@@ -197,6 +197,20 @@ def deep_features():
     return _estimated(out)
 
 
+def block_transform():
+    """Rows, then columns of blocks of 8 x 8 values are transformed: bounds are aligned to 8."""
+    x, y = _vars()
+    k = hl.Var("k")
+    image, table = _image(), hl.Func("table")
+    rows, columns, out = hl.Func("rows"), hl.Func("columns"), hl.Func("out")
+    r, q = hl.RDom([(0, 8)], "r"), hl.RDom([(0, 8)], "q")
+    table[x, k] = x * k % 7 - 3
+    rows[x, y] += image[x // 8 * 8 + r, y] * table[x % 8, r]
+    columns[x, y] += rows[x, y // 8 * 8 + q] * table[y % 8, q]
+    out[x, y] = columns[x, y] // 8
+    return _estimated(out)
+
+
 PIPELINES = {
     build.__name__: build
     for build in (
@@ -214,5 +228,6 @@ PIPELINES = {
         channels,
         product,
         deep_features,
+        block_transform,
     )
 }

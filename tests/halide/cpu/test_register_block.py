@@ -1,6 +1,7 @@
 """Cycles of operations, loads and blocks, worked out by hand for 16 registers of 32 bytes."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -122,6 +123,27 @@ def test_operations(name, type_, literal, lanes, expected):
 def test_loads(steps, lanes, expected):
     found = load_cycles(load({"x": steps}), "x", lanes, MODEL, first)
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "lanes", "steps", "unaligned", "aligned"),
+    [
+        (2, 8, (0.5, 0.0), 2.0, 2.0),  # Halide separates even and odd lanes
+        (4, 8, (0.25, 0.0), 2.5, 2.5),
+        (4, 4, (0.25, 0.0), 6.0, 2.5),  # too few lanes; gathered, 1.5 for each
+        (3, 8, (1 / 3, 0.0), 12.0, 12.0),  # 3 and 8 have nothing in common
+        (8, 8, (0.125, 0.0), 12.0, 2.5),
+        (8, 8, (1.0, 0.0), 12.0, 2.5),  # x // 8 * 8
+        (8, 16, (1.0, 0.0), 24.0, 5.0),
+        (8, 8, None, 12.0, 2.5),  # x % 8
+        (8, 16, None, 24.0, 24.0),
+    ],
+)
+def test_loads_from_divided_coordinates(divisor, lanes, steps, unaligned, aligned):
+    divided = replace(load({"x": steps}), divisors={"x": divisor})
+    assert load_cycles(divided, "x", lanes, MODEL, first) == pytest.approx(unaligned)
+    known = replace(divided, aligned=frozenset("x"))
+    assert load_cycles(known, "x", lanes, MODEL, first) == pytest.approx(aligned)
 
 
 def test_loads_that_do_not_depend_on_the_vector_are_scalar():

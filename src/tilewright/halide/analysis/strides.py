@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tilewright.halide.analysis.bounds import Linear, Linearizer
@@ -81,3 +82,22 @@ def strides_of(
 
 def _free(expr: Expr) -> frozenset[str]:
     return dependences([expr])[id(expr)][0]
+
+
+def divisors_of(args: Sequence[Expr], slopes: Slopes) -> dict[str, int]:
+    """Return the constants by which an address divides loop variables.
+
+    They are the least common multiples of what the steps leave of the divisors: 8 for ``x // 8``,
+    ``x % 8`` and ``(3 * x + 1) // 8``, 4 for ``2 * x // 8``.
+    """
+    divisors: dict[str, int] = {}
+    for node in walk(*args):
+        if not isinstance(node, Op) or node.name not in ("div", "mod"):
+            continue
+        number, by = node.args
+        if isinstance(by, Const) and isinstance(by.value, int) and by.value > 1:
+            for atom, step in slopes(number).terms:
+                if isinstance(atom, Variable) and float(step).is_integer():
+                    divisor = by.value // math.gcd(by.value, int(step))
+                    divisors[atom.name] = math.lcm(divisor, divisors.get(atom.name, 1))
+    return {name: divisor for name, divisor in divisors.items() if divisor > 1}

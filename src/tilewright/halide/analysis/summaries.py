@@ -17,7 +17,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -42,7 +42,7 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.specialization import worth_knowing
-from tilewright.halide.analysis.strides import Slopes, dependences, strides_of
+from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -69,7 +69,9 @@ class Load:
     per iteration in each storage dimension (innermost first), or None where the dependence
     is not affine away from the borders. `indirect` says the address depends on loaded data,
     `clamped` has the loops along which an index is kept within bounds or chosen: vectors along
-    them that reach a border are gathered.
+    them that reach a border are gathered. `divisors` has the loops whose variable is divided, and
+    the number: ``x // 8 * 8`` and ``x % 8`` have steps that no stride describes. Along loops in
+    `aligned`, vectors begin at multiples of the divisor.
     """
 
     callee: str
@@ -78,6 +80,8 @@ class Load:
     strides: Mapping[str, tuple[float, ...] | None]
     indirect: bool
     clamped: frozenset[str]
+    divisors: Mapping[str, int] = field(default_factory=dict)
+    aligned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,16 @@ def _note_load(
         )
     )
     key = (call.name, call.value_index, *(id(a) for a in call.args))
-    loads.setdefault(key, Load(call.name, call.kind, call.type, strides, indirect, clamped))
+    found = Load(
+        call.name,
+        call.kind,
+        call.type,
+        strides,
+        indirect,
+        clamped,
+        divisors_of(call.args, slopes),
+    )
+    loads.setdefault(key, found)
 
 
 class Analysis:

@@ -8,6 +8,7 @@ that belongs to the caller, would be read further out.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 
@@ -49,6 +50,41 @@ def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
             if d >= 0 and name != algorithm.funcs[i].name and _grows(box, n, base[i], limits):
                 found.add((i, d))
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=64)
+def aligned_reads_further(algorithm: Algorithm, func: int, dimension: int, modulus: int) -> bool:
+    """Return whether a Func at root reads further out if its bounds are aligned.
+
+    It does not where all coordinates between two multiples of `modulus` read the same elements, as
+    in ``f(x) = .. g(x // 8 * 8 + r)``, or what they read is not an input in the end.
+    """
+    analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
+    name, args = algorithm.funcs[func].name, algorithm.funcs[func].args
+    reach = overreaching(algorithm)
+
+    def required(lo: Bound, hi: Bound) -> dict[tuple[str, int], Interval]:
+        box = [Interval(0.0, 0.0)] * len(args)
+        box[dimension] = Interval(lo, hi)
+        boxes = analysis.needed({name: tuple(box)}, [name])
+        return {
+            (callee, d): interval
+            for callee, found in boxes.items()
+            for d, interval in enumerate(found)
+            if callee != name
+            and (callee not in algorithm.by_name or (algorithm.order[callee], d) in reach)
+        }
+
+    first, extent = np.indices((modulus, 2 * modulus)).reshape(2, -1).astype(float)
+    last = first + extent
+    one = last < modulus  # between two multiples: the bounds of remainders are exact
+    for lo, hi in ((first[one], last[one]), (first[~one], last[~one])):
+        narrow = required(lo, hi)
+        wide = required(np.zeros_like(lo), hi // modulus * modulus + modulus - 1)
+        for key, (low, high) in wide.items():
+            if not (np.all(narrow[key].lo == low) and np.all(narrow[key].hi == high)):
+                return True
+    return False
 
 
 def _reached(

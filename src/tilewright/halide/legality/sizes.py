@@ -22,7 +22,7 @@ from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSc
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
 from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
-from tilewright.halide.legality.overreach import overreaching
+from tilewright.halide.legality.overreach import aligned_reads_further, overreaching
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
     {
@@ -137,10 +137,14 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
 def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:
     """Yield requirements from promised bounds, aligned bounds and limited storage."""
     extended = with_clones(algorithm, schedule.clones)
+    roots = {entry.func: entry.compute.kind == "root" for entry in schedule.funcs}
     for limit in limited(schedule, extended):
         func = extended.funcs[limit.func]
         output = func.name in extended.outputs
         further = not output and (limit.func, limit.dimension) in reach(extended)
+        if further and limit.kind == "aligned" and roots.get(limit.func):
+            place = limit.func, limit.dimension, limit.number
+            further = aligned_reads_further(extended, *place)
         if output or limit.kind != "aligned":
             yield _limit(limit, func, "output" if output else "storage")
         if further and limit.kind in ("aligned", "promised"):

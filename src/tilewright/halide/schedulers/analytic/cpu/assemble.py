@@ -14,6 +14,7 @@ from tilewright.halide.ir.algorithm import Func
 from tilewright.halide.ir.loops import part_of, pure_loop, reduction_loop, runs_over, stage_suffix
 from tilewright.halide.ir.schedule import (
     ROOT,
+    DimensionBounds,
     FuncSchedule,
     Fuse,
     Level,
@@ -26,7 +27,12 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import parallel_rvar
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block, scans, value_bytes
+from tilewright.halide.schedulers.analytic.cpu.register_block import (
+    Block,
+    fit_block,
+    scans,
+    value_bytes,
+)
 from tilewright.halide.schedulers.analytic.grouping import Group
 
 
@@ -54,23 +60,6 @@ class _Nest:
     tile_level: str | None
     row_level: str | None
     block_level: str | None
-
-
-def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
-    """Return the block, shrunk to a region: vectors no longer than it, no more rows than it has."""
-    lanes, vectors, rows = block.lanes, block.vectors, block.rows
-    if block.vector is not None:
-        room = max(1, int(extents[block.vector]))
-        vectors = max(1, min(vectors, room // lanes))
-        while lanes > room:
-            lanes //= 2
-        if lanes < SEARCH.least_lanes:
-            return Block(row=block.row, rows=rows) if block.row is not None else Block()
-    if block.row is not None:
-        rows = max(1, min(rows, int(extents[block.row])))
-    row = block.row if rows > 1 else None
-    rows = rows if row is not None else 1
-    return Block(block.vector, lanes, vectors, row, rows, block.steps)
 
 
 def stage_nest(
@@ -140,6 +129,7 @@ class _Loops:
         self.sizes = sizes
         self.suffix = stage_suffix(index)
         self.tail: Tail = "shift_inwards" if index == 0 else "guard_with_if"
+        self.aligned = {block.vector} & costs.alignment.moduli(func.name).keys()
         self.splits: list[Split | Fuse] = []
         self.block_loops: list[ScheduledLoop] = []
         self.row_loops: list[ScheduledLoop] = []
@@ -153,12 +143,14 @@ class _Loops:
         loop, block = pure_loop(d), self.block
         if tiled:
             self.tile_loops[d], loop = self._part(d, "t"), self._part(d, "n")
-            self._cut(pure_loop(d), self.tile_loops[d], loop, self.sizes[d])
+            self._cut(pure_loop(d), self.tile_loops[d], loop, self.sizes[d], self._tail(d))
         if d == block.vector:
             loop = self._blocks(d, loop, "w", block.width)
             if block.vectors > 1:
                 vector, unrolled = self._part(d, "v"), self._part(d, "u")
-                self._cut(loop, unrolled, vector, block.lanes)
+                self._cut(
+                    loop, unrolled, vector, block.lanes, self._tail(d, block.width % block.lanes)
+                )
                 self.block_loops.append(ScheduledLoop(vector, "vectorized"))
                 self.block_loops.append(ScheduledLoop(unrolled, "unrolled"))
             else:
@@ -178,11 +170,19 @@ class _Loops:
         if self.sizes[d] == size and d in self.tile_loops:
             return loop
         self.inner[d], within = self._part(d, "b"), self._part(d, kind)
-        self._cut(loop, self.inner[d], within, size)
+        rest = self.sizes[d] % size if d in self.tile_loops else size
+        self._cut(loop, self.inner[d], within, size, self._tail(d, rest))
         return within
 
-    def _cut(self, loop: str, outer: str, inner: str, factor: int) -> None:
-        self.splits.append(Split(loop, outer, inner, factor, self.tail))
+    def _tail(self, d: int, rest: int = 1) -> Tail:
+        """Return the tail of a split that leaves `rest` iterations of the last part, or may.
+
+        A part that is shifted inwards begins anywhere, also where bounds are aligned.
+        """
+        return "guard_with_if" if rest and d in self.aligned else self.tail
+
+    def _cut(self, loop: str, outer: str, inner: str, factor: int, tail: Tail) -> None:
+        self.splits.append(Split(loop, outer, inner, factor, tail))
 
     def within_tile(self, slides: Window | None) -> tuple[list[ScheduledLoop], list[int]]:
         """Return the loops inside a tile, the innermost first, and their dimensions."""
@@ -195,7 +195,7 @@ class _Loops:
         if slides is not None and slides.dimension in inner and slides.step > 1:
             # The rows of one step run inside, for one computation of every member.
             rows = inner[slides.dimension]
-            self._cut(rows, part_of(rows, "s"), part_of(rows, "r"), slides.step)
+            self._cut(rows, part_of(rows, "s"), part_of(rows, "r"), slides.step, self.tail)
             loops[-1:] = [ScheduledLoop(part_of(rows, "r")), ScheduledLoop(part_of(rows, "s"))]
             inner[slides.dimension] = part_of(rows, "s")
         adjacent = costs.companion(self.func.name, self.index)
@@ -349,6 +349,7 @@ def group_schedules(
                 for i, n in enumerate(nests)
             ),
             storage_order=_storage_order(costs, output),
+            bounds=_aligned_bounds(costs, output),
         )
     ]
     if alone:
@@ -369,6 +370,7 @@ def group_schedules(
                 store,
                 stages=tuple(n.stage for n in made),
                 storage_order=_storage_order(costs, func),
+                bounds=_aligned_bounds(costs, func),
             )
         )
     return result
@@ -478,6 +480,12 @@ def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:
     if inner == 0:
         return ()
     return (inner, *(d for d in range(len(func.args)) if d != inner))
+
+
+def _aligned_bounds(costs: CpuCosts, func: Func) -> tuple[DimensionBounds, ...]:
+    """Return the alignment of a Func's bounds along the vectors of its last stage."""
+    vector = costs.block(func.name, len(func.stages) - 1).vector
+    return costs.alignment.bounds(func.name, vector)
 
 
 def _volume(box: Box) -> float:

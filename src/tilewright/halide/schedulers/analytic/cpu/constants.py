@@ -186,6 +186,9 @@ class CpuConstants:
     longest_stride: float = constant(
         4.0, "elements", "Halide 21 loads dense vectors and shuffles up to this stride"
     )
+    most_separated: int = constant(
+        4, "elements", "Halide 21 (Deinterleave.cpp): the largest divisor whose lanes it separates"
+    )
     fraction_cycles: float = constant(
         2.5, REGISTER_CYCLES, "chosen: a load and a shuffle with a computed mask"
     )
@@ -257,6 +260,12 @@ class CpuSearch(UnknownSizes):
     )
     least_steps: int = constant(
         2, "steps", "chosen: unrolling the whole of a loop of constant length is Halide's task"
+    )
+    least_modulus: int = constant(
+        5, "elements", "Halide 21 separates lanes by smaller divisors itself (Deinterleave.cpp)"
+    )
+    largest_modulus: int = constant(
+        64, "elements", "chosen: the bounds grow by at most twice as many elements"
     )
     block_vectors: tuple[int, ...] = constant(
         (1, 2, 3, 4), COUNT, "chosen: up to half of 16 registers with two rows"

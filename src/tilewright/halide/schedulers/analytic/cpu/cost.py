@@ -29,6 +29,7 @@ from tilewright.halide.analysis.bounds import Bound, Box, Interval, stage_env
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.alignment import Alignment, Moduli
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import most_rows
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
@@ -74,10 +75,12 @@ class CpuCosts:
         transposed: bool = False,
         known: KnownBlocks | None = None,
         stored: Mapping[str, int] | None = None,
+        aligned: Mapping[str, Moduli] | None = None,
     ) -> None:
         # The contiguous dimension of a Func may depend on the nested members.
         self._known = KnownBlocks() if known is None or transposed else known
         self._stored = stored or {}
+        self.alignment = Alignment(analysis, aligned)
         self.block_rank = block_rank
         self.transposed = transposed
         self.analysis = analysis
@@ -150,7 +153,8 @@ class CpuCosts:
         return {d: finite(i.extent) for d, i in enumerate(self.analysis.regions[name])}
 
     def _best_block(self, name: str, index: int) -> Block:
-        summary, loops = self.analysis.summaries(name)[index], self.pure_loops(name, index)
+        loops = self.pure_loops(name, index)
+        summary = self.alignment.summary(name, index, loops)
         nest = self.nested.get(name)
         whole = None if nest is None else nest.whole
         run = run_extent(self.analysis, name, index)
@@ -170,7 +174,8 @@ class CpuCosts:
 
     def block_cycles(self, name: str, index: int) -> float:
         """Return cycles of a stage's block per iteration of its reduction loops."""
-        summary, loops = self.analysis.summaries(name)[index], self.pure_loops(name, index)
+        loops = self.pure_loops(name, index)
+        summary = self.alignment.summary(name, index, loops)
         block = self.block(name, index)
         key = (summary, block, name in self.nested)
         known = self._known.cycles.get(key)

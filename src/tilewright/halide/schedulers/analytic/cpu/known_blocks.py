@@ -52,6 +52,8 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
                 load.indirect,
                 frozenset(place.get(name, name) for name in load.clamped),
                 frozenset((place.get(name, name), steps) for name, steps in load.strides.items()),
+                frozenset((place.get(name, name), by) for name, by in load.divisors.items()),
+                frozenset(place.get(name, name) for name in load.aligned),
             )
             for load in summary.loads
         ),

@@ -37,6 +37,7 @@ from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
+from tilewright.halide.schedulers.analytic.cpu.alignment import moduli_in
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
@@ -66,16 +67,14 @@ def part_times(
         if not stages:
             continue
         key = _part_key(nest, production)
-        if key in known:
-            found.append(known[key])
-            continue
-        costs = costs or _NestCosts(nest, model)
-        cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
-        fresh = costs.fresh_pages(stages[-1])
-        cycles += (fresh, 0.0, 0.0, 0.0, 0.0, fresh)
-        total, *terms = (model.seconds(float(part)) for part in cycles)
-        named = dict(zip(TERMS, terms, strict=True))
-        known[key] = PartTime(stages[-1].func.name, stages[-1].key[1], total, named)
+        if key not in known:
+            costs = costs or _NestCosts(nest, model)
+            cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
+            fresh = costs.fresh_pages(stages[-1])
+            cycles += (fresh, 0.0, 0.0, 0.0, 0.0, fresh)
+            total, *terms = (model.seconds(float(part)) for part in cycles)
+            named = dict(zip(TERMS, terms, strict=True))
+            known[key] = PartTime(stages[-1].func.name, stages[-1].key[1], total, named)
         found.append(known[key])
     return tuple(found)
 
@@ -201,10 +200,10 @@ class _NestCosts:
         self.nest = nest
         self.model = model
         self.structure = nest.structure
-        entries = nest.structure.entries
-        names = nest.structure.names
+        names, entries = nest.structure.names, nest.structure.entries
         stored = {names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order}
-        self.costs = CpuCosts(nest.analysis, model, self._nested(), stored=stored)
+        aligned = moduli_in(nest.structure)
+        self.costs = CpuCosts(nest.analysis, model, self._nested(), stored=stored, aligned=aligned)
         self.loops = {(loop.path, loop.stage, loop.name): loop for loop in nest.loops}
         sizes = {(loop.stage, loop.name): _count(loop.extent) for loop in nest.loops}
         for key, stage in nest.structure.stages.items():

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Func, Variable
+from tilewright.halide.schedulers.analytic.cpu.alignment import moduli_of
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
@@ -40,6 +41,8 @@ def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
     for func in view.funcs:
         readers = view.consumers[func.name]
         if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
+            continue
+        if moduli_of(analysis, func.name):
             continue
         host = view.by_name[readers[0]]
         if any(nest.host == host.name for nest in hosts.values()) or not _fit(analysis, func, host):

@@ -87,6 +87,11 @@ def load_cycles(
         return c.scalar_load_cycles
     registers = math.ceil(lanes * load.type.bytes / model.vector_bytes)
     steps = load.strides[vector]
+    divisor = load.divisors.get(vector, 1)
+    if not separable(divisor, lanes, c.most_separated):
+        if vector in load.aligned and _steps_are_known(divisor, lanes, steps is not None):
+            return c.fraction_cycles * registers
+        return c.gather_cycles * lanes
     if steps is None or across(load, steps, innermost):
         return c.gather_cycles * lanes
     step = steps[innermost(load.callee)] if steps else 0.0
@@ -100,6 +105,24 @@ def load_cycles(
     if 0 < stride < 1:
         return c.fraction_cycles * registers
     return c.gather_cycles * lanes
+
+
+def separable(divisor: int, lanes: int, most: int) -> bool:
+    """Return whether Halide separates the lanes of ``x // divisor`` by their remainders.
+
+    Halide 21 makes a dense load of each (``Interleaver`` in ``Deinterleave.cpp``), for divisors of
+    at most `most` that divide the lanes.
+    """
+    return divisor == 1 or (divisor <= most and lanes % divisor == 0 and lanes > divisor)
+
+
+def _steps_are_known(divisor: int, lanes: int, linear: bool) -> bool:
+    """Return whether all lanes lie at constant distances, if the first is a multiple of `divisor`.
+
+    Halide 21 then makes one dense load and a shuffle (``FlattenNestedRamps.cpp``). Across several
+    multiples, only if the remainder (not `linear`) is not part of the address.
+    """
+    return divisor % lanes == 0 or (linear and lanes % divisor == 0)
 
 
 def across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:

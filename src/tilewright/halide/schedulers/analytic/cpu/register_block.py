@@ -75,6 +75,23 @@ class Block:
 SCALAR = Block()
 
 
+def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
+    """Return the block, shrunk to a region: vectors no longer than it, no more rows than it has."""
+    lanes, vectors, rows = block.lanes, block.vectors, block.rows
+    if block.vector is not None:
+        room = max(1, int(extents[block.vector]))
+        vectors = max(1, min(vectors, room // lanes))
+        while lanes > room:
+            lanes //= 2
+        if lanes < SEARCH.least_lanes:
+            return Block(row=block.row, rows=rows) if block.row is not None else Block()
+    if block.row is not None:
+        rows = max(1, min(rows, int(extents[block.row])))
+    row = block.row if rows > 1 else None
+    rows = rows if row is not None else 1
+    return Block(block.vector, lanes, vectors, row, rows, block.steps)
+
+
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     """Lanes that fill a register with the type most of the work is done in."""
     c = model.constants

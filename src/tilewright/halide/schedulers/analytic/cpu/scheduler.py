@@ -80,7 +80,11 @@ class InliningSearch:
         ]
         found = [
             greedy_grouping(
-                costs.analysis.view, planner.plan, initial=initial, producers_first=first
+                costs.analysis.view,
+                planner.plan,
+                lambda producer, _: not costs.alignment.moduli(producer.output),
+                initial,
+                first,
             )
             for first in self.orders
         ]

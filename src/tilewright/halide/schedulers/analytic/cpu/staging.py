@@ -23,6 +23,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_problems
 from tilewright.halide.ir.schedule import Clone
+from tilewright.halide.schedulers.analytic.cpu.alignment import moduli_of
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
@@ -44,6 +45,8 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
     wrappers: list[Clone] = []
     for func in base.view.funcs:
         if func.name in taken or func.name in algorithm.outputs or func.name not in base.regions:
+            continue
+        if moduli_of(base, func.name):
             continue
         if not only_reduces(base, func) or not _gains(base, model, func.name):
             continue
