@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tilewright.halide.emit.apply import halide_target
 from tilewright.halide.frontend.source import load_sizes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.names import readable
-from tilewright.halide.ir.targets import is_gpu
+from tilewright.halide.ir.targets import is_gpu, vector_bits
 from tilewright.machines import (
     Calibration,
     CpuMachine,
@@ -36,6 +36,11 @@ from tilewright.records import calibration_path
 
 Machine = CpuMachine | GpuMachine
 Estimates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+
+
+# Extensions whose registers have 256 bits, and 512.
+_AVX = ("avx", "avx2", "fma", "f16c")
+_AVX512 = ("avx512",)
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,20 @@ def make_task(
         measured = stored_calibration(machine)
     elif calibration and isinstance(machine, GpuMachine):
         fitted = read_gpu_calibration(calibration_path(gpu_key(machine)), machine)
+    if isinstance(machine, CpuMachine):
+        machine = compiled_for(machine, target)
     name = name or name_of(pipeline) or readable(algorithm.outputs[0])
     return Task(algorithm, target, machine, name, exact_sizes, measured, tuple(smaller), fitted)
+
+
+def compiled_for(machine: CpuMachine, target: str) -> CpuMachine:
+    """Return the machine with only the vectors that code for the target may use."""
+    bits = vector_bits(target)
+    if bits is None or machine.vector_bits <= bits:
+        return machine
+    wider = {512: (), 256: _AVX512, 128: (*_AVX512, *_AVX)}[bits]
+    isa = tuple(name for name in machine.isa if name not in wider)
+    return replace(machine, isa=isa, vector_bits=bits)
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:
