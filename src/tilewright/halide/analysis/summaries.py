@@ -60,6 +60,9 @@ from tilewright.halide.ir.schedule import KnownValue
 TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "acos", "erf",
                   "sinh", "cosh", "tanh")  # fmt: skip
 
+# In additions. Chosen: a polynomial of degree 7 or more, and half of it for a division or a root.
+TRANSCENDENTAL_WEIGHT, DIVISION_WEIGHT = 8.0, 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -135,12 +138,10 @@ class StageSummary:
 def op_weight(op: OpCount) -> float:
     """Return a machine-independent weight of an operation relative to an addition."""
     if op.name.startswith(TRANSCENDENTAL):
-        return 8.0
+        return TRANSCENDENTAL_WEIGHT
     if op.name in ("div", "mod") and not (op.constant_operand and op.type.code != "float"):
-        return 4.0
-    if op.name.startswith("sqrt"):
-        return 4.0
-    return 1.0
+        return DIVISION_WEIGHT
+    return DIVISION_WEIGHT if op.name.startswith("sqrt") else 1.0
 
 
 def nothing_to_do(stage: Stage) -> bool:

@@ -267,6 +267,9 @@ class CpuSearch(UnknownSizes):
     largest_modulus: int = constant(
         64, "elements", "chosen: the bounds grow by at most twice as many elements"
     )
+    largest_denominator: int = constant(
+        64, "rows", "chosen: six halvings in a row; other rates are rounded"
+    )
     block_vectors: tuple[int, ...] = constant(
         (1, 2, 3, 4), COUNT, "chosen: up to half of 16 registers with two rows"
     )

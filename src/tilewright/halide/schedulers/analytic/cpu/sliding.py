@@ -107,7 +107,7 @@ def advance(
                 if part is None:
                     return None
                 depends = depends or part[2]
-                rate += Fraction(c).limit_denominator(64) * part[0]
+                rate += Fraction(c).limit_denominator(SEARCH.largest_denominator) * part[0]
                 period = math.lcm(period, part[1])
             if not depends:
                 continue

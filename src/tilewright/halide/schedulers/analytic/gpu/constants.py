@@ -231,6 +231,8 @@ class GpuSearch(UnknownSizes):
         65_535, "blocks in y or z", "CUDA C++ Programming Guide, Technical Specifications"
     )
     most_z_threads: int = constant(64, "threads", "CUDA guide: largest z of a block")
+    fewer_threads: int = constant(256, "threads", "chosen: of a variation, half of small_group")
+    fewest_threads: int = constant(128, "threads", "chosen: of a variation, a quarter of it")
     small_group: int = constant(512, "threads", "Sioutas 2020, Section 4.2: tiles are halved")
 
     # --- unknown sizes ------------------------------------------------------------------------

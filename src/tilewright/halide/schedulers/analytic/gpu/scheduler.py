@@ -19,7 +19,7 @@ from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, can_predict
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
@@ -187,16 +187,16 @@ def _variations(first: Options, k: int) -> list[Options]:
         replace(first, points=(2, 2)),
         replace(first, mode=others[0]),
         replace(first, points=(1, 4)),
-        replace(first, max_threads=256),
+        replace(first, max_threads=SEARCH.fewer_threads),
         replace(first, inline=False),
         replace(first, mode=others[1]),
-        replace(first, max_threads=128),
+        replace(first, max_threads=SEARCH.fewest_threads),
         replace(first, unroll=False),
         replace(first, register_tiles=False),
         replace(first, points=(2, 1)),
-        replace(first, points=(1, 2), max_threads=256),
-        replace(first, inline=False, max_threads=256),
-        replace(first, mode=others[0], max_threads=256),
-        replace(first, mode=others[1], max_threads=256),
+        replace(first, points=(1, 2), max_threads=SEARCH.fewer_threads),
+        replace(first, inline=False, max_threads=SEARCH.fewer_threads),
+        replace(first, mode=others[0], max_threads=SEARCH.fewer_threads),
+        replace(first, mode=others[1], max_threads=SEARCH.fewer_threads),
         replace(first, mode=others[1], inline=False),
     ]

@@ -222,7 +222,9 @@ def activity(
     warp: int,
 ) -> tuple[Activity, float]:
     """Return the threads that run a stage with thread loops, and the share of live iterations."""
-    spread = [loop for loop in sizes if loop.mapping == "gpu_thread"][::-1][:3]
+    spread = [loop for loop in sizes if loop.mapping == "gpu_thread"][::-1][
+        : SEARCH.thread_dimensions
+    ]
     extents = [int(count(loop.extent)) for loop in spread]
     # For each thread loop: shares of the iterations around it, and the active threads in these.
     patterns: list[list[tuple[float, int]]] = [[(1.0, extent)] for extent in extents]
@@ -238,7 +240,7 @@ def activity(
         else:
             last = min(max(old - (outer - 1.0) * factor, 1.0), factor)
             patterns[at] = [((outer - 1.0) / outer, int(factor)), (1.0 / outer, int(last))]
-    patterns += [[(1.0, 1)]] * (3 - len(patterns))
+    patterns += [[(1.0, 1)]] * (SEARCH.thread_dimensions - len(patterns))
     threads = warps = 0.0
     for x, y, z in itertools.product(*patterns):
         share = x[0] * y[0] * z[0]
