@@ -9,6 +9,7 @@ import pytest
 
 import tilewright.halide
 from tilewright.cli import main
+from tilewright.cli.live import LivePage
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.estimates import MissingEstimatesError
 from tilewright.halide.frontend.source import ScheduledError
@@ -85,6 +86,18 @@ def test_the_explanation_is_printed_plainly_to_a_pipe(schedule, pipe, capsys):
     assert "x 32" in captured.out
     assert "\x1b" not in captured.out
     assert captured.err == "searching 1/1\n"
+
+
+def test_the_progress_is_also_served(schedule, pipe, capsys, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(LivePage, "show", lambda self, page: drawn.append(page()))
+    assert main(["schedule", pipe, "--serve"]) == 0
+    (page,) = drawn
+    assert "Scheduling p" in page
+    assert "1 of 1" in page
+    said = capsys.readouterr().err
+    assert "http://127.0.0.1:" in said
+    assert "searching 1/1" in said
 
 
 def test_arguments_arrive(schedule, pipe):

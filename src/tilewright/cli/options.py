@@ -13,6 +13,10 @@ JSON = {"--json": "print the result as JSON"}
 QUIET = {"-q --quiet": "print no progress and no notes"}
 RESULT = {"-o --output FILE.json": "write the result as JSON; - prints it", **JSON, **QUIET}
 REPORT = {"--report PAGE.html": "write an HTML report; - prints it"}
+SERVE = {
+    "--serve": "show the run on a page while it goes on; its address, which works on this machine "
+    "only, is printed first"
+}
 TIME_LIMIT = {"--time-limit TIME": "total time, such as 90s, 10m or 2h"}
 PIPELINE = {
     "[pipeline PIPELINE]": "the pipeline: file.py:function, file.py:Generator, or a .hlpipe file",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
 from tilewright.cli.halide_errors import with_flags
 from tilewright.cli.provenance import with_provenance
 from tilewright.cli.signals import interrupted
 from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.report import Progress
 
 _WRITERS = {".json": "to_json", ".py": "to_python", ".h": "to_cpp"}
 
@@ -60,6 +63,7 @@ def add_parser(commands: Any) -> None:
             "--runtime-checks": "add a function to the written .py or .h that checks, at run time, "
             "whether outputs have the sizes that the schedule requires",
             **options.REPORT,
+            **options.SERVE,
             **options.JSON,
             **options.QUIET,
         },
@@ -74,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     arguments.check_outputs(args)
     given = arguments.common(args)
 
+    from tilewright.cli.live import ProgressPage, live_page
     from tilewright.cli.output import show, write_file
     from tilewright.cli.pipeline import load_pipeline
     from tilewright.cli.progress import show_progress
@@ -85,7 +90,14 @@ def run(args: argparse.Namespace) -> int:
     pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arg))
     from tilewright.halide import schedule
 
-    with show_progress(args.quiet) as progress, with_flags():
+    with live_page(args.serve) as page, show_progress(args.quiet) as progress, with_flags():
+        watch = page and ProgressPage(f"Scheduling {pipeline.name}", page)
+
+        def on_progress(step: Progress) -> None:
+            progress(step)
+            if watch:
+                watch(step)
+
         result = schedule(
             pipeline.pipeline,
             name=pipeline.name,
@@ -99,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
             discard_schedule=args.discard_schedule,
             exact_sizes=args.exact_sizes,
             improve=args.improve,
-            on_progress=progress,
+            on_progress=on_progress,
             **given,
         )
     report = result.report()

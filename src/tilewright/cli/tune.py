@@ -16,7 +16,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.records import Records
-    from tilewright.tuning import CommandProblem, RecordsJournal, TuningResult, WarmStart
+    from tilewright.tuning import CommandProblem, RecordsJournal, Trial, TuningResult, WarmStart
 
 
 def add_parser(commands: Any) -> None:
@@ -69,6 +69,7 @@ def add_parser(commands: Any) -> None:
         {
             **options.records(),
             **options.REPORT,
+            **options.SERVE,
             "--export FILE ...": "write the evaluations as a T4 results file (FILE.json, "
             "FILE.json.gz) or as a Kernel Tuner cache (FILE.cache.json); repeatable",
             **options.RESULT,
@@ -104,17 +105,13 @@ def run(args: argparse.Namespace) -> int:
         for path in args.export:
             check_t4_name(path)
     if args.problem.endswith(".json"):
-        return _serve(args)
+        return _answer(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
     present(args, _result(result), _text(result, problem.timed))
     if args.report:
-        from tilewright.tuning import tuning_page
-
         facts = provenance(args.words, result.tuner.seed, args.load_before)
-        unit = "s" if problem.timed else ""
-        page = tuning_page([result.trials], problem.space, problem.name, unit=unit, facts=facts)
-        write_file(args.report, page)
+        write_file(args.report, _page(problem, result.trials, **facts))
     for path in args.export:
         from tilewright.tuning import export_t4
 
@@ -124,7 +121,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if result.best is not None else 1
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _page(problem: CommandProblem, trials: Sequence[Trial], **facts: str) -> str:
+    """Return the report of trials, with facts on how it was made."""
+    from tilewright.tuning import tuning_page
+
+    unit = "s" if problem.timed else ""
+    return tuning_page([trials], problem.space, problem.name, unit=unit, facts=facts)
+
+
+def _answer(args: argparse.Namespace) -> int:
     """Run a scenario file with the client at the other end of standard input and output."""
     from tilewright.records import Records
     from tilewright.tuning import RecordsJournal, load_scenario, problem_key, serve_hypermapper
@@ -154,6 +159,7 @@ def _of_problems(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "-o": args.output,
         "--report": args.report,
+        "--serve": args.serve,
         "--export": args.export or None,
         "--json": args.json,
         "--budget": args.budget,
@@ -164,10 +170,11 @@ def _of_problems(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
+    from tilewright.cli.live import live_page
     from tilewright.cli.progress import show_progress
     from tilewright.records import Records
     from tilewright.report import Progress
-    from tilewright.tuning import RecordsJournal, Trial, Tuner, confirming, problem_key, tune
+    from tilewright.tuning import RecordsJournal, Tuner, confirming, problem_key, tune
 
     def setting(name: str, default: Any) -> Any:
         given = getattr(args, name)
@@ -176,7 +183,11 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
     budget, seed = setting("budget", 60), setting("seed", 0)
     key = problem_key(problem.name, problem.space, problem.objective)
     timed = problem.timed
-    with Records(args.records) as records, show_progress(args.quiet) as show:
+    with (
+        Records(args.records) as records,
+        live_page(args.serve) as page,
+        show_progress(args.quiet) as show,
+    ):
         journal = RecordsJournal(records, key, seed, resume=args.resume is not False)
         failed: dict[str, int] = {}
 
@@ -190,6 +201,8 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
             phase = "confirming the best" if again else "tuning"
             done = len(tuner.trials) - again
             show(Progress(phase, done, budget, dict(failed), value, text))
+            if page:
+                page.show(lambda: _page(problem, tuner.trials))
 
         return tune(
             problem,
