@@ -11,7 +11,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from tilewright.cli import live, main
+from tilewright.cli import live
 from tilewright.cli.live import LivePage, ProgressPage, live_page
 from tilewright.report.model import Progress
 
@@ -203,10 +203,3 @@ default = 1
         assert run.wait(timeout=120) == 0
     with pytest.raises(URLError):
         fetch(address)
-
-
-def test_a_scenario_has_no_page(tmp_path, capsys):
-    path = tmp_path / "scenario.json"
-    path.write_text("{}")
-    assert main(["tune", str(path), "--serve"]) == 2
-    assert "leave out --serve" in capsys.readouterr().err

@@ -74,6 +74,10 @@ def test_an_output_that_breaks_a_requirement_is_a_wrong_answer(tmp_path):
     assert wrong["status"] == "wrong_answer"
     assert "error < 1" in wrong["message"]
     assert "error is 2" in wrong["message"]
+    said = '{"seconds": 1, "right": %s}\n[2]\n3'
+    right = problem(tmp_path, 'require = ["right"]')
+    assert right._read(said % "true") == {"value": 1.0}
+    assert right._read(said % "false")["status"] == "wrong_answer"
     absent = problem(tmp_path, 'require = ["other < 1"]')({"size": 4, "count": 0, "share": 0.5})
     assert absent["status"] == "run_failed"
     assert "other" in absent["message"]
@@ -87,6 +91,11 @@ def test_a_prior_is_read_with_the_values_of_the_space(tmp_path):
         "share": (0.3, 0.1),
     }
     assert problem(tmp_path).prior is None
+    entries = "prior = {flag = {true = 3}}"
+    path = tmp_path / "problem.toml"
+    flag = '[[parameters]]\nname = "flag"\ntype = "categorical"\nvalues = [true, false]\n'
+    path.write_text(path.read_text().replace("[objective]", f"{entries}\n[objective]", 1) + flag)
+    assert load_problem(path).prior.weights == {"flag": {True: 3}}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +108,11 @@ def test_a_prior_is_read_with_the_values_of_the_space(tmp_path):
         ("", "prior = {sise = {4 = 2}}", "did you mean"),
         ("", "prior = {size = 4}", "table of tables"),
         ("", "prior = {share = {centre = 0.5}}", "spread"),
-        ("", "prior = {count = {zero = 2}}", "prior"),
+        ("", "prior = {count = {zero = 2}}", "'zero' is not one of its values"),
+        ("", "prior = {size = {4 = inf}}", "not a finite number"),
+        ("", "prior = {size = {4 = true}}", "must be numbers"),
+        ("", "prior = {size = {4.5 = 2}}", "in quotes"),
+        ("", "prior = {share = {centre = nan, spread = 1}}", "finite"),
         ("", 'prior = {size = {4 = "much"}}', "must be numbers"),
     ],
 )
@@ -115,6 +128,9 @@ def test_mistakes_in_them_are_named(tmp_path, objective, more, named):
         ('env = {SIZE = "{size}"}', "env = {SIZE = 4}", "table of texts"),
         ('value = "json"', 'require = ["error < 1"]', "use value = 'json'"),
         ("build = [[", "build = [3, [", "list of such lists"),
+        ("build = [[", "build = [[], [", "objective.build is empty"),
+        ("env = {SIZE", 'env = {"A=B" = "1", SIZE', "objective.env: no variable can be 'A=B'"),
+        ("env = {SIZE", 'env = {"" = "1", SIZE', "objective.env: no variable can be ''"),
     ],
 )
 def test_mistakes_in_the_objective_are_named(tmp_path, old, new, named):

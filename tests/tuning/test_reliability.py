@@ -181,3 +181,21 @@ def test_earlier_best_configurations_are_tried_first(tmp_path):
         assert found.trials[0].suggestion.origin == "queue"
         assert warm_start(records, "kernel", but=journal) == warm
         assert not warm_start(records, "other", but=journal)
+
+
+def test_a_warm_start_of_another_problem_stays_that_of_the_runs_beginning(tmp_path):
+    space = Space([Integer("x", 0, 30)])
+    with Records(tmp_path / "r.sqlite") as records:
+
+        def run(name, budget, seed=0):
+            journal = RecordsJournal(records, problem_key(name, space), seed)
+            return tune(lambda c: c["x"], space, budget=budget, warm=(), journal=journal)
+
+        run("kernel", 5)
+        run("kernel/deep", 7)  # the name of another problem
+        own = RecordsJournal(records, problem_key("own", space), 0)
+        before = warm_start(records, "kernel", but=own)
+        assert [len(each.evaluations) for each in before] == [5]
+        tune(lambda c: c["x"], space, budget=2, warm=before, journal=own)
+        run("kernel", 4, seed=1)
+        assert warm_start(records, "kernel", but=own) == before

@@ -127,6 +127,7 @@ def test_a_client_of_baco_runs_unchanged(folder):
         ("--jobs", "2"),
         ("--time-limit", "1m"),
         ("--warm-start",),
+        ("--serve",),
     ],
 )
 def test_options_that_a_scenario_would_ignore_are_refused(folder, capsys, option):

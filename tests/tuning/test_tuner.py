@@ -253,6 +253,15 @@ def test_a_prior_leads_early_and_a_wrong_one_is_overcome():
     assert drive(Tuner(SPACE, seed=0, prior=wrong), 50).best.value < 1.3
 
 
+def test_a_prior_does_not_change_what_an_evaluation_is_expected_to_gain():
+    """Weights that are all alike prefer nothing, and promise nothing."""
+    alike = OptimumPrior({"schedule": dict.fromkeys(("static", "dynamic", "guided"), 1e-3)})
+    plain, led = (drive(Tuner(SPACE, seed=3, prior=p), 14) for p in (None, alike))
+    expected = [[t.suggestion.expected for t in tuner.trials] for tuner in (plain, led)]
+    assert any(expected[0])
+    assert expected[1] == [e if e is None else pytest.approx(e) for e in expected[0]]
+
+
 def test_a_warm_start_begins_with_the_best_of_a_similar_problem():
     before = drive(Tuner(SPACE, seed=0), 40)
     tuner = Tuner(SPACE, seed=1, warm=WarmStart.of(before.trials, queued=3))
@@ -323,6 +332,8 @@ def test_every_piece_can_be_switched(settings):
         ({"prior": OptimumPrior({"tle": {8: 2.0}})}, "did you mean 'tile'"),
         ({"prior": OptimumPrior({"tile": {7: 2.0}})}, "7 is not one of its values"),
         ({"prior": OptimumPrior({"tile": {8: 0.0}})}, "above 0"),
+        ({"prior": OptimumPrior({"tile": {8: math.inf}})}, "not a finite number"),
+        ({"prior": OptimumPrior({"unroll": {"two": 2.0}})}, "'two' is not one of its values"),
         ({"prior": OptimumPrior({"tile": (8.0, 2.0)})}, "dictionary of values"),
         ({"queue": [INFEASIBLE]}, "unroll <= tile"),
         ({"queue": [{"tle": 1}]}, "did you mean 'tile'"),

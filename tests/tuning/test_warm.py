@@ -142,6 +142,15 @@ def test_values_of_another_size_become_the_nearest():
     assert [SPACE.decode(code)["tile"] for code in warm.leaders(SPACE)] == [128]
 
 
+def test_of_repeated_evaluations_most_must_have_worked():
+    small, large = SPACE.decode(SPACE.sample(np.random.default_rng(0), 2)[0]), SPACE.default()
+    large = large or {"tile": 1, "block": 1, "unroll": 1, "schedule": "static"}
+    pairs = [(small, 2.0), (small, None), (small, 4.0), (large, 1.0), (large, None)]
+    values = WarmStart(pairs).codes(SPACE)[1]
+    assert values[0] == 3.0
+    assert math.isnan(values[1])
+
+
 def test_a_restored_run_with_a_warm_start_decides_alike():
     warm = WarmStart(earlier(cost))
 

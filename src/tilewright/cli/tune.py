@@ -240,6 +240,11 @@ def _warm(
             f"the records {records.path} have no earlier evaluations of {name!r}: leave out "
             "--warm-start, or name another problem"
         )
+    if not any(len(each.codes(problem.space)[0]) for each in found):
+        raise TilewrightError(
+            f"of the earlier evaluations of {name!r} none has the parameters and values of "
+            f"{args.problem}: leave out --warm-start, or name another problem"
+        )
     return found
 
 
@@ -263,8 +268,10 @@ def _text(result: TuningResult, timed: bool) -> str:
     from tilewright.tuning import counted, plain
 
     lines = [f"{counted(result.trials)}; stopped: {result.stopped}"]
-    if earlier := sum(len(each.evaluations) for each in result.tuner.warm):
-        lines.append(f"begun with {earlier} earlier ones (--no-warm-start: without)")
+    tuner = result.tuner
+    if earlier := sum(len(each.codes(tuner.space)[0]) for each in tuner.warm):
+        known = units.plural(earlier, "configuration")
+        lines.append(f"begun with {known} measured earlier (--no-warm-start: without)")
     if result.best is None:
         if result.trials:
             last = result.trials[-1]

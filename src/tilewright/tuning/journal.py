@@ -54,7 +54,7 @@ def warm_start(
     its first trial, so that a resumed run decides as before. A trial that was cut short counts with
     the value that it reported.
     """
-    found = _sources(records, but, lambda r: r.problem.startswith(f"tuning/{name}/"))
+    found = _sources(records, but, lambda r: r.problem.rpartition("/")[0] == f"tuning/{name}")
     return _largest(found.values(), queued)
 
 
@@ -74,7 +74,8 @@ def _sources(
         run = record.problem, record.machine, record.context.get("seed")
         return run == (own.problem, own.machine, own.seed)
 
-    begun = min((r.id for r in kept if own.resume and mine(r)), default=math.inf)
+    ours = records.query(own.problem, unreadable=[]) if own.resume else ()
+    begun = min((r.id for r in ours if "trial" in r.context and mine(r)), default=math.inf)
     sources: dict[tuple[str, str], list[Trial]] = {}
     for record in kept:
         if record.id < begun and not mine(record):

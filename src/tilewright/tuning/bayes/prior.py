@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -47,18 +48,20 @@ class OptimumPrior:
                 raise SettingsError(f"the prior names {name}: a permutation has no prior")
             if isinstance(p, Real) or not isinstance(weights, Mapping):
                 right = isinstance(p, Real) and isinstance(weights, tuple) and len(weights) == 2
-                if not right or not weights[1] > 0:
+                if not right or not (math.isfinite(weights[0]) and 0 < weights[1] < math.inf):
                     raise SettingsError(
                         f"the prior of {name} is {weights!r}; a real parameter takes (centre, "
-                        "spread above 0), any other a dictionary of values and weights"
+                        "spread above 0), both finite, any other a dictionary of values and weights"
                     )
                 continue
             for value, weight in weights.items():
-                known = p.low <= value <= p.high if isinstance(p, Integer) else value in p.values
-                if not known:
+                whole = range(p.low, p.high + 1) if isinstance(p, Integer) else p.values
+                if value not in whole:
                     raise SettingsError(f"the prior of {name}: {value!r} is not one of its values")
-                if not weight > 0:
-                    raise SettingsError(f"the prior of {name}: weight {weight} is not above 0")
+                if not 0 < weight < math.inf:
+                    raise SettingsError(
+                        f"the prior of {name}: the weight {weight} is not a finite number above 0"
+                    )
 
     def log(self, space: Space, codes: Array) -> Array:
         """Return logarithm of the prior at codes, up to a constant, shape (count,)."""

@@ -147,7 +147,9 @@ def propose(
         met, scores = _candidates(space, settings, rng, score, codes, outputs)
     for i in np.argsort(-scores, kind="stable"):
         if settings.repeats or space.key(met[i]) not in taken:
-            gain = float(np.exp(min(scores[i], 0.0))) * modelled.slope
+            # the user's prior says where to look, not what is gained there
+            lifted = 0.0 if bias is None else float(bias(met[i : i + 1])[0])
+            gain = float(np.exp(min(scores[i] - lifted, 0.0))) * modelled.slope
             # `Tuner.remaining_gain` is fitted to the uncertainty of a Gaussian process, not of a
             # forest
             meant = modelled.slope > 0 and settings.surrogate == "gp"

@@ -79,8 +79,8 @@ class WarmStart:
     def codes(self, space: Space) -> tuple[Array, Array]:
         """Return the evaluations here: codes, shape (n, width), and values, NaN if they failed.
 
-        Configurations that this space cannot express are left out; repeated ones count by their
-        median.
+        Configurations that this space cannot express are left out. Of repeated ones the median
+        counts, if more than half of the evaluations worked.
         """
         found: dict[bytes, tuple[Array, list[float]]] = {}
         for configuration, value in self.evaluations:
@@ -89,7 +89,7 @@ class WarmStart:
                 measured = math.nan if value is None else float(value)
                 found.setdefault(space.key(code), (code, []))[1].append(measured)
         codes = np.array([code for code, _ in found.values()]).reshape(len(found), space.width)
-        return codes, np.array([float(np.median(values)) for _, values in found.values()])
+        return codes, np.array([_middle(np.array(values)) for _, values in found.values()])
 
     def leaders(self, space: Space) -> list[Array]:
         """Return the codes to ask first: good ones that differ from one another.
@@ -109,6 +109,12 @@ class WarmStart:
                 if all((codes[i] != other).sum() >= apart for other in chosen):
                     chosen.append(codes[i])
         return chosen
+
+
+def _middle(values: Array) -> float:
+    """Return the median of what is finite, NaN unless that is more than half."""
+    good = values[np.isfinite(values)]
+    return float(np.median(good)) if 2 * len(good) > len(values) else math.nan
 
 
 def _nearest(space: Space, configuration: Mapping[str, Any]) -> Array | None:

@@ -61,7 +61,10 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     if not isinstance(objective, dict) or not objective.get("command"):
         raise SpaceError("[objective] needs a 'command', a list of words")
     for key in ("command", "build", "env"):
-        for name in names_in([word for words in lists_of(objective, key) for word in words]):
+        lists = lists_of(objective, key)
+        if key in objective and key != "env" and not all(lists):
+            raise SpaceError(f"objective.{key} is empty, or a step of it: give words in quotes")
+        for name in names_in([word for words in lists for word in words]):
             if name not in parameters and name != SCRATCH:
                 raise SpaceError(
                     f"objective.{key} names {{{name}}}, which is not a parameter"
@@ -107,8 +110,6 @@ def check_program(objective: Mapping[str, Any], folder: Path) -> None:
     # a program that the command builds does not exist yet
     key = "build" if "build" in objective else "command"
     words = lists_of(objective, key)[0]
-    if not words:
-        raise SpaceError(f"objective.{key} is empty; give a list of words in quotes")
     program = words[0]
     if names_in([program]):
         return
@@ -130,6 +131,9 @@ def lists_of(objective: Mapping[str, Any], key: str) -> list[list[str]]:
         entry = objective.get(key, {})
         if not isinstance(entry, dict) or not all(isinstance(v, str) for v in entry.values()):
             raise SpaceError('objective.env must be a table of texts, such as {THREADS = "{jobs}"}')
+        for name, text in entry.items():
+            if not name or "=" in name or "\0" in name + text:
+                raise SpaceError(f"objective.env: no variable can be {name!r} = {text!r}")
         return [list(entry.values())]
     steps = key == "build" and isinstance(entry, list) and any(isinstance(e, list) for e in entry)
     return [_words(each, key) for each in (entry if steps else [entry])]
@@ -218,7 +222,7 @@ def line_of(text: str, message: str) -> int | None:
     found = re.match(r"parameter '?(\w+)", message)
     if found:
         return _line_after(lines, None, rf"\s*name\s*=\s*[\"']{found.group(1)}[\"']")
-    found = re.match(r"'?\[?(objective|search|start)(?:\.(\w+))?", message)
+    found = re.match(r"'?\[?(objective|search|start|prior)(?:\.(\w+))?", message)
     if found:
         table, key = found.groups()
         head = rf"\s*\[+\s*{table}\s*\]"

@@ -228,9 +228,10 @@ class CommandProblem:
         for line in reversed(output.strip().splitlines()):
             try:
                 data = json.loads(line)
-                break
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(data, dict):  # a lone number is JSON, too
+                break
         else:
             return _unusable(f"there is no line of JSON in its output; {printed(output)}")
         for constraint in requirements(self.objective):
@@ -330,7 +331,7 @@ def _unusable(why: str) -> dict[str, Any]:
 def _broken(constraint: Constraint, data: Any) -> dict[str, Any] | None:
     """Return the failure of a configuration whose output breaks a constraint, None otherwise."""
     try:
-        numbers = {name: np.array([_under(data, name)]) for name in constraint.names}
+        numbers = {name: np.array([_number(data, name)]) for name in constraint.names}
     except (KeyError, TypeError, ValueError) as error:
         return _unusable(f"its JSON has no number under {error}, which objective.require names")
     if bool(constraint(numbers, 1)[0]):
@@ -340,31 +341,45 @@ def _broken(constraint: Constraint, data: Any) -> dict[str, Any] | None:
     return {"status": "wrong_answer", "message": message}
 
 
+def _number(data: Any, name: str) -> float:
+    """Return what a requirement is about: a number, 1 for true and 0 for false."""
+    return float(data[name]) if isinstance(data[name], bool) else _under(data, name)
+
+
 def _prior(entries: Any, space: Space) -> OptimumPrior | None:
     """Return the user's prior of the optimum: weights of values, which TOML writes as texts."""
     if not isinstance(entries, dict) or not all(isinstance(e, dict) for e in entries.values()):
         raise SpaceError("prior must be a table of tables: tile = {16 = 3, 32 = 5}")
     weights: dict[str, Any] = {}
     for name, entry in entries.items():
-        numbers = [v for v in entry.values() if isinstance(v, int | float)]
-        if len(numbers) != len(entry):
-            raise SpaceError(f"prior: the weights of {name} must be numbers")
+        for text, weight in entry.items():
+            if isinstance(weight, dict):  # a bare key with a point is a table of tables
+                raise SpaceError(f'prior: write values of {name} with a point in quotes: "0.5" = 3')
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                raise SpaceError(
+                    f"prior: the weights of {name} must be numbers; that of {text} is not"
+                )
         parameter = space[name] if name in space.index else None
         if isinstance(parameter, Real):
             if set(entry) != {"centre", "spread"}:
                 raise SpaceError(f"prior: give {name} = {{centre = 0.5, spread = 0.1}}")
             weights[name] = (entry["centre"], entry["spread"])
             continue
-        known = {str(v): v for v in getattr(parameter, "values", ())}
+        values = {_as_key(v): v for v in getattr(parameter, "values", ())}
         if isinstance(parameter, Integer):
-            known = {text: int(text) for text in entry if re.fullmatch(r"-?\d+", text)}
-        weights[name] = {known.get(text, text): weight for text, weight in entry.items()}
+            values = {text: int(text) for text in entry if re.fullmatch(r"-?\d+", text)}
+        weights[name] = {values.get(text, text): weight for text, weight in entry.items()}
     prior = OptimumPrior(weights)
     try:
         prior.check(space)
     except (SettingsError, TypeError) as error:
         raise SpaceError(f"prior: {error}") from None
     return prior if weights else None
+
+
+def _as_key(value: Any) -> str:
+    """Return a value as a key of TOML: without quotes, true and false in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _under(data: Any, key: str) -> float:
