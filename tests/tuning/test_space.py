@@ -109,6 +109,10 @@ def test_counts_and_members_agree_with_enumeration(parts):
     here = space.decode(codes[0])
     one_away = {c for c in expected if sum(dict(c)[k] != here[k] for k in here) == 1}
     assert near == one_away
+    several, sizes = space.neighbourhoods(codes[:3], 4)
+    each = [space.neighbours(code, 4) for code in codes[:3]]
+    assert sizes.tolist() == [len(n) for n in each]
+    assert (several == np.concatenate(each)).all()
 
 
 def chi_square(counts, expected):

@@ -32,14 +32,16 @@ def log_expected_improvement(mean: Array, variance: Array, best: float) -> Array
     """
     deviation = np.sqrt(variance)
     z = (best - mean) / deviation
-    with np.errstate(divide="ignore", invalid="ignore"):
-        direct = np.log(z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+    low = z <= -6
+    near = np.where(low, 0.0, z)
+    score = np.log(near * ndtr(near) + np.exp(-0.5 * near * near) / np.sqrt(2 * np.pi))
+    if low.any():
         # far below: phi(z) + z Phi(z) = phi(z) (1 - |z| Phi(z) / phi(z)), from the tail ratio
-        far = np.minimum(z, -1.0)
+        far = z[low]
         density = -0.5 * far * far - 0.5 * np.log(2 * np.pi)
         ratio = np.exp(log_ndtr(far) - density) * -far
-        tail = density + np.log(np.maximum(1.0 - ratio, 0.5 / (far * far + 2.0)))
-    return np.asarray(np.where(z > -6, direct, tail) + np.log(deviation))
+        score[low] = density + np.log(np.maximum(1.0 - ratio, 0.5 / (far * far + 2.0)))
+    return np.asarray(score + np.log(deviation))
 
 
 def local_search(
@@ -68,11 +70,9 @@ def local_search(
     for _ in range(steps):
         if len(here) == 0:
             break
-        near = [space.neighbours(code, most) for code in here]
-        sizes = np.array([len(n) for n in near])
-        if sizes.sum() == 0:
+        codes, sizes = space.neighbourhoods(here, most)
+        if len(codes) == 0:
             break
-        codes = np.concatenate(near)
         scores = score(codes)
         met.append(codes)
         values.append(scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -121,10 +122,27 @@ def reorderings(order: list[int]) -> Array:
     return np.array(sorted(found), dtype=float).reshape(len(found), len(order))
 
 
+def places(now: float) -> Array:
+    """Return 20 places of a real parameter's range, and some near ``now``, shape (count, 1)."""
+    steps = now + np.array([-0.02, -0.005, 0.005, 0.02])
+    steps = steps[(steps >= 0) & (steps <= 1)]
+    return np.concatenate([(np.arange(20) + 0.5) / 20, steps])[:, None]
+
+
+@functools.lru_cache(maxsize=4096)
+def others(now: int, size: int) -> Array:
+    """Return the value indices but ``now``, shape (size - 1, 1), not to be written to."""
+    return np.delete(np.arange(size), now)[:, None]
+
+
+@functools.lru_cache(maxsize=4096)
 def ladder(now: int, size: int, most: int) -> Array:
-    """Return the value indices near ``now`` and, farther away, at doubling distances."""
+    """Return value indices near ``now`` and, farther away, at doubling distances.
+
+    Shape (count, 1), not to be written to.
+    """
     near = np.arange(1, most // 4 + 1)
     far = (2.0 ** np.arange(2, 64)).astype(np.uint64).astype(np.float64)
     steps = np.unique(np.concatenate([near, far[far < size]]).astype(np.int64))
     values = np.concatenate([now - steps, now + steps])
-    return values[(values >= 0) & (values < size)]
+    return values[(values >= 0) & (values < size)][:, None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -45,6 +45,13 @@ class Rows:
     def where(self, mask: Column) -> Rows:
         """Return the rows that ``mask`` keeps."""
         return Rows({name: c[mask] for name, c in self.columns.items()}, int(mask.sum()))
+
+    def present(self, names: Iterable[str]) -> Column:
+        """Return the rows in which none of these parameters is absent."""
+        result = np.ones(self.count, dtype=bool)
+        for name in names:
+            result &= self.columns.get(f"?{name}", True)
+        return result
 
 
 Node: TypeAlias = Callable[[Rows], Operand]

@@ -21,6 +21,8 @@ from tilewright.tuning.space.codes import (
     from_units,
     ladder,
     listed_values,
+    others,
+    places,
     rank,
     reorderings,
     stacked,
@@ -191,7 +193,7 @@ class Space:
             return constraint
 
         def test(rows: Rows) -> Array:
-            present = _present(rows, constraint.names)
+            present = rows.present(constraint.names)
             result = np.ones(rows.count, dtype=bool)
             result[present] = constraint.test(rows.where(present))
             return result
@@ -209,7 +211,7 @@ class Space:
             )
 
         def test(rows: Rows) -> Array:
-            active = _present(rows, names)
+            active = rows.present(names)
             below = rows.where(active)
             held = np.ones(below.count, dtype=bool)
             for part in parts:
@@ -459,39 +461,38 @@ class Space:
         parameter of more values than that is moved only to its nearest values and to a
         geometric ladder beyond them.
         """
-        candidates = [self._changes(p, code, most) for p in self.parameters]
-        codes = np.concatenate([c for c in candidates if len(c)] or [code[None][:0]])
-        return codes[self.contains(codes)] if len(codes) else codes
+        codes = self._changed(code, most)
+        return codes[self.contains(codes)]
 
-    def _changes(self, p: Parameter, code: Array, most: int | None) -> Array:
-        if isinstance(p, Real):
-            places = np.append((np.arange(20) + 0.5) / 20, code[self.reals[p.name]])
-            steps = code[self.reals[p.name]] + np.array([-0.02, -0.005, 0.005, 0.02])
-            places = np.concatenate([places[:-1], steps[(steps >= 0) & (steps <= 1)]])
-            changed = np.repeat(code[None], len(places), axis=0)
-            changed[:, self.reals[p.name]] = places
-            return changed
-        column = self.columns[p.name]
-        if isinstance(p, Permutation) and len(p) > LISTED_ITEMS:
-            orders = reorderings(code[column].astype(int).tolist())
-            changed = np.repeat(code[None], len(orders), axis=0)
-            changed[:, column] = orders
-            return changed
-        size = self.feasible.variables[column.start].size
-        now = int(code[column.start])
-        if most is not None and size > most and not isinstance(p, Categorical | Permutation):
-            values = ladder(now, size, most)
-        else:
-            values = np.delete(np.arange(size), now)
-        changed = np.repeat(code[None], len(values), axis=0)
-        changed[:, column.start] = values
+    def neighbourhoods(self, codes: Array, most: int | None = None) -> tuple[Array, Array]:
+        """Return the `neighbours` of each code, one after another, and how many each has."""
+        near = [self._changed(code, most) for code in codes]
+        together = np.concatenate(near)
+        kept = self.contains(together)
+        sizes = np.bincount(
+            np.repeat(np.arange(len(near)), [len(n) for n in near]), kept, len(near)
+        )
+        return together[kept], sizes.astype(np.int64)
+
+    def _changed(self, code: Array, most: int | None) -> Array:
+        """Return the codes that differ in one parameter, whatever the constraints say."""
+        changes = [self._changes(p, code, most) for p in self.parameters]
+        changed = np.repeat(code[None], sum(len(values) for _, values in changes), axis=0)
+        end = 0
+        for columns, values in changes:
+            changed[end : end + len(values), columns] = values
+            end += len(values)
         return changed
 
-
-def _present(rows: Rows, names: Sequence[str]) -> Array:
-    present = np.ones(rows.count, dtype=bool)
-    for name in names:
-        mark = rows.columns.get(f"?{name}")
-        if mark is not None:
-            present &= mark
-    return present
+    def _changes(self, p: Parameter, code: Array, most: int | None) -> tuple[slice, Array]:
+        """Return a parameter's columns, and what they may become, shape (count, columns)."""
+        if isinstance(p, Real):
+            place = self.reals[p.name]
+            return slice(place, place + 1), places(float(code[place]))
+        column = self.columns[p.name]
+        if isinstance(p, Permutation) and len(p) > LISTED_ITEMS:
+            return column, reorderings(code[column].astype(int).tolist())
+        size, now = self.feasible.variables[column.start].size, int(code[column.start])
+        if most is None or size <= most or isinstance(p, Categorical | Permutation):
+            return column, others(now, size)
+        return column, ladder(now, size, most)
