@@ -60,17 +60,7 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     """
     if not isinstance(objective, dict) or not objective.get("command"):
         raise SpaceError("[objective] needs a 'command', a list of words")
-    for key in ("command", "build", "env"):
-        lists = lists_of(objective, key)
-        if key in objective and key != "env" and not all(lists):
-            raise SpaceError(f"objective.{key} is empty, or a step of it: give words in quotes")
-        for name in names_in([word for words in lists for word in words]):
-            if name not in parameters and name != SCRATCH:
-                raise SpaceError(
-                    f"objective.{key} names {{{name}}}, which is not a parameter"
-                    f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
-                    f"; the text itself is written {{{{{name}}}}}"
-                )
+    _check_words(objective, parameters)
     value = objective.get("value", "time")
     if value not in ("time", "json", "regex"):
         raise SpaceError(f"objective.value is {value!r}; use time, json or regex")
@@ -94,6 +84,21 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
             f"objective.directory: {directory!r} is not a directory in {folder}: make it, or "
             "leave the entry out"
         )
+
+
+def _check_words(objective: Mapping[str, Any], parameters: Collection[str]) -> None:
+    """Refuse empty commands, and words that name what is not a parameter."""
+    for key in ("command", "build", "env"):
+        lists = lists_of(objective, key)
+        if key in objective and key != "env" and not all(lists):
+            raise SpaceError(f"objective.{key} is empty, or a step of it: give words in quotes")
+        for name in names_in([word for words in lists for word in words]):
+            if name not in parameters and name != SCRATCH:
+                raise SpaceError(
+                    f"objective.{key} names {{{name}}}, which is not a parameter"
+                    f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
+                    f"; the text itself is written {{{{{name}}}}}"
+                )
 
 
 def check_program(objective: Mapping[str, Any], folder: Path) -> None:
