@@ -21,8 +21,10 @@ from tilewright.tuning import (
     WarmStart,
     tune,
 )
-from tilewright.tuning.bayes import proposal
+from tilewright.tuning.bayes import forest, proposal
+from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.proposal import recent, representative
+from tilewright.tuning.bayes.surrogate import fit_surrogate
 from tilewright.tuning.problems import recorded
 
 SPACE = Space(
@@ -379,5 +381,42 @@ def test_stagnation_counts_evaluations_since_the_best(count, last, stagnates):
     values = np.full(count, math.nan)
     values[: last + 1] = np.arange(last + 1, 0, -1.0)
     seen = proposal.Observations(np.zeros((count, 1)), values, np.zeros(count, dtype=bool))
-    assert seen.stagnates(10) is stagnates
-    assert not seen.stagnates(0)
+    assert seen.stagnates(10, 0) is stagnates
+    assert not seen.stagnates(10, 1)
+    assert not seen.stagnates(0, 0)
+
+
+@pytest.mark.parametrize("surrogate", ["gp", "rf"])
+def test_what_is_pending_is_no_longer_uncertain(surrogate):
+    rng = np.random.default_rng(0)
+    encode = encoder(SPACE)
+    codes = np.unique(SPACE.sample(rng, 40), axis=0)
+    known, pending = codes[:-4], codes[-4:]
+    points, outputs = encode(known), encode(known).sum(axis=1)
+    settings = Settings(surrogate=surrogate)
+    model = fit_surrogate(encode, known, outputs, settings, np.random.default_rng(1)).surrogate
+    after = proposal._completed(
+        model, encode, points, outputs, np.zeros(len(known), bool), pending, rng
+    )
+    assert (after.predict(encode(pending))[1] < model.predict(encode(pending))[1]).all()
+
+
+def test_a_pending_evaluation_counts_in_the_model_of_failures(monkeypatch):
+    grown = []
+
+    def grow(points, outputs, rng):
+        grown.append((points, outputs))
+        return forest.grow(points, outputs, rng)
+
+    monkeypatch.setattr(proposal, "grow", grow)
+    codes = np.unique(SPACE.sample(np.random.default_rng(0), 20), axis=0)
+    values = np.where(np.arange(len(codes) - 1) % 3 == 0, np.nan, 1.0)
+    seen = proposal.Observations(codes[:-1], values, np.zeros(len(values), bool))
+    encode = encoder(SPACE)
+    for pending in (codes[:0], codes[-1:]):
+        proposal._feasible(encode, seen, pending, Settings(), np.random.default_rng(0))
+    first, again, both = (outputs for _, outputs in grown)
+    assert (first == again).all()
+    assert (both[:-1] == again).all()
+    assert 0.0 < both[-1] < 1.0
+    assert (grown[-1][0][-1] == encode(codes[-1:])[0]).all()

@@ -12,7 +12,13 @@ from tilewright.tuning.bayes.acquisition import local_search, log_expected_impro
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Posterior
-from tilewright.tuning.bayes.surrogate import Surrogate, fit_surrogate, transform, uncensored
+from tilewright.tuning.bayes.surrogate import (
+    Surrogate,
+    fit_surrogate,
+    forest_surrogate,
+    transform,
+    uncensored,
+)
 from tilewright.tuning.bayes.warm import Shifted, SourceModel
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Space
@@ -36,9 +42,13 @@ class Observations:
         """Whether each observation is a success."""
         return ~np.isnan(self.values)
 
-    def stagnates(self, most: int) -> bool:
-        """Return whether the last ``most`` (not 0) evaluations brought no better value."""
-        return most > 0 and len(self.values) - int(np.nanargmin(self.values)) > most
+    def stagnates(self, most: int, pending: int) -> bool:
+        """Return whether the best value has stood for ``most`` evaluations; never for 0.
+
+        Those that were ``pending`` when it came, about as many as now, could not build on it.
+        """
+        stood = len(self.values) - int(np.nanargmin(self.values))
+        return most > 0 and stood > most + pending
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ def propose(
         space: the search space.
         encoder: embeds codes of the space.
         seen: observations, at least two of them valid.
-        pending: codes that are being evaluated, shape (m, width); the model assumes that they
+        pending: codes that are being evaluated, shape (m, width); every model assumes that they
             return its predicted mean (the kriging believer of the constant-liar family).
         settings: the pieces of the search.
         rng: the decision's own random numbers.
@@ -116,7 +126,7 @@ def propose(
         source: models of similar problems, or None.
     """
     # at odd counts: the process is fitted from scratch at even ones
-    if seen.stagnates(settings.stagnation) and (len(seen.codes) + len(pending)) % 2:
+    if seen.stagnates(settings.stagnation, len(pending)) and (len(seen.codes) + len(pending)) % 2:
         settings = replace(settings, surrogate="rf")
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
@@ -130,7 +140,7 @@ def propose(
     learned = outputs if shift is None else shift.residual(points, outputs)
     fitted = fit_surrogate(encoder, codes, learned, settings, rng, theta, observed=len(values))
     bounded = seen.bounded[valid][kept]
-    surrogate = _completed(fitted.surrogate, encoder, points, learned, bounded, pending)
+    surrogate = _completed(fitted.surrogate, encoder, points, learned, bounded, pending, rng)
     if shift is not None:
         surrogate = Shifted(surrogate, shift)
     best = float(outputs[~bounded].min(initial=outputs.max()))
@@ -138,7 +148,7 @@ def propose(
         # Predictions for pending runs count towards the best value; otherwise later suggestions
         # cluster around the pending ones.
         best = min(best, float(surrogate.predict(encoder(pending))[0].min()))
-    chance = _chance(_feasible(encoder, seen, settings, rng), source, len(seen.codes))
+    chance = _chance(_feasible(encoder, seen, pending, settings, rng), source, len(seen.codes))
     score = _Score(encoder, surrogate, best, chance, bias)
     if rng.random() < settings.local:
         met = _around(space, codes[np.argsort(outputs, kind="stable")], taken)
@@ -189,16 +199,20 @@ def _completed(
     learned: Array,
     bounded: Array,
     pending: Array,
+    rng: np.random.Generator,
 ) -> Surrogate:
-    """Return the posterior with its expectation for censored and pending runs."""
-    if not isinstance(surrogate, Posterior):
-        return surrogate
-    if bounded.any():
+    """Return the surrogate with its expectation for censored and pending runs."""
+    if bounded.any() and isinstance(surrogate, Posterior):
         surrogate = uncensored(surrogate, points, learned, bounded, encoder.blocks)
-    if len(pending):
-        waiting = encoder(pending)
-        surrogate = surrogate.extend(waiting, surrogate.predict(waiting)[0])
-    return surrogate
+    if len(pending) == 0:
+        return surrogate
+    waiting = encoder(pending)
+    expected = surrogate.predict(waiting)[0]
+    if isinstance(surrogate, Posterior):
+        return surrogate.extend(waiting, expected)
+    return forest_surrogate(
+        np.concatenate([points, waiting]), np.concatenate([learned, expected]), rng
+    )
 
 
 @dataclass(frozen=True)
@@ -224,13 +238,23 @@ class _Score:
 
 
 def _feasible(
-    encoder: Encoder, seen: Observations, settings: Settings, rng: np.random.Generator
+    encoder: Encoder,
+    seen: Observations,
+    pending: Array,
+    settings: Settings,
+    rng: np.random.Generator,
 ) -> GrownTrees | None:
     """Return a forest of the probability of success (Section 4.3), or None without failures."""
     if not settings.feasibility or seen.valid.all():
         return None
     known = recent(seen.valid, settings.most_points)
-    return grow(encoder(seen.codes[known]), seen.valid[known].astype(float), rng)
+    points, worked = encoder(seen.codes[known]), seen.valid[known].astype(float)
+    forest = grow(points, worked, rng)
+    if len(pending) == 0:
+        return forest
+    waiting = encoder(pending)
+    expected = forest.mean(waiting)
+    return grow(np.concatenate([points, waiting]), np.concatenate([worked, expected]), rng)
 
 
 def _chance(

@@ -39,6 +39,11 @@ class ForestSurrogate:
         return each.mean(axis=0), np.maximum(each.var(axis=0), 1e-6)
 
 
+def forest_surrogate(points: Array, outputs: Array, rng: np.random.Generator) -> ForestSurrogate:
+    """Return the forest of outputs, shape (n,), at points, shape (n, features)."""
+    return ForestSurrogate(grow(points, outputs, rng, trees=48, share=0.7))
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The objective as it is modelled, standardised, shape (n,).
@@ -150,7 +155,7 @@ def fit_surrogate(
     """
     points = encoder(codes)
     if settings.surrogate == "rf":
-        return Fitted(ForestSurrogate(grow(points, outputs, rng, trees=48, share=0.7)), ())
+        return Fitted(forest_surrogate(points, outputs, rng), ())
     count = observed or len(codes)
     fresh = count < _EVERY_FIT or count % _FULL_FIT == 0 or not theta
     refit = fresh or count < 2 * _EVERY_FIT or count % 3 == 0
