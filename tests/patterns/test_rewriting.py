@@ -107,52 +107,45 @@ def test_rules_keep_the_meaning_of_random_programs(p):
                 assert equal(tp.interpret(made, *arrays), expected), str(rule)
 
 
-def test_every_rule_applies_somewhere_in_the_tests():
+def places():
+    """Programs in which every rule applies somewhere."""
     pair = tp.zip(tp.array("A", tp.i32[6]), tp.array("B", tp.i32[6]))
     A = tp.array("A", tp.i32[6, 9])
-    double = tp.fun(lambda v: v + v)
-    lowered = PROGRAMS["stencil"]
-    tiled = rw.derive(
-        lowered,
-        rw.tiling2(2, 3),
-        rw.lower_nest(*(n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
-    ).program
-    more = [
+    tiles = rw.lower_nest(*(n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0)))
+    return [
         *PROGRAMS.values(),
-        tiled,
+        rw.derive(PROGRAMS["stencil"], rw.tiling2(2, 3), tiles).program,
+        rw.derive(PROGRAMS["zipped"], rw.zipped_tiling2(2, 3), tiles).program,
         rw.apply(rw.lower(n.PAR), PROGRAMS["stencil"]),
         rw.apply(rw.zipped_tiling2(2, 3), PROGRAMS["zipped"]),
-        pair >> tp.map(tp.mul) >> tp.map(double),
-        pair >> tp.map(tp.mul >> double),
-        A >> tp.join >> tp.map(double) >> tp.split(3),
-        A >> tp.map2(double) >> tp.join >> tp.split(9),
+        pair >> tp.map(tp.mul) >> tp.map(DOUBLE),
+        pair >> tp.map(tp.mul >> DOUBLE),
+        A >> tp.join >> tp.map(DOUBLE) >> tp.split(3),
+        A >> tp.map2(DOUBLE) >> tp.join >> tp.split(9),
         A >> tp.split(3) >> tp.join,
-        A >> tp.split(3) >> tp.map2(tp.map(double)),
-        A >> tp.split(2) >> tp.map2(tp.map(double)) >> tp.join,
-        A >> tp.map2(double) >> tp.transpose >> tp.transpose,
-        A >> tp.map(double_row()) >> tp.slide(2, 1) >> tp.map2(tp.map(double)),
+        A >> tp.split(3) >> tp.map2(ROW),
+        A >> tp.split(2) >> tp.map2(ROW) >> tp.join,
+        A >> tp.map2(DOUBLE) >> tp.transpose >> tp.transpose,
+        A >> tp.map(ROW) >> tp.slide(2, 1) >> tp.map2(ROW),
         A >> tp.transpose >> tp.slide(3, 2),
-        A >> tp.transpose >> tp.map2(double),
+        A >> tp.transpose >> tp.map2(DOUBLE),
         A >> tp.pad(1, 1, tp.wrap) >> tp.map(tp.identity),
-        A >> tp.pad(1, 1, tp.wrap) >> tp.map(double_row()),
+        A >> tp.pad(1, 1, tp.wrap) >> tp.map(ROW),
     ]
-    two = rw.derive(
-        PROGRAMS["zipped"],
-        rw.zipped_tiling2(2, 3),
-        rw.lower_nest(*(n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0))),
-    ).program
+
+
+DOUBLE = tp.fun(lambda v: v + v)
+ROW = tp.map(DOUBLE)
+PLACES = places()
+
+
+def test_every_rule_applies_somewhere_in_the_tests():
     unused = {
         str(rule)
         for rule in RULES
-        if not any(
-            isinstance(apply_at(rule, site), n.Pattern) for p in [*more, two] for site in sites(p)
-        )
+        if not any(isinstance(apply_at(rule, site), n.Pattern) for p in PLACES for site in sites(p))
     }
     assert unused == set()
-
-
-def double_row():
-    return tp.map(tp.fun(lambda v: v + v))
 
 
 def test_a_schedule_is_written_down_and_shown_step_by_step():
@@ -189,11 +182,52 @@ def test_a_schedule_is_written_down_and_shown_step_by_step():
         (rw.lower_nest(n.PAR, n.SEQ, n.SIMD), PROGRAMS["stencil"], "only 2 maps are nested"),
         (rw.lower(n.SEQ), PROGRAMS["sum"], "reads its result: fuse the two or store it first"),
         (rw.zipped_tiling2(5, 3), PROGRAMS["zipped"], "a multiple of 5"),
+        (rw.strided_reduce(2), PROGRAMS["rows"] >> tp.reduce(MINUS, 0), "known to be commutative"),
+        (rw.store("global"), PROGRAMS["layout"] >> tp.map2(DOUBLE), "no other pattern reads"),
+        (rw.round_up(3), PROGRAMS["rows"], "6 is a multiple of 3"),
+        (rw.round_up2(2, 3), PROGRAMS["stencil"], "there are multiples of 2 x 3 points"),
+        (rw.pack("x", 3), PROGRAMS["sum"], "is not a matrix"),
+        (rw.coarsen(2), rw.apply(rw.lower(n.SIMD), PROGRAMS["rows"]), "is run by simd"),
+        (rw.lower_reduce(n.UNROLL), tp.array("x", tp.i32[N]) >> tp.reduce(tp.add, 0), "a number"),
+        (rw.map_fusion, PROGRAMS["layout"] >> tp.map(ROW) >> tp.map_seq(ROW), "different threads"),
+        (motion.join_then_split, PROGRAMS["layout"] >> tp.join >> tp.split(9), "is 18, not 9"),
     ],
 )
 def test_a_rule_says_why_it_does_not_apply(rule, program, message):
     with pytest.raises(rw.RewriteError, match=message):
         rw.apply(rule, program)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_with_a_condition_says_when_it_fails(rule):
+    """Rules for maps and reductions without a level refuse those that have one, with the reason."""
+    if not rule.condition.startswith("no level runs"):
+        return
+    for start in PLACES:
+        if any(isinstance(apply_at(rule, site), n.Pattern) for site in sites(start)):
+            with pytest.raises(rw.RewriteError, match="already run by seq"):
+                rw.apply(rule, in_loops(start))
+            return
+    raise AssertionError(f"no program for {rule}")
+
+
+def in_loops(p):
+    """The program with every map and reduction run in a loop of one thread."""
+    p = n.rebuilt(p, tuple(map(in_loops, n.children(p))))
+    if isinstance(p, n.Map):
+        return n.Map(p.f, n.SEQ)
+    return n.Reduce(p.f, p.init, n.SEQ) if isinstance(p, n.Reduce) else p
+
+
+def test_every_rule_has_a_form_a_source_and_most_have_a_condition():
+    for rule in RULES:
+        assert rule.before
+        assert rule.after
+        assert rule.source
+    free = {rule.name for rule in RULES if not rule.condition}
+    layout = {"split_then_join", "transpose_twice", "transpose_slide", "map_identity"}
+    assert free <= layout
+    assert motion.map_split.rewriting.endswith("split(k) >> map(map(f)) if no level runs the maps")
 
 
 def test_strategies_combine():
@@ -203,8 +237,7 @@ def test_strategies_combine():
     assert len(rw.derive(q, rw.repeat(motion.split_then_join)).steps) == 2
     assert rw.derive(A, rw.attempt(motion.split_then_join)).program is A
     either = rw.one(motion.split_then_join, motion.transpose_twice)
-    double = tp.fun(lambda v: v + v)
-    nested = A >> tp.map2(double)
+    nested = A >> tp.map2(DOUBLE)
     assert str(rw.derive(nested, rw.top_down(rw.split_join(2))).program).startswith("A >> split(2)")
     assert "map(split(2)" in str(rw.derive(nested, rw.bottom_up(rw.split_join(2))).program)
     assert rw.derive(q, rw.at_site(motion.split_then_join, 1)).program is (

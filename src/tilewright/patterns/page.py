@@ -153,8 +153,7 @@ class _Drawing:
 def _derivation(best: MeasuredKernel) -> Section:
     steps = [tag("p", "As it is written:"), listing(text(best.kernel.derivation.start))]
     for rule, program in best.kernel.derivation.steps:
-        rewriting = f"{rule.before} → {rule.after}"
-        steps += [tag("p", tag("b", str(rule)), ": ", rewriting, " (", rule.source, ")")]
+        steps += [tag("p", tag("b", str(rule)), ": ", rule.rewriting, " (", rule.source, ")")]
         steps.append(listing(text(program)))
     return Section("The derivation of the fastest kernel", join(*steps))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
-from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, run_already
 from tilewright.patterns.scalar import Arg, ScalarOp
 from tilewright.patterns.types import ArrayType, ScalarType
 
@@ -21,15 +21,16 @@ def split_join(length: Poly | int) -> Rule:
         first = site.stages[0]
         if not isinstance(first, n.Map):
             return None
-        if first.level is not None:
-            return f"the map is already run by {first.level.kind}"
+        if reason := run_already(first):
+            return reason
         assert isinstance(site.given, ArrayType)
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
         return Change(1, (n.SplitPattern(k), n.Map(n.Map(first.f)), n.Join()))
 
     after = f"split({k}) >> map(map(f)) >> join"
-    return Rule(f"split_join({k})", "map(f)", after, LIFT, step)
+    condition = f"no level runs the map, and {k} divides its length"
+    return Rule(f"split_join({k})", "map(f)", after, LIFT, step, condition)
 
 
 def partial_reduce(length: Poly | int) -> Rule:
@@ -40,8 +41,8 @@ def partial_reduce(length: Poly | int) -> Rule:
         first = site.stages[0]
         if not isinstance(first, n.Reduce):
             return None
-        if first.level is not None:
-            return f"the reduction is already run by {first.level.kind}"
+        if reason := run_already(first):
+            return reason
         if not (isinstance(first.f, n.UserFun) and first.f.associative):
             return f"{first.f} is not declared associative: fun(..., associative=True)"
         kind = infer(first, site.given)[0]
@@ -53,7 +54,8 @@ def partial_reduce(length: Poly | int) -> Rule:
         return Change(1, (n.SplitPattern(k), n.Map(first), first))
 
     after = f"split({k}) >> map(reduce(f, z)) >> reduce(f, z)"
-    return Rule(f"partial_reduce({k})", "reduce(f, z)", after, STEUWER, step)
+    condition = f"f is associative, z neutral, and {k} divides the length"
+    return Rule(f"partial_reduce({k})", "reduce(f, z)", after, STEUWER, step, condition)
 
 
 def strided_reduce(chunks: Poly | int) -> Rule:
@@ -73,7 +75,8 @@ def strided_reduce(chunks: Poly | int) -> Rule:
         return Change(1, (split, n.Transpose(), partial, last))
 
     after = f"split({k}) >> transpose >> map(reduce(f, z)) >> reduce(f, z)"
-    return Rule(f"strided_reduce({k})", "reduce(f, z)", after, STEUWER, step)
+    condition = f"f is associative and commutative, z neutral, and {k} divides the length"
+    return Rule(f"strided_reduce({k})", "reduce(f, z)", after, STEUWER, step, condition)
 
 
 def _interchange(site: Site) -> Change | str | None:
@@ -83,8 +86,8 @@ def _interchange(site: Site) -> Change | str | None:
     *before, last = n.stages(first.f) or (n.IDENTITY,)
     if not isinstance(last, n.Reduce):
         return None
-    if first.level is not None or last.level is not None:
-        return "it is already decided who runs the map or the reduction"
+    if reason := run_already(first, last):
+        return reason
     assert isinstance(site.given, ArrayType)
     middle = infer(n.pipe(*before), site.given.item)[0]
     inner = Site((last,), middle, (*site.around, first), site.put)
@@ -100,6 +103,7 @@ interchange = Rule(
     "map(g) >> transpose >> reduce(zip >> map(f), z >> repeat(n))",
     "Hagedorn et al. 2020 (ELEVATE: loop interchange)",
     _interchange,
+    "no level runs the map or the reduction",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
 from tilewright.patterns.rewriting.algorithmic import LIFT, STEUWER, typed_start
-from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, run_already
 from tilewright.patterns.types import ArrayType
 
 
@@ -20,20 +20,34 @@ def _map_fusion(site: Site) -> Change | str | None:
     return Change(2, (n.Map(n.pipe(first.f, second.f), first.level),))
 
 
-map_fusion = Rule("map_fusion", "map(f) >> map(g)", "map(f >> g)", LIFT, _map_fusion)
+map_fusion = Rule(
+    "map_fusion",
+    "map(f) >> map(g)",
+    "map(f >> g)",
+    LIFT,
+    _map_fusion,
+    "both maps are run by the same level",
+)
 
 
 def _map_fission(site: Site) -> Change | str | None:
     first = site.stages[0]
     if not isinstance(first, n.Map) or len(n.stages(first.f)) < 2:
         return None
-    if first.level is not None:
-        return f"the map is already run by {first.level.kind}"
+    if reason := run_already(first):
+        return reason
     head, *rest = n.stages(first.f)
     return Change(1, (n.Map(head), n.Map(n.pipe(*rest))))
 
 
-map_fission = Rule("map_fission", "map(f >> g)", "map(f) >> map(g)", LIFT, _map_fission)
+map_fission = Rule(
+    "map_fission",
+    "map(f >> g)",
+    "map(f) >> map(g)",
+    LIFT,
+    _map_fission,
+    "no level runs the map",
+)
 
 
 def _reduce_map_fusion(site: Site) -> Change | str | None:
@@ -57,6 +71,7 @@ reduce_map_fusion = Rule(
     "reduce(par(identity, f) >> g, z)",
     STEUWER,
     _reduce_map_fusion,
+    "one thread runs the map, or no level does",
 )
 
 RULES = (map_fusion, map_fission, reduce_map_fusion)

@@ -7,11 +7,12 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns.build import copy
 from tilewright.patterns.check import infer
 from tilewright.patterns.errors import RewriteError
-from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, apply
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, apply, run_already
 from tilewright.patterns.types import UNIT, ArrayType, DataType, ScalarType, TupleType, dimensions
 
 STEUWER = "Steuwer et al. 2015 (lowering to OpenCL)"
 HAGEDORN = "Hagedorn et al. 2018 (local memory)"
+NEST = "and the maps around it allow the level"
 
 
 def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
@@ -45,23 +46,24 @@ def lower(level: n.MapLevel) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
-        if not isinstance(first, n.Map) or first.level is not None:
+        if not isinstance(first, n.Map):
             return None
-        reason = _unfit(site) or refusal(level, site.levels())
+        reason = run_already(first) or _unfit(site) or refusal(level, site.levels())
         return reason or Change(1, (n.Map(first.f, level),))
 
     dim = f", {level.dim}" if level.kind in n.GRID_KINDS else ""
     name = f"lower_{level.kind}({level.dim})" if dim else f"lower_{level.kind}"
-    return Rule(name, "map(f)", f"map_{level.kind}(f{dim})", STEUWER, at)
+    condition = f"no level runs the map, f computes, no pattern reads its result, {NEST}"
+    return Rule(name, "map(f)", f"map_{level.kind}(f{dim})", STEUWER, at, condition)
 
 
 def lower_nest(*levels: n.MapLevel) -> Rule:
     """Directly nested undecided maps, outermost first, are run by these levels."""
 
     def at(site: Site) -> Change | str | None:
-        if not isinstance(site.stages[0], n.Map) or site.stages[0].level is not None:
+        if not isinstance(site.stages[0], n.Map):
             return None
-        if reason := _unfit(site):
+        if reason := run_already(site.stages[0]) or _unfit(site):
             return reason
         p: n.Pattern = site.stages[0]
         for depth in range(len(levels)):
@@ -75,7 +77,9 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
         return Change(1, (_rebuilt(site.stages[0], levels),))
 
     names = ", ".join(f"{v.kind}{v.dim}" if v.kind in n.GRID_KINDS else v.kind for v in levels)
-    return Rule(f"lower_nest({names})", "nested map(f)", f"maps run by {names}", STEUWER, at)
+    condition = f"no level runs the maps, no pattern reads their result, {NEST}"
+    after = f"maps run by {names}"
+    return Rule(f"lower_nest({names})", "nested map(f)", after, STEUWER, at, condition)
 
 
 def _only_map(p: n.Pattern) -> n.Map | None:
@@ -101,15 +105,19 @@ def lower_reduce(level: n.MapLevel) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
-        if not isinstance(first, n.Reduce) or first.level is not None:
+        if not isinstance(first, n.Reduce):
             return None
+        if reason := run_already(first):
+            return reason
         assert isinstance(site.given, ArrayType)
         if level.kind == "unroll" and site.given.length.value is None:
             return f"its length {site.given.length} is not a number"
         return Change(1, (n.Reduce(first.f, first.init, level),))
 
     after = f"reduce_{level.kind}(f, z)"
-    return Rule(f"lower_reduce({level.kind})", "reduce(f, z)", after, STEUWER, at)
+    unrolled = ", and its length is a number" if level.kind == "unroll" else ""
+    condition = "no level runs the reduction" + unrolled
+    return Rule(f"lower_reduce({level.kind})", "reduce(f, z)", after, STEUWER, at, condition)
 
 
 def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern | None:
@@ -147,7 +155,8 @@ def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
 
     shown = ", ".join(map(str, components))
     after = "map_wrg(to_local(map_lcl(copy)) >> f)"
-    return Rule(f"stage_tile(({shown},))", "map_wrg(f)", after, HAGEDORN, at)
+    condition = "it is the innermost of work-groups, and its tiles are arrays of scalars"
+    return Rule(f"stage_tile(({shown},))", "map_wrg(f)", after, HAGEDORN, at, condition)
 
 
 def _loads(
@@ -171,11 +180,15 @@ def store(space: str) -> Rule:
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
         reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
-        if not isinstance(first, n.Map) or not n.computes(first) or reader is None:
+        if not isinstance(first, n.Map) or not n.computes(first):
             return None
+        if reader is None:
+            return "no other pattern reads its result: it goes to memory already"
         return Change(1, (n.To(space, first),))
 
-    return Rule(f"store({space!r})", "map(f) >> g", f"to_{space}(map(f)) >> g", STEUWER, at)
+    condition = "f computes, and g reads the result"
+    after = f"to_{space}(map(f)) >> g"
+    return Rule(f"store({space!r})", "map(f) >> g", after, STEUWER, at, condition)
 
 
 def pack(name: str, columns: Poly | int) -> Rule:
@@ -204,7 +217,8 @@ def pack(name: str, columns: Poly | int) -> Rule:
 
     after = f"{name} >> map(split({k})) >> transpose >> to_global(copy) >> transpose >> map(join)"
     source = "Goto, van de Geijn 2008 (packed panels of a matrix product)"
-    return Rule(f"pack({name}, {k})", name, after, source, at)
+    condition = f"it is a matrix of scalars outside of all loops, and {k} divides its columns"
+    return Rule(f"pack({name}, {k})", name, after, source, at, condition)
 
 
 def coarsen(length: Poly | int) -> Rule:
@@ -221,7 +235,9 @@ def coarsen(length: Poly | int) -> Rule:
         return Change(1, (n.SplitPattern(k), inner, n.Join()))
 
     after = f"split({k}) >> map_glb(map_seq(f)) >> join"
-    return Rule(f"coarsen({k})", "map_glb(f)", after, "Magni et al. 2014 (thread coarsening)", at)
+    source = "Magni et al. 2014 (thread coarsening)"
+    condition = f"map_glb, map_lcl or map_par runs it, and {k} divides its length"
+    return Rule(f"coarsen({k})", "map_glb(f)", after, source, at, condition)
 
 
 def default_grid(program: n.Pattern) -> n.Pattern:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.patterns import nodes as n
-from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, run_already
 from tilewright.patterns.types import ArrayType
 
 LIFT = "Hagedorn et al. 2018 (Lift's stencils), Steuwer et al. 2015"
@@ -13,16 +13,33 @@ LIFT = "Hagedorn et al. 2018 (Lift's stencils), Steuwer et al. 2015"
 JOIN, TRANSPOSE = n.Join(), n.Transpose()
 
 
-def _pair(
-    rewrite: Callable[[n.Pattern, n.Pattern, Site], Stages | None],
-) -> Callable[[Site], Change | str | None]:
+Rewrite = Callable[[n.Pattern, n.Pattern, Site], Stages | str | None]
+
+
+def _pair(rewrite: Rewrite) -> Callable[[Site], Change | str | None]:
     def step(site: Site) -> Change | str | None:
         if len(site.stages) < 2:
             return None
-        new = rewrite(site.stages[0], site.stages[1], site)
-        return None if new is None else Change(2, new)
+        first, second = site.stages[:2]
+        new = rewrite(first, second, site)
+        if new is None:
+            plain = _undecided(first), _undecided(second)
+            if plain != (first, second) and rewrite(*plain, site) is not None:
+                return run_already(*_maps(first), *_maps(second))
+            return None
+        return new if isinstance(new, str) else Change(2, new)
 
     return step
+
+
+def _maps(p: n.Pattern) -> Stages:
+    """Return a map and the map that is its function, if there are any."""
+    return (p, *_maps(p.f)) if isinstance(p, n.Map) else ()
+
+
+def _undecided(p: n.Pattern) -> n.Pattern:
+    """Return directly nested maps without their levels."""
+    return n.Map(_undecided(p.f)) if isinstance(p, n.Map) else p
 
 
 def _plain(p: n.Pattern) -> n.Pattern | None:
@@ -56,12 +73,13 @@ def _split_join(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
     return () if isinstance(a, n.SplitPattern) and b is JOIN else None
 
 
-def _join_split(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
+def _join_split(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | str | None:
     if a is not JOIN or not isinstance(b, n.SplitPattern):
         return None
     assert isinstance(site.given, ArrayType)
     inner = site.given.item
-    return () if isinstance(inner, ArrayType) and inner.length == b.length else None
+    assert isinstance(inner, ArrayType)
+    return () if inner.length == b.length else f"the inner length is {inner.length}, not {b.length}"
 
 
 def _twice_transposed(a: n.Pattern, b: n.Pattern, site: Site) -> Stages | None:
@@ -110,13 +128,10 @@ def _map_identity(site: Site) -> Change | str | None:
     return None
 
 
-def _rule(
-    name: str,
-    before: str,
-    after: str,
-    rewrite: Callable[[n.Pattern, n.Pattern, Site], Stages | None],
-) -> Rule:
-    return Rule(name, before, after, LIFT, _pair(rewrite))
+def _rule(name: str, before: str, after: str, rewrite: Rewrite, condition: str = "") -> Rule:
+    if not condition and "map(" in before:
+        condition = "no level runs the maps"
+    return Rule(name, before, after, LIFT, _pair(rewrite), condition)
 
 
 join_map = _rule("join_map", "join >> map(f)", "map(map(f)) >> join", _join_map)
@@ -127,7 +142,7 @@ split_map_map = _rule(
 )
 split_then_join = _rule("split_then_join", "split(k) >> join", "identity", _split_join)
 join_then_split = _rule(
-    "join_then_split", "join >> split(k), k the inner length", "identity", _join_split
+    "join_then_split", "join >> split(k)", "identity", _join_split, "the inner length is k"
 )
 transpose_twice = _rule("transpose_twice", "transpose >> transpose", "identity", _twice_transposed)
 map_map_transpose = _rule(

@@ -64,6 +64,7 @@ class Rule:
         after: the form of the new stages.
         source: the paper or project that it is from.
         step: the function that applies it.
+        condition: what must hold besides the form; empty if nothing.
     """
 
     name: str
@@ -71,6 +72,12 @@ class Rule:
     after: str
     source: str
     step: Step = field(compare=False, repr=False)
+    condition: str = ""
+
+    @property
+    def rewriting(self) -> str:
+        """What it does on one line: before, after and the side condition."""
+        return f"{self.before} -> {self.after}" + (f" if {self.condition}" * bool(self.condition))
 
     def __str__(self) -> str:
         return self.name
@@ -167,6 +174,12 @@ def no_site(rule: Rule, program: n.Pattern, refused: list[tuple[Site, str]]) -> 
         return f"{rule} does not apply: {program} has no {rule.before}"
     reasons = dict.fromkeys(f"  at {_shown(site)}: {reason}" for site, reason in refused)
     return "\n".join([f"{rule} does not apply to {program}", *reasons])
+
+
+def run_already(*maps: n.Pattern) -> str | None:
+    """Return that a map has a level, for rules that only rewrite undecided ones."""
+    levels = (p.level for p in maps if isinstance(p, n.Map | n.Reduce))
+    return next((f"it is already run by {v.kind}" for v in levels if v is not None), None)
 
 
 def _shown(site: Site) -> str:

@@ -38,7 +38,7 @@ class Derivation:
     def __str__(self) -> str:
         lines = [f"  {self.start}"]
         for rule, program in self.steps:
-            lines += [f"= {{ {rule}: {rule.before} -> {rule.after} }}", f"  {program}"]
+            lines += [f"= {{ {rule}: {rule.rewriting} }}", f"  {program}"]
         return "\n".join(lines)
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
-from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages
+from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, run_already
 from tilewright.patterns.types import ArrayType, dimensions
 
 OWN = "Tilewright: sizes that tiles do not divide"
 HAGEDORN = "Hagedorn et al. 2018 (overlapped tiling)"
 
+COVER = "tiles cover the points exactly"
 JOIN, TRANSPOSE = n.Join(), n.Transpose()
 UNTILE2: Stages = (n.Map(TRANSPOSE), JOIN, n.Map(JOIN))
 ZIP2: Stages = (n.Zip(), n.Map(n.Zip()))
@@ -48,7 +49,8 @@ def slide_tiling(step: Poly | int) -> Rule:
         return Change(len(inner), (tiles, n.Map(n.pipe(*inner)), JOIN))
 
     after = f"slide(n - s + {v}, {v}) >> map(slide(n, s) >> map(f)) >> join"
-    return Rule(f"slide_tiling({v})", "slide(n, s) >> map(f)", after, HAGEDORN, at)
+    condition = f"s divides {v}, and {v} divides s times the number of windows"
+    return Rule(f"slide_tiling({v})", "slide(n, s) >> map(f)", after, HAGEDORN, at, condition)
 
 
 def _slide2(stages: Stages) -> tuple[n.Slide, n.Slide] | None:
@@ -75,6 +77,12 @@ def _map2(p: n.Pattern) -> n.Pattern | None:
     return None
 
 
+def _run_already2(p: n.Pattern | None) -> str | None:
+    """Return that one of two nested maps is run by a level; None if these are no such maps."""
+    nested = isinstance(p, n.Map) and isinstance(p.f, n.Map)
+    return run_already(p, p.f) if nested and isinstance(p, n.Map) else None
+
+
 def tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
     """2-D windows and what is computed of them, in overlapping tiles of rows x columns."""
     steps = poly(rows), poly(columns)
@@ -83,7 +91,7 @@ def tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
         windows = _slide2(site.stages)
         body = site.stages[3] if len(site.stages) > 3 else None
         if windows is None or body is None or _map2(body) is None:
-            return None
+            return None if windows is None else _run_already2(body)
         tiles = _tiles(windows, steps)
         if isinstance(tiles, str):
             return tiles
@@ -92,7 +100,8 @@ def tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
 
     after = f"slide2 of tiles {rows} x {columns} >> map2(slide2(n, s) >> map2(f)) >> untile2"
     name = f"tiling2({rows}, {columns})"
-    return Rule(name, "slide2(n, s) >> map2(f)", after, HAGEDORN, at)
+    condition = f"no level runs the maps, s divides {rows} and {columns}, and {COVER}"
+    return Rule(name, "slide2(n, s) >> map2(f)", after, HAGEDORN, at, condition)
 
 
 def _tiles(
@@ -115,7 +124,7 @@ def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
         if not isinstance(first, n.Fork) or site.stages[1:3] != ZIP2:
             return None
         if body is None or _map2(body) is None:
-            return None
+            return _run_already2(body)
         ends = [_slide2(n.stages(item)[-3:]) for item in first.items]
         if not any(ends):
             return "no grid is read in windows: split the maps instead"
@@ -139,7 +148,8 @@ def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
 
     after = f"zip2(tiles {rows} x {columns}) >> map2(zip2(windows) >> map2(f)) >> untile2"
     name = f"zipped_tiling2({rows}, {columns})"
-    return Rule(name, "zip2(slide2(n, 1), grids) >> map2(f)", after, HAGEDORN, at)
+    condition = f"no level runs the maps, a grid is read in windows, and {COVER}"
+    return Rule(name, "zip2(slide2(n, 1), grids) >> map2(f)", after, HAGEDORN, at, condition)
 
 
 def _missing(length: Poly, k: Poly) -> Poly:
@@ -153,8 +163,10 @@ def round_up(length: Poly | int) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
-        if not isinstance(first, n.Map) or first.level is not None or not n.computes(first):
+        if not isinstance(first, n.Map) or not n.computes(first):
             return None
+        if reason := run_already(first):
+            return reason
         assert isinstance(site.given, ArrayType)
         missing = _missing(site.given.length, k)
         if missing == 0:
@@ -163,7 +175,8 @@ def round_up(length: Poly | int) -> Rule:
         return Change(1, (widened, first, n.Crop(site.given.length)))
 
     after = f"pad(0, ..., clamp) >> map(f) >> crop(n), to a multiple of {k}"
-    return Rule(f"round_up({k})", "map(f)", after, OWN, at)
+    condition = f"no level runs the map, f computes, and {k} does not divide its length"
+    return Rule(f"round_up({k})", "map(f)", after, OWN, at, condition)
 
 
 def _widened(stages: Stages, missing: list[Poly]) -> Stages | str:
@@ -186,11 +199,11 @@ def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first, body = site.stages[0], site.stages[3] if len(site.stages) > 3 else None
-        if body is None or _map2(body) is None:
-            return None
         zipped = isinstance(first, n.Fork) and site.stages[1:3] == ZIP2
-        if not zipped and _slide2(site.stages) is None:
+        if body is None or (not zipped and _slide2(site.stages) is None):
             return None
+        if _map2(body) is None:
+            return _run_already2(body)
         lengths, _ = dimensions(infer(n.pipe(*site.stages[:3]), site.given)[0])
         missing = [_missing(length, v) for length, v in zip(lengths[:2], steps, strict=True)]
         if missing == [0, 0]:
@@ -207,7 +220,9 @@ def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
         return Change(4, (fork, *ZIP2, body, *cut))
 
     after = f"pad to multiples of {rows} x {columns} >> slide2(n, 1) >> map2(f) >> crop2"
-    return Rule(f"round_up2({rows}, {columns})", "slide2(n, 1) >> map2(f)", after, OWN, at)
+    condition = "no level runs the maps, and tiles do not cover the points already"
+    name = f"round_up2({rows}, {columns})"
+    return Rule(name, "slide2(n, 1) >> map2(f)", after, OWN, at, condition)
 
 
 def split2(rows: Poly | int, columns: Poly | int) -> Rule:
@@ -217,10 +232,11 @@ def split2(rows: Poly | int, columns: Poly | int) -> Rule:
     def at(site: Site) -> Change | str | None:
         f = _map2(site.stages[0])
         if f is None:
-            return None
+            return _run_already2(site.stages[0])
         cut: Stages = (n.SplitPattern(y), n.Map(n.pipe(n.Map(n.SplitPattern(x)), TRANSPOSE)))
         return Change(1, (*cut, n.Map(n.Map(n.Map(n.Map(f)))), *UNTILE2))
 
     after = f"split({y}) >> map(map(split({x})) >> transpose) >> map2(map2(f)) >> untile2"
     source = "Steuwer et al. 2015 (split-join in two dimensions)"
-    return Rule(f"split2({y}, {x})", "map2(f)", after, source, at)
+    condition = f"no level runs the maps, {y} divides the rows and {x} the columns"
+    return Rule(f"split2({y}, {x})", "map2(f)", after, source, at, condition)
