@@ -16,7 +16,7 @@ from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.page import deciding_features, patterns_page, program_graph
 from tilewright.patterns.ranking import NearestNeighbours, fitted
 from tilewright.patterns.ranking.cpu import CPU_FEATURES, cpu_features, cpu_vector
-from tilewright.patterns.ranking.trained import CPU_POINTS
+from tilewright.patterns.ranking.trained import CPU_POINTS, is_stencil
 from tilewright.records import Records
 
 STENCIL = programs.STENCILS["hotspot"].build(16, 32)
@@ -150,7 +150,7 @@ def test_the_model_of_c_kernels_depends_on_the_program_and_what_is_installed(mon
     assert CALLED == "a trend and trees from 4096 measured kernels"
     total = programs.LINEAR_ALGEBRA["dot"]()
     model, called = ranking.cpu_model(total)
-    assert called == "nearest neighbours, a trend and trees from 5018 measured kernels"
+    assert called == "nearest neighbours, a trend and trees from 922 measured kernels"
     assert isinstance(model, ranking.GeometricMean)
     table = ranking.cpu_points()[-1].features
     each = [one.predict(table) for one in model.models]
@@ -160,7 +160,15 @@ def test_the_model_of_c_kernels_depends_on_the_program_and_what_is_installed(mon
     assert ranking.cpu_model(STENCIL)[1] == "nearest neighbours from 5018 measured kernels"
 
 
-@pytest.mark.parametrize("left_out", ["srad1", "matmul"])
+def test_a_stencil_computes_from_windows_of_its_inputs_only():
+    known = programs.LINEAR_ALGEBRA | programs.APPLICATIONS
+    assert all(is_stencil(s.build(8, 8)) for s in programs.STENCILS.values())
+    assert {name for name, build in known.items() if is_stencil(build())} == {
+        *("convolution", "box", "life", "heat"),
+    }
+
+
+@pytest.mark.parametrize("left_out", ["srad1", "harris"])
 def test_the_default_models_need_no_more_runs_than_neighbours(left_out):
     points = ranking.cpu_points()
     (p,) = (p for p in points if p.program == left_out)
@@ -170,6 +178,7 @@ def test_the_default_models_need_no_more_runs_than_neighbours(left_out):
         others = [q for q in others if q.program in programs.STENCILS]
         model: ranking.PerformanceModel = ranking.TrendAndTrees()
     else:
+        others = [q for q in others if q.program not in programs.STENCILS]
         model = ranking.GeometricMean((NearestNeighbours(), ranking.TrendAndTrees()))
     found = ranking.quality(p, fitted(model, others).predict(p.features))
     assert found.runs <= wanted.runs

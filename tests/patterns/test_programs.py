@@ -116,6 +116,13 @@ def nbody(*bodies):
     return np.stack([(mass * d / cubed).sum(1) for d in apart])
 
 
+def heat(a):
+    p, one = np.pad(a.astype(np.float64), 1, mode="edge"), slice(1, -1)
+    ends = [p[:-2, one, one], p[2:, one, one], p[one, :-2, one], p[one, 2:, one]]
+    ends += [p[one, one, :-2], p[one, one, 2:]]
+    return a + 0.125 * (sum(ends) - 6 * a)
+
+
 def life(a):
     shifts = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0)]
     alive = sum(np.roll(a, shift, (0, 1)) for shift in shifts)
@@ -145,6 +152,7 @@ FORMULAS = {
     "harris": harris,
     "nbody": nbody,
     "life": life,
+    "heat": heat,
 }
 
 
@@ -187,3 +195,30 @@ def test_stencils_have_tiled_programs_with_features():
         # Points of their own that threads stage need no barrier; windows do.
         assert found.barriers == (0 if name == "srad2" else 1)
         assert found.global_stores * found.global_size_0 * found.global_size_1 == 32 * 64
+
+
+def test_windows_of_three_dimensions():
+    a = np.arange(5 * 7 * 9, dtype=np.int32).reshape(5, 7, 9)
+    A = tp.array("A", tp.i32[5, 7, 9])
+    found = tp.interpret(A >> tp.slide3(3, 2), a)
+    expected = np.lib.stride_tricks.sliding_window_view(a, (3, 3, 3))[::2, ::2, ::2]
+    assert np.array_equal(found, expected)
+    padded = tp.interpret(A >> tp.pad3(1, 2, tp.mirror), a)
+    assert np.array_equal(padded, np.pad(a, [(1, 2)] * 3, mode="symmetric"))
+    double = tp.map3(tp.fun(lambda v: v + v, "double"))
+    assert np.array_equal(tp.interpret(A >> double, a), 2 * a)
+    written = A >> tp.pad3(1, 1, 0) >> tp.slide3(3, 1) >> tp.map3(tp.at(0, 1, 2)) >> double
+    text = "A >> pad3(1, 1, 0) >> slide3(3, 1) >> map3(at(0, 1, 2)) >> map3(double)"
+    assert str(written) == text
+
+
+def test_a_grid_of_three_dimensions_runs_a_stencil_of_three():
+    p = APPLICATIONS["heat"](4, 6, 8)
+    found = rw.explore(p, rw.ExplorationSettings(tiles=(2,), dimensions=(3,), limit=6))
+    levels = {q.level for d in found for q in n.walk(d.program) if isinstance(q, n.Map)}
+    assert {n.MapLevel("glb", dim) for dim in range(3)} <= levels
+    arrays = values(p)
+    for d, kernel in zip(found, kernels([d.program for d in found]), strict=True):
+        (counted,) = features(d.program)
+        assert counted.global_size_2 > 1
+        assert np.allclose(kernel(*arrays), heat(*arrays), rtol=1e-5)

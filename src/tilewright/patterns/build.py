@@ -123,6 +123,11 @@ def map2(f: Pattern) -> Pattern:
     return noted(Map(noted(Map(_pattern("map2", f)))))
 
 
+def map3(f: Pattern) -> Pattern:
+    """Apply ``f`` to every element of a three-dimensional array."""
+    return map(map2(f))
+
+
 def map_glb(f: Pattern, dim: int = 0) -> Pattern:
     """Apply ``f`` to every element, spread over all threads of dimension ``dim``."""
     return map(f, _grid("glb", dim))
@@ -198,6 +203,16 @@ def slide2(size: Length, step: Length) -> Pattern:
     return noted(pipe(Map(one), one, Map(transpose)))
 
 
+def slide3(size: Length, step: Length) -> Pattern:
+    """Return cubic windows: from ``[[[T]l]m]n``, windows of size x size x size in three dimensions.
+
+    After Lift: windows of planes, in which the two dimensions of `slide2` come after the first.
+    """
+    swap = Map(transpose)
+    whole = pipe(Map(slide2(size, step)), slide(size, step), swap, Map(swap))
+    return noted(whole)
+
+
 def pad(left: Length, right: Length, boundary: str | Number) -> Pattern:
     """Return a pattern that pads both ends, by `clamp`, `wrap` or `mirror`, or with one value.
 
@@ -218,6 +233,12 @@ def pad2(left: Length, right: Length, boundary: str | Number) -> Pattern:
     """Return `pad` in both dimensions."""
     one = pad(left, right, boundary)
     return noted(pipe(one, Map(one)))
+
+
+def pad3(left: Length, right: Length, boundary: str | Number) -> Pattern:
+    """Return `pad` in all three dimensions."""
+    one = pad(left, right, boundary)
+    return noted(pipe(one, Map(one), Map(Map(one))))
 
 
 def crop(length: Length) -> Pattern:

@@ -24,8 +24,9 @@ from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
 from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
 from tilewright.patterns.codegen.host import print_header, print_host
-from tilewright.patterns.errors import CompileError, PatternError
+from tilewright.patterns.errors import CompileError, LoweringError, PatternError
 from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
+from tilewright.patterns.places import located
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
@@ -137,7 +138,10 @@ def grid_code(
 ) -> tuple[Code, tuple[GridKernel, ...]]:
     """Return the code of a program for a grid of threads, and its kernels; raises as `compile`."""
     code = generate(default_grid(program), _name(name))
-    return code, grid_kernels(code, launch)
+    try:
+        return code, grid_kernels(code, launch)
+    except LoweringError as error:
+        raise LoweringError(located(str(error), program)) from None
 
 
 def header(program: n.Pattern, name: str = "kernel") -> str:

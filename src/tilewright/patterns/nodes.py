@@ -14,6 +14,7 @@ from functools import lru_cache, singledispatch
 import numpy as np
 
 from tilewright.arith import LoopVariable, Poly, Size
+from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import InternedNode
 from tilewright.patterns.places import noted
 from tilewright.patterns.scalar import Cast, Expr, ScalarConst
@@ -26,7 +27,8 @@ class Pattern(InternedNode):
 
     def __rshift__(self, other: Pattern) -> Pattern:
         if not isinstance(other, Pattern):
-            return NotImplemented
+            cure = "make a function of numbers a pattern with fun(), and run it with map()"
+            raise PatternTypeError(f"{self} >> {other!r}, which is not a pattern: {cure}")
         return noted(pipe(self, other))
 
     def __call__(self, *arguments: Pattern) -> Pattern:

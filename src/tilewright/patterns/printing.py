@@ -1,4 +1,4 @@
-"""Prints patterns in the form in which they are written (`build`), with 2-D abbreviations."""
+"""Prints patterns in the form in which they are written (`build`), 2-D and 3-D ones shortened."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
     """Return how many of the first stages an abbreviation stands for, and their text."""
     first, *rest = stages
     second = rest[0] if rest else None
-    found = _of_two_dimensions(first, second, stages)
+    found = _of_three_dimensions(first, stages) or _of_two_dimensions(first, second, stages)
     if found is not None:
         return found
     if isinstance(first, n.Fork) and second == _ZIP:
@@ -62,6 +62,19 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
     if isinstance(first, n.Indices) and isinstance(second, n.Map) and second.level is None:
         return 2, f"generate({first.length}, {text(second.f)})"
     return 1, _one(first)
+
+
+def _of_three_dimensions(first: n.Pattern, stages: tuple[n.Pattern, ...]) -> tuple[int, str] | None:
+    """Return what `_window` does, for `pad3` and `slide3`; None if none begins here."""
+    if isinstance(first, n.Pad | n.PadValue) and stages[1:3] == (n.Map(first), n.Map(n.Map(first))):
+        return 3, _one(first).replace("pad(", "pad3(", 1)
+    inner = n.stages(first.f) if isinstance(first, n.Map) and first.level is None else ()
+    if len(inner) == 3 and isinstance(inner[1], n.Slide):
+        one = inner[1]
+        planes = n.Map(n.pipe(n.Map(one), one, _MAP_TRANSPOSE))
+        if stages[:4] == (planes, one, _MAP_TRANSPOSE, n.Map(_MAP_TRANSPOSE)):
+            return 4, f"slide3({one.size}, {one.step})"
+    return None
 
 
 def _of_two_dimensions(
@@ -84,11 +97,17 @@ def _of_two_dimensions(
     return None
 
 
+def _nested(p: n.Pattern) -> tuple[n.Map, ...]:
+    """Return maps directly inside each other, outermost first, as far as they have no level."""
+    return (p, *_nested(p.f)) if isinstance(p, n.Map) and p.level is None else ()
+
+
 def _map(p: n.Map) -> str:
     if p.level is None:
-        if isinstance(p.f, n.Map) and p.f.level is None:
-            return f"map2({text(p.f.f)})"
-        return f"map({text(p.f)})"
+        nested = _nested(p)
+        if len(nested) == 3:
+            return f"map3({text(nested[2].f)})"
+        return f"map2({text(nested[1].f)})" if len(nested) > 1 else f"map({text(p.f)})"
     dim = f", {p.level.dim}" if p.level.kind in n.GRID_KINDS else ""
     return f"map_{p.level.kind}({text(p.f)}{dim})"
 

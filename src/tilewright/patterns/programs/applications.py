@@ -21,11 +21,14 @@ from tilewright.patterns.build import (
     join,
     map,
     map2,
+    map3,
     mul,
     pad2,
+    pad3,
     reduce,
     repeat,
     slide2,
+    slide3,
     transpose,
     wrap,
     zip,
@@ -41,6 +44,7 @@ N, M, K = sizes("N M K")
 FARTHEST = 3.0e38  # near the largest f32
 HARRIS_KAPPA = 0.04  # weight of the squared trace, as in RISE's harris
 SOBEL_SCALE = 1 / 12  # of RISE's harris
+HEAT_RATE = 0.125  # below 1/6, from which on the explicit scheme is unstable
 SOFTENING = 0.01  # squared distance that is added, so that a body does not pull itself
 
 
@@ -136,6 +140,21 @@ def life(n: Poly | int = N, m: Poly | int = M) -> Pattern:
     return array("A", i32[n, m]) >> pad2(1, 1, wrap) >> slide2(3, 1) >> map2(fun(rule, "life"))
 
 
+def heat(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
+    """Return a step of the heat equation on an n x m x k grid, insulated at its border.
+
+    The explicit scheme with seven points; `HEAT_RATE` is diffusivity x time step / spacing squared.
+    """
+
+    def step(w: TracedParameter) -> Expr:
+        c = w[1, 1, 1]
+        around = w[0, 1, 1] + w[2, 1, 1] + w[1, 0, 1] + w[1, 2, 1] + w[1, 1, 0] + w[1, 1, 2]
+        return c + HEAT_RATE * (around - 6 * c)
+
+    windows = array("T", f32[n, m, k]) >> pad3(1, 1, clamp) >> slide3(3, 1)
+    return windows >> map3(fun(step, "heat"))
+
+
 APPLICATIONS: dict[str, Callable[..., Pattern]] = {
-    f.__name__: f for f in (matmul_at, kmeans, box, harris, nbody, life)
+    f.__name__: f for f in (matmul_at, kmeans, box, harris, nbody, life, heat)
 }

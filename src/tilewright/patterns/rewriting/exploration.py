@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
-from tilewright.patterns.check import infer
+from tilewright.patterns.check import infer, type_of
 from tilewright.patterns.errors import PatternError, RewriteError
 from tilewright.patterns.rewriting.algorithmic import (
     interchange,
@@ -34,7 +35,11 @@ from tilewright.patterns.rewriting.tiling import (
 from tilewright.patterns.types import UNIT, ArrayType, DataType, dimensions
 
 Steps = tuple[tuple[Rule, n.Pattern], ...]
+LoopNest = tuple[n.MapLevel, ...]
 FAMILIES = ("tiling", "split", "fusion", "partial", "interchange")
+MAPPINGS = {"glb": "global", "wrg": "group", "lcl": "group", "par": "cores", "simd": "lanes"}
+MEMORIES = ("global", "local", "private")
+MOST_PRIVATE = 256  # elements of an array that one thread keeps: 1 KiB of f32, as in Lift
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,12 @@ class ExplorationSettings:
         depth: the maximum number of algorithmic rules in a derivation.
         times: how often rules of one family may occur in a derivation.
         tiles: edges of tiles and lengths of chunks to try, if they divide the sizes.
+        mappings: what may run loops: ``global`` (all threads of the grid) and ``group`` (work-groups
+            and their threads) of target ``gpu``, ``cores`` and ``lanes`` of target ``c``.
+        dimensions: the numbers of dimensions that a grid of threads may have; None for 1 and 2, and
+            for 3 if the result has as many.
+        memory: where results may be stored that other patterns read, and tiles be copied to:
+            ``global``, ``local`` (of a work-group), ``private`` (of a thread).
         most_local: elements that a tile in local memory may have (48 KiB of f32).
         limit: the number of derivations after which the search stops.
     """
@@ -56,15 +67,29 @@ class ExplorationSettings:
     depth: int = 2
     times: int = 1
     tiles: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128)
+    mappings: tuple[str, ...] = ("global", "group", "cores", "lanes")
+    dimensions: tuple[int, ...] | None = None
+    memory: tuple[str, ...] = ("global", "local")
     most_local: int = 12288
     limit: int = 1000
 
     def __post_init__(self) -> None:
         if self.target not in ("c", "gpu"):
             raise PatternError(f"target {self.target!r}; give 'c' or 'gpu'")
-        unknown = [f for f in self.families if f not in FAMILIES]
-        if unknown:
-            raise PatternError(f"family {unknown[0]!r}; known are {', '.join(FAMILIES)}")
+        for what, given, known in (
+            ("family", self.families, FAMILIES),
+            ("mapping", self.mappings, tuple(dict.fromkeys(MAPPINGS.values()))),
+            ("memory", self.memory, MEMORIES),
+            ("number of dimensions", self.dimensions or (), (1, 2, 3)),
+        ):
+            if unknown := [item for item in given if item not in known]:
+                shown = ", ".join(map(str, known))
+                raise PatternError(f"{what} {unknown[0]!r}; known are {shown}")
+        of_target = {"gpu": ("global", "group"), "c": ("cores", "lanes")}[self.target]
+        if not set(self.mappings) & set(of_target):
+            raise PatternError(
+                f"target {self.target!r} without a mapping; give {' or '.join(of_target)}"
+            )
         for name in ("depth", "times", "limit"):
             if getattr(self, name) < 0:
                 raise PatternError(f"{name} is {getattr(self, name)}; give 0 or more")
@@ -194,8 +219,9 @@ _C_NESTS: dict[int, list[tuple[str, ...]]] = {
 _GPU_NESTS: dict[int, list[tuple[str, ...]]] = {
     1: [("glb0",)],
     2: [("glb0", "seq"), ("wrg0", "lcl0"), ("glb1", "glb0"), ("glb0", "glb1")],
-    3: [("glb1", "glb0", "seq"), ("wrg0", "lcl0", "seq")],
+    3: [("glb1", "glb0", "seq"), ("wrg0", "lcl0", "seq"), ("glb2", "glb1", "glb0")],
     4: [("wrg1", "wrg0", "lcl1", "lcl0"), ("glb1", "glb0", "seq", "seq")],
+    6: [("wrg2", "wrg1", "wrg0", "lcl2", "lcl1", "lcl0")],
 }
 
 
@@ -203,25 +229,81 @@ def _level(name: str) -> n.MapLevel:
     return n.MapLevel(name[:3], int(name[3])) if name[-1].isdigit() else n.MapLevel(name)
 
 
+def _nests(program: n.Pattern, settings: ExplorationSettings) -> list[LoopNest]:
+    """Return who may run nested loops, outermost first, the deepest nests first."""
+    count = len(dimensions(type_of(program))[0])
+    allowed = settings.dimensions or ((1, 2, 3) if count >= 3 else (1, 2))
+    nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
+    found = []
+    for depth in sorted(nests, reverse=True):
+        for nest in (tuple(map(_level, names)) for names in nests[depth]):
+            used = {MAPPINGS[level.kind] for level in nest if level.kind in MAPPINGS}
+            grid = {level.dim for level in nest if level.kind in n.GRID_KINDS}
+            if used <= set(settings.mappings) and (not grid or len(grid) in allowed):
+                found.append(nest)
+    return found
+
+
 def lowered(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     """Yield the ways to run a program's outermost loops, stage its tiles and unroll reductions."""
     yield from _mapped(variant, settings)
     storing = store("global")
-    for site in sites(variant.program):
+    for site in sites(variant.program) if "global" in settings.memory else ():
         made = None if site.around else apply_at(storing, site)
         if isinstance(made, n.Pattern):
             yield from _mapped(variant.then(storing, made), settings)
 
 
 def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
-    nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
-    for names in (nest for depth in sorted(nests, reverse=True) for nest in nests[depth]):
+    nests = _nests(variant.program, settings)
+    for nest in nests:
         try:
-            mapped = derive_from(variant, lower_nest(*map(_level, names)))
+            mapped = derive_from(variant, lower_nest(*nest))
         except RewriteError:
             continue
+        if settings.target == "gpu":
+            mapped = _all_kernels(mapped, [nest, *nests])
+            if _adds_arrays_without_threads(mapped.program):
+                continue
         for staged in [mapped, *_staged(mapped, settings)]:
-            yield from _reductions(staged)
+            for kept in [staged, *_kept(staged, settings)]:
+                yield from _reductions(kept)
+
+
+def _all_kernels(mapped: Derivation, nests: list[LoopNest]) -> Derivation:
+    """Return a derivation whose other kernels have threads, too: of the first nest that fits."""
+    for site in sites(mapped.program):
+        if any(isinstance(p, n.Map | n.Reduce | n.Iterate) for p in site.around):
+            continue
+        for rule in (lower_nest(*nest) for nest in nests):
+            made = apply_at(rule, site)
+            if isinstance(made, n.Pattern):
+                return _all_kernels(mapped.then(rule, made), nests)
+    return mapped
+
+
+def _adds_arrays_without_threads(program: n.Pattern) -> bool:
+    """Return whether a reduction of arrays is outside of all threads: no grid can run its loops."""
+    return any(
+        isinstance(site.stages[0], n.Reduce)
+        and isinstance(infer(site.stages[0], site.given)[0], ArrayType)
+        and not any(level.kind in ("glb", "lcl") for level in site.levels())
+        for site in sites(program)
+    )
+
+
+def _kept(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
+    """Yield ways to store what a thread reads several times in its private memory."""
+    storing = store("private")
+    for site in sites(mapped.program) if "private" in settings.memory else ():
+        if not any(level.kind not in ("wrg", "seq", "unroll") for level in site.levels()):
+            continue
+        made = apply_at(storing, site)
+        first = site.stages[0]
+        decided = any(isinstance(p, n.Map) and p.level is not None for p in n.walk(first))
+        if isinstance(made, n.Pattern) and not decided:
+            if _elements(infer(first, site.given)[0]) <= MOST_PRIVATE:
+                yield mapped.then(storing, made)
 
 
 def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
@@ -231,9 +313,10 @@ def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
 
 
 def _staged(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
-    if not any(
+    groups = (
         isinstance(p, n.Map) and p.level and p.level.kind == "wrg" for p in n.walk(mapped.program)
-    ):
+    )
+    if "local" not in settings.memory or not any(groups):
         return
     for components in ((0,), (1,), (0, 1)):
         try:
@@ -244,17 +327,18 @@ def _staged(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Deriv
             yield made
 
 
-def _local_elements(program: n.Pattern) -> int:
-    """Return elements of the tiles in local memory, as far as their lengths are numbers."""
-    total = 0
-    for site in sites(program):
-        first = site.stages[0]
-        if isinstance(first, n.To) and first.space == "local":
-            count = 1
-            for length in dimensions(site.given)[0]:
-                count *= length.value if isinstance(length.value, int) else 1
-            total += count
-    return total
+def _local_elements(program: n.Pattern) -> float:
+    """Return elements of the tiles in local memory."""
+    firsts = ((site.stages[0], site.given) for site in sites(program))
+    return sum(
+        _elements(given) for p, given in firsts if isinstance(p, n.To) and p.space == "local"
+    )
+
+
+def _elements(kind: DataType) -> float:
+    """Return the elements of an array; a length that is not a number counts as 1."""
+    lengths = dimensions(kind)[0]
+    return prod(k.value if isinstance(k.value, int) else 1 for k in lengths)
 
 
 def _reductions(d: Derivation) -> Iterator[Derivation]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.arith import Poly, poly
+from tilewright.arith import Poly, below, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.build import copy
 from tilewright.patterns.check import infer
+from tilewright.patterns.codegen.generate import MOST_UNROLLED
 from tilewright.patterns.errors import RewriteError
 from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages, apply, run_already
 from tilewright.patterns.types import UNIT, ArrayType, DataType, ScalarType, TupleType, dimensions
@@ -83,8 +84,17 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
 
 
 def _only_map(p: n.Pattern) -> n.Map | None:
-    """Return the undecided map that makes a pipe's result: only layout comes after it."""
-    last = next((s for s in reversed(n.stages(p)) if n.computes(s)), None)
+    """Return the undecided map that makes a pipe's result: only layout comes after it.
+
+    Layout that uses an element several times is none that a loop can write its results in.
+    """
+    for last in reversed(n.stages(p)):
+        if n.computes(last):
+            break
+        if any(isinstance(q, n.Slide | n.Pad | n.PadValue | n.Repeat) for q in n.walk(last)):
+            return None
+    else:
+        return None
     return last if isinstance(last, n.Map) and last.level is None else None
 
 
@@ -112,10 +122,16 @@ def lower_reduce(level: n.MapLevel) -> Rule:
         assert isinstance(site.given, ArrayType)
         if level.kind == "unroll" and site.given.length.value is None:
             return f"its length {site.given.length} is not a number"
+        if level.kind == "unroll" and not below(site.given.length, poly(MOST_UNROLLED + 1)):
+            return (
+                f"its {site.given.length} steps would be written out; {MOST_UNROLLED} at most are"
+            )
         return Change(1, (n.Reduce(first.f, first.init, level),))
 
     after = f"reduce_{level.kind}(f, z)"
-    unrolled = ", and its length is a number" if level.kind == "unroll" else ""
+    unrolled = (
+        f", and its length is a number up to {MOST_UNROLLED}" if level.kind == "unroll" else ""
+    )
     condition = "no level runs the reduction" + unrolled
     return Rule(f"lower_reduce({level.kind})", "reduce(f, z)", after, STEUWER, at, condition)
 
