@@ -319,19 +319,7 @@ def ranked(programs: list[Any]) -> list[dict[str, Any]]:
     qualities = {
         model: ranking.leave_one_program_out(programs, make) for model, make in models.items()
     }
-    return [
-        {
-            "program": q.program,
-            "held_out": q.program in HELD_OUT,
-            "model": model,
-            "points": q.points,
-            "correlation": q.correlation,
-            "runs_to_90": q.runs,
-            "random_runs": q.random_runs,
-        }
-        for model, each in qualities.items()
-        for q in each
-    ]
+    return [row | {"held_out": row["program"] in HELD_OUT} for row in ranking.rows(qualities)]
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

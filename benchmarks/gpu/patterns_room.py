@@ -179,18 +179,6 @@ def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
                 ("trend", ranking.TrendAndTrees),
             ):
                 qualities[model] = ranking.leave_one_program_out(measured, make)
-        rows = [
-            {
-                "program": q.program,
-                "model": model,
-                "points": q.points,
-                "correlation": q.correlation,
-                "runs_to_90": q.runs,
-                "random_runs": q.random_runs,
-            }
-            for model, each in qualities.items()
-            for q in each
-        ]
         failed = [one["failed"] for one in given.values() if one]
         summary = {
             f"{model}_{key}": value
@@ -200,7 +188,7 @@ def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
         summary["kernels"] = sum(len(m.seconds) for m in measured)
         summary["failed"] = sum(sum(f.values()) for f in failed)
         summary["wrong"] = sum(f.get("wrong", 0) for f in failed)
-        found[f"patterns_{target}"] = rows, summary
+        found[f"patterns_{target}"] = ranking.rows(qualities), summary
     return found
 
 

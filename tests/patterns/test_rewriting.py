@@ -377,7 +377,7 @@ def test_memory_chooses_where_results_are():
 
 @pytest.mark.parametrize("name", ["asum", "gemv", "harris", "softmax"])
 def test_every_kernel_of_explored_gpu_programs_has_threads(name):
-    """Stages that are stored are kernels of their own; only a last reduction may have one thread."""
+    """Stored stages are kernels of their own; only a last reduction may have one thread."""
     build = LINEAR_ALGEBRA.get(name) or APPLICATIONS[name]
     program = build(*(12, 18)[: 1 if name == "asum" else 2])
     found = explored(program)

@@ -30,6 +30,10 @@ EXPLORATION = {
     "derivation",
     "--tiles 4,8,16": "edges of tiles and lengths of chunks to try (default: 2 to 128, powers of "
     "two)",
+    "--mappings A,B": "what may run loops: global, group (of a grid), cores, lanes (of a CPU); "
+    "default: all",
+    "--memory A,B": "where intermediate results may be stored: global, local, private; "
+    "default: global,local",
     "--limit N = 1000": "number of derived programs after which the search stops",
     "--top N = 10": "number of programs that are shown and written",
 }
@@ -111,8 +115,9 @@ def settings(args: argparse.Namespace, target: str) -> ExplorationSettings:
     """Return the settings of an exploration that the options give."""
     from tilewright.patterns.rewriting import ExplorationSettings
 
-    tiles: dict[str, Any] = {"tiles": args.tiles} if args.tiles else {}
-    return ExplorationSettings(target=target, depth=args.depth, limit=args.limit, **tiles)
+    names = ("tiles", "mappings", "memory")
+    given = {k: tuple(getattr(args, k)) for k in names if getattr(args, k)}
+    return ExplorationSettings(target=target, depth=args.depth, limit=args.limit, **given)
 
 
 def all_sizes(program: Pattern, args: argparse.Namespace) -> dict[str, int]:

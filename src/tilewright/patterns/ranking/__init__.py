@@ -15,6 +15,7 @@ from tilewright.patterns.ranking.evaluation import (
     leave_one_program_out,
     quality,
     redundancy,
+    rows,
     summary,
 )
 from tilewright.patterns.ranking.models import (
@@ -57,6 +58,7 @@ __all__ = [
     "rank",
     "read_measured",
     "redundancy",
+    "rows",
     "summary",
     "table",
     "write_measured",

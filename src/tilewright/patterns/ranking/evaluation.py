@@ -40,6 +40,22 @@ class RankingQuality:
     random_runs: float
 
 
+def rows(qualities: Mapping[str, Sequence[RankingQuality]]) -> list[dict[str, Any]]:
+    """Return a row of plain data for each model and program, from the qualities of each model."""
+    return [
+        {
+            "program": q.program,
+            "model": model,
+            "points": q.points,
+            "correlation": q.correlation,
+            "runs_to_90": q.runs,
+            "random_runs": q.random_runs,
+        }
+        for model, each in qualities.items()
+        for q in each
+    ]
+
+
 def leave_one_program_out(
     programs: Sequence[MeasuredProgram], model: Callable[[], PerformanceModel]
 ) -> list[RankingQuality]:

@@ -33,8 +33,8 @@ def cpu_model(program: n.Pattern) -> tuple[PerformanceModel, str]:
     """Return the model that ranks a program's C kernels best, and what it is called.
 
     Of programs that were left out, stencils are ranked best by `TrendAndTrees` that has learnt from
-    the other stencils, other programs by its mean with `NearestNeighbours` over the other programs
-    that are no stencils. Both need scikit-learn; without it, the nearest neighbours rank everything.
+    the other stencils, other programs by its mean with `NearestNeighbours` over programs that are
+    no stencils. Both need scikit-learn; without it, the nearest neighbours rank everything.
     """
     return _cpu_model(is_stencil(program), importlib.util.find_spec("sklearn") is not None)
 

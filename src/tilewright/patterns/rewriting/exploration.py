@@ -52,8 +52,8 @@ class ExplorationSettings:
         depth: the maximum number of algorithmic rules in a derivation.
         times: how often rules of one family may occur in a derivation.
         tiles: edges of tiles and lengths of chunks to try, if they divide the sizes.
-        mappings: what may run loops: ``global`` (all threads of the grid) and ``group`` (work-groups
-            and their threads) of target ``gpu``, ``cores`` and ``lanes`` of target ``c``.
+        mappings: what may run loops: ``global`` (all threads of the grid) and ``group`` (groups and
+            their threads) of target ``gpu``, ``cores`` and ``lanes`` of target ``c``.
         dimensions: the numbers of dimensions that a grid of threads may have; None for 1 and 2, and
             for 3 if the result has as many.
         memory: where results may be stored that other patterns read, and tiles be copied to:
@@ -301,9 +301,10 @@ def _kept(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Derivat
         made = apply_at(storing, site)
         first = site.stages[0]
         decided = any(isinstance(p, n.Map) and p.level is not None for p in n.walk(first))
-        if isinstance(made, n.Pattern) and not decided:
-            if _elements(infer(first, site.given)[0]) <= MOST_PRIVATE:
-                yield mapped.then(storing, made)
+        if not isinstance(made, n.Pattern) or decided:
+            continue
+        if _elements(infer(first, site.given)[0]) <= MOST_PRIVATE:
+            yield mapped.then(storing, made)
 
 
 def derive_from(derivation: Derivation, rule: Rule) -> Derivation:
