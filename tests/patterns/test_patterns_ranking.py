@@ -251,3 +251,17 @@ def test_other_files_are_refused(tmp_path, change, said):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(tp.PatternError, match=said):
         read_measured(path)
+
+
+def test_rows_have_one_entry_for_each_model_and_program():
+    one = tp.ranking.RankingQuality("scal", {"N": 8}, 40, 0.5, 3.0, 9.5)
+    found = tp.ranking.rows({"paper": [one], "trend": [one]})
+    assert [row["model"] for row in found] == ["paper", "trend"]
+    assert found[0] == {
+        "program": "scal",
+        "model": "paper",
+        "points": 40,
+        "correlation": 0.5,
+        "runs_to_90": 3.0,
+        "random_runs": 9.5,
+    }

@@ -116,7 +116,7 @@ def settings(args: argparse.Namespace, target: str) -> ExplorationSettings:
     from tilewright.patterns.rewriting import ExplorationSettings
 
     names = ("tiles", "mappings", "memory")
-    given = {k: tuple(getattr(args, k)) for k in names if getattr(args, k)}
+    given: dict[str, Any] = {k: tuple(getattr(args, k)) for k in names if getattr(args, k)}
     return ExplorationSettings(target=target, depth=args.depth, limit=args.limit, **given)
 
 
