@@ -8,8 +8,8 @@ happen. Cache lines are counted by walking all iterations of all threads of all 
 Keys of the summary:
 
 - ``kernels``: how many were compared.
-- ``mismatches``: kernels with a count of loads or stores (global or local) or of barriers that
-  differs from what happened.
+- ``mismatches``: kernels with a count of loads or stores (global, local or private) or of barriers
+  that differs from what happened.
 - ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by
   more than `LINE_TOLERANCE`. Both take indices as they are inside of a grid (the paper's section
   4.4), which is its definition of the feature.
@@ -30,7 +30,7 @@ sys.path.insert(0, str(common.HERE.parent / "tests" / "patterns"))
 ROWS, COLUMNS, DEPTH = 16, 32, 8
 EXPRESSIONS, LAUNCHES = 24, 2
 LINE_TOLERANCE = 1e-9  # of a mean of whole numbers
-MEMORIES = ("global", "local")
+MEMORIES = ("global", "local", "private")
 
 
 def programs() -> dict[str, Any]:

@@ -81,7 +81,7 @@ def run(p, x, inputs):
             return [x[i : i + m] for i in range(0, len(x), m)]
         case n.Join():
             return [item for row in x for item in row]
-        case n.Slide():
+        case n.Slide() | n.SlideSeq():
             size, step = p.size.value, p.step.value
             return [x[i : i + size] for i in range(0, len(x) - size + 1, step)]
         case n.Pad():

@@ -50,7 +50,8 @@ def stage(draw, given, depth=2):
     if kind == "slide":
         size = draw(st.integers(1, length))
         steps = divisors(length - size) if length > size else [1, 2]
-        return tp.slide(size, draw(st.sampled_from(steps)))
+        made = draw(st.sampled_from([tp.slide, tp.slide, tp.slide, tp.slide_seq]))
+        return made(size, draw(st.sampled_from(steps)))
     if kind == "pad":
         kinds = st.sampled_from(["clamp", "wrap", "mirror"])
         return tp.pad(draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(kinds))

@@ -22,7 +22,7 @@ MEAN_OF_ONE = tp.fun(lambda v: v + v, "twice")
 GRID = [n.MapLevel(k, d) for k in ("wrg", "lcl") for d in (1, 0)]
 
 
-EXPECTED = ("use gather", "is read by another pattern", "unrolled")
+EXPECTED = ("use gather", "is read by another pattern", "unrolled", "not read in order")
 
 
 def makes_code(p):

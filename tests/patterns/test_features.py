@@ -15,7 +15,7 @@ from tilewright.patterns.features import counts, features, kernel_features
 
 N, M = tp.sizes("N M")
 DOUBLE = tp.fun(lambda v: v + v, "twice")
-SPACES = ("global", "local")
+SPACES = ("global", "local", "private")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tilewright.patterns.nodes import (
     SEQ,
     SIMD,
     UNROLL,
+    VEC,
     At,
     Crop,
     Fork,
@@ -44,6 +45,7 @@ from tilewright.patterns.nodes import (
     Repeat,
     Scatter,
     Slide,
+    SlideSeq,
     SplitPattern,
     TablePattern,
     To,
@@ -163,6 +165,11 @@ def map_simd(f: Pattern) -> Pattern:
     return map(f, SIMD)
 
 
+def map_vec(f: Pattern) -> Pattern:
+    """Apply ``f`` to 2 or 4 elements, the lanes of a vector of at most 16 bytes."""
+    return map(f, VEC)
+
+
 def _grid(kind: str, dim: int) -> MapLevel:
     if dim not in (0, 1, 2):
         raise PatternError(f"dimension {dim!r} of map_{kind}; give 0, 1 or 2")
@@ -195,6 +202,11 @@ def split(length: Length) -> Pattern:
 def slide(size: Length, step: Length) -> Pattern:
     """Return windows of ``size`` elements, each ``step`` after the one before."""
     return noted(Slide(_size("slide's size", size, 1), _size("slide's step", step, 1)))
+
+
+def slide_seq(size: Length, step: Length) -> Pattern:
+    """Return `slide` for a `map_seq` that reads the windows in order, each kept in registers."""
+    return noted(SlideSeq(_size("slide_seq's size", size, 1), _size("slide_seq's step", step, 1)))
 
 
 def slide2(size: Length, step: Length) -> Pattern:

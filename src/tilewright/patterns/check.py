@@ -261,7 +261,7 @@ def _join(p: n.Join, given: DataType) -> DataType:
     return ArrayType(inner.item, outer.length * inner.length)
 
 
-def _slide(p: n.Slide, given: DataType) -> Result:
+def _slide(p: n.Slide | n.SlideSeq, given: DataType) -> Result:
     array = _array(p, given)
     over = array.length - p.size
     what = f"an array whose length is {p.size} plus a multiple of {p.step}"
@@ -396,6 +396,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.SplitPattern: _split,
     n.Join: _join,
     n.Slide: _slide,
+    n.SlideSeq: _slide,
     n.Pad: _pad,
     n.PadValue: _pad,
     n.Crop: _crop,

@@ -33,11 +33,14 @@ from tilewright.patterns.codegen.grid import (
 from tilewright.patterns.compiling import grid_code
 from tilewright.patterns.nodes import GRID_KINDS
 
+MEMORIES = ("global", "local", "private")
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Totals over all threads of a kernel, in the program's sizes.
 
+    Private loads and stores are those of arrays, such as the windows of `slide_seq`.
     ``if_statements``, ``loop_bodies`` and ``barriers`` count each thread that executes them.
     """
 
@@ -45,6 +48,8 @@ class Counts:
     global_stores: Poly
     local_loads: Poly
     local_stores: Poly
+    private_loads: Poly
+    private_stores: Poly
     barriers: Poly
     if_statements: Poly
     loop_bodies: Poly
@@ -106,7 +111,12 @@ def kernel_features(kernel: GridKernel, known: Mapping[str, int]) -> Features:
     total = counts(kernel, known)
     groups, threads = kernel.grid(known), kernel.launch.threads
     everyone = int(np.prod(groups)) * int(np.prod(threads))
-    per_thread = {f.name: _number(getattr(total, f.name), known) / everyone for f in fields(total)}
+    table = {f.name for f in fields(Features)}
+    per_thread = {
+        f.name: _number(getattr(total, f.name), known) / everyone
+        for f in fields(total)
+        if f.name in table
+    }
     sizes = {f"global_size_{d}": float(groups[d] * threads[d]) for d in range(DIMS)}
     sizes |= {f"local_size_{d}": float(threads[d]) for d in range(DIMS)}
     memory, lines = float(local_bytes(kernel)), lines_per_access(kernel, known)
@@ -141,10 +151,10 @@ def _accesses(block: Block, around: tuple[ForLoop, ...]) -> list[_Access]:
             continue
         reads: list[BufferLoad] = list(loads([s]))
         for v in reads:
-            if v.buffer.memory in ("global", "local"):
+            if v.buffer.memory in MEMORIES:
                 kind = f"{v.buffer.memory}_loads"
                 found.append(_Access(v.index, v.buffer.type.size, kind, around))
-        if isinstance(s, StoreStatement) and s.buffer.memory in ("global", "local"):
+        if isinstance(s, StoreStatement) and s.buffer.memory in MEMORIES:
             kind = f"{s.buffer.memory}_stores"
             found.append(_Access(s.index, s.buffer.type.size, kind, around))
     return found

@@ -133,7 +133,7 @@ def _join(p: n.Join, value: Value, given: DataType, scope: _Scope) -> Value:
     return _each(value, lambda a: a.reshape(*a.shape[:k], -1, *a.shape[k + 2 :]))
 
 
-def _slide(p: n.Slide, value: Value, given: DataType, scope: _Scope) -> Value:
+def _slide(p: n.Slide | n.SlideSeq, value: Value, given: DataType, scope: _Scope) -> Value:
     size, step = (evaluate(x, scope.world.sizes) for x in (p.size, p.step))
     k = scope.axis
 
@@ -299,6 +299,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Value]] = {
     n.SplitPattern: _split,
     n.Join: _join,
     n.Slide: _slide,
+    n.SlideSeq: _slide,
     n.Pad: _pad,
     n.PadValue: _pad_value,
     n.Crop: _crop,

@@ -80,7 +80,7 @@ class MapLevel:
     Args:
         kind: ``glb`` all threads, ``wrg`` work-groups, ``lcl`` threads of a group, ``seq`` one
             thread in a loop, ``unroll`` one thread without a loop, ``par`` cores of a CPU,
-            ``simd`` lanes of a vector.
+            ``simd`` lanes of vectors that a C compiler forms, ``vec`` lanes of one vector type.
         dim: dimension of the thread grid, 0 to 2; 0 for all others.
     """
 
@@ -89,8 +89,8 @@ class MapLevel:
 
 
 GRID_KINDS = ("glb", "wrg", "lcl")
-PLAIN_KINDS = ("seq", "unroll", "par", "simd")
-SEQ, UNROLL, PAR, SIMD = (MapLevel(kind) for kind in PLAIN_KINDS)
+PLAIN_KINDS = ("seq", "unroll", "par", "simd", "vec")
+SEQ, UNROLL, PAR, SIMD, VEC = (MapLevel(kind) for kind in PLAIN_KINDS)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -138,6 +138,17 @@ class Join(Pattern):
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Slide(Pattern):
     """``[T]n -> [[T]size]((n - size + step) / step)``; step divides n - size."""
+
+    size: Poly
+    step: Poly
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class SlideSeq(Pattern):
+    """`Slide` whose windows a sequential loop reads in order, as RISE's ``rotateValues``.
+
+    The loop keeps the window in private memory; a step reads ``step`` new elements per window.
+    """
 
     size: Poly
     step: Poly

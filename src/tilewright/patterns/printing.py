@@ -141,6 +141,7 @@ _TEXTS: dict[type[n.Pattern], Callable[..., str]] = {
     n.SplitPattern: lambda p: f"split({p.length})",
     n.Join: lambda p: "join",
     n.Slide: lambda p: f"slide({p.size}, {p.step})",
+    n.SlideSeq: lambda p: f"slide_seq({p.size}, {p.step})",
     n.Pad: lambda p: f"pad({p.left}, {p.right}, {p.boundary})",
     n.PadValue: lambda p: f"pad({p.left}, {p.right}, {p.value!r})",
     n.Crop: lambda p: f"crop({p.length})",

@@ -35,6 +35,7 @@ EXPLORATION = {
     "--memory A,B": "where intermediate results may be stored: global, local, private; "
     "default: global,local",
     "--limit N = 1000": "number of derived programs after which the search stops",
+    "--sliding": "also keep windows in registers from one iteration of a loop to the next",
     "--top N = 10": "number of programs that are shown and written",
 }
 
@@ -117,7 +118,9 @@ def settings(args: argparse.Namespace, target: str) -> ExplorationSettings:
 
     names = ("tiles", "mappings", "memory")
     given: dict[str, Any] = {k: tuple(getattr(args, k)) for k in names if getattr(args, k)}
-    return ExplorationSettings(target=target, depth=args.depth, limit=args.limit, **given)
+    return ExplorationSettings(
+        target=target, depth=args.depth, limit=args.limit, sliding=args.sliding, **given
+    )
 
 
 def all_sizes(program: Pattern, args: argparse.Namespace) -> dict[str, int]:

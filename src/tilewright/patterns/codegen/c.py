@@ -42,7 +42,7 @@ def print_c(code: Code) -> str:
 
 class _Printer(Printer):
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
-        if depth == 1:
+        if depth == 1 and buffer.space == "global":
             return []  # the caller provides it
         pad = "  " * depth
         kind, size = self.words.type(buffer.type), buffer.size.value

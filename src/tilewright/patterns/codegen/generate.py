@@ -47,6 +47,7 @@ from tilewright.patterns.codegen.views import (
     written_layout,
 )
 from tilewright.patterns.codegen.views import Store as Buffers
+from tilewright.patterns.codegen.windows import OpenLoop, flat, out_of_order, overlap
 from tilewright.patterns.errors import LoweringError
 from tilewright.patterns.places import located
 from tilewright.patterns.types import (
@@ -79,9 +80,9 @@ def generate(program: n.Pattern, name: str = "kernel") -> Code:
     maker = _Generator(program)
     outputs = maker.buffers("out", "output", kind)
     maker.write(program, NOTHING, Memory(kind, outputs, Poly.constant(0)))
-    flat = tuple(_flat(outputs))
     body = inlined(maker.block)
-    return Code(name, tuple(maker.inputs.values()), flat, tuple(sorted(size_names(program))), body)
+    sizes = tuple(sorted(size_names(program)))
+    return Code(name, tuple(maker.inputs.values()), tuple(flat(outputs)), sizes, body)
 
 
 def size_names(program: n.Pattern) -> set[str]:
@@ -105,16 +106,13 @@ def _sizes(p: Poly) -> list[Size]:
     return [a for a in p.all_atoms() if isinstance(a, Size)]
 
 
-def _flat(store: Buffers) -> list[Buffer]:
-    return [store] if isinstance(store, Buffer) else [b for part in store for b in _flat(part)]
-
-
 class _Generator:
     """Walks a program once; statements go to the block that is open."""
 
     def __init__(self, program: n.Pattern) -> None:
         self.outermost: Block = []
         self.block = self.outermost
+        self.sequential: list[OpenLoop] = []
         self.count: dict[str, int] = {}
         self.inputs: dict[n.Input, Buffer | Name] = {}
         self.tables: dict[n.TablePattern, Buffer] = {}
@@ -202,9 +200,36 @@ class _Generator:
             return Lazy(kind, lambda i: Scalar(i32, IndexValue(i)))
         if isinstance(p, n.TablePattern):
             return Lazy(kind, lambda i: self._table(p, i))
+        if isinstance(p, n.SlideSeq):
+            key = object()
+            return Lazy(kind, lambda i: self._window(key, p, view, i))
         found_view = read_layout(p, view)
         assert found_view is not None, p
         return found_view
+
+    def _window(self, key: object, p: n.SlideSeq, view: ArrayView, i: Poly) -> ArrayView:
+        """Return a window: in private memory, if a sequential loop reads the windows in order."""
+        kind = _item(infer(p, view.type)[0])
+        size, step, kept = overlap(p, kind)
+        if i.value is not None or not kept:
+            return Lazy(kind, lambda e: element(view, i * step + e))
+        loop = next((x for x in reversed(self.sequential) if Poly.of(x.variable) == i), None)
+        if loop is None:
+            raise out_of_order(p)
+        if key not in loop.windows:
+            outer, self.block = self.block, loop.before
+            window = loop.windows[key] = self._allocate("w", "private", kind)
+            at = [element(window, Poly.constant(e)) for e in range(size)]
+            for e in range(kept):
+                self._copy(element(view, Poly.constant(e)), at[e], n.UNROLL)
+            self.block = loop.start
+            for e in range(kept, size):
+                self._copy(element(view, i * step + e), at[e], n.UNROLL)
+            self.block = loop.end
+            for e in range(kept):
+                self._copy(at[e + step], at[e], n.UNROLL)
+            self.block = outer
+        return loop.windows[key]
 
     def _table(self, p: n.TablePattern, i: Poly) -> ArrayView:
         if isinstance(i.value, int):
@@ -262,9 +287,11 @@ class _Generator:
             self.write(p.f, Several(pair, (acc, element(view, i))), acc)
 
         self._loop(length, level, within)
-        if in_place(self.block[len(before) :], set(_flat(acc.store))):
+        if in_place(self.block[len(before) :], set(flat(acc.store))):
             return acc
-        self.block[:], self.count = before, names
+        self.block[:] = before
+        if not any(loop.windows for loop in self.sequential):  # whose names stay in use
+            self.count = names
         following = self._allocate("new", "private", kind)
 
         def step(i: Poly) -> None:
@@ -280,7 +307,7 @@ class _Generator:
         Outside of all loops it is memory of the whole program, whose size is not limited.
         """
         store = self.buffers(stem, "global" if self.block is self.outermost else space, kind)
-        for buffer in _flat(store):
+        for buffer in flat(store):
             self.emit(Allocate(buffer))
         return Memory(kind, store, Poly.constant(0))
 
@@ -337,14 +364,16 @@ class _Generator:
         else:
             self._copy(self.read(p, view), out)
 
-    def _copy(self, view: ArrayView, out: ArrayView) -> None:
+    def _copy(self, view: ArrayView, out: ArrayView, level: n.MapLevel | None = None) -> None:
         """Element by element."""
         if isinstance(view.type, ArrayType):
             length = view.type.length
-            self._loop(length, None, lambda i: self._copy(element(view, i), element(out, i)))
+            self._loop(
+                length, level, lambda i: self._copy(element(view, i), element(out, i), level)
+            )
         elif isinstance(view.type, TupleType):
             for k in range(len(view.type.items)):
-                self._copy(component(view, k), component(out, k))
+                self._copy(component(view, k), component(out, k), level)
         else:
             value = scalar_value(view)
             assert isinstance(out, Memory)
@@ -367,8 +396,16 @@ class _Generator:
             return
         loop = ForLoop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
         outer, self.block = self.block, loop.body
+        made = OpenLoop(loop.variable)
+        if level == n.SEQ:
+            self.sequential.append(made)
         body(Poly.of(loop.variable))
+        if level == n.SEQ:
+            self.sequential.pop()
+            made.used(loop.body)
+        loop.body[:] = [*made.start, *loop.body, *made.end]
         self.block = outer
+        self.block += made.before
         self.emit(loop)
 
 

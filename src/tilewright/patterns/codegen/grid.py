@@ -149,7 +149,7 @@ def _parts(body: Block) -> list[Block]:
     parts: list[Block] = []
     sequential: Block = []
     for s in body:
-        if isinstance(s, Allocate):
+        if isinstance(s, Allocate) and s.buffer.space == "global":
             continue
         if isinstance(s, ForLoop) and any(x.level.kind in GRID_KINDS for x in loops([s])):
             if sequential:
@@ -268,7 +268,10 @@ def check_grid(body: Block) -> None:
             "map_glb together with map_wrg or map_lcl: choose one for the whole nest"
         )
     needed = {level for level in levels if level.kind in GRID_KINDS}
-    _check(body, (), needed, {})
+    made: dict[Buffer, int] = {}
+    _check(body, (), needed, made)
+    if any(s.buffer.space == "private" and s.buffer not in made for s in stores(body)):
+        raise LoweringError("a window is kept in registers from one kernel to the next: use slide")
 
 
 def _check(

@@ -23,6 +23,7 @@ from tilewright.patterns.rewriting.lowering import (
     store,
 )
 from tilewright.patterns.rewriting.rule import Rule, apply, sites
+from tilewright.patterns.rewriting.sliding import slide_sequentially
 from tilewright.patterns.rewriting.strategies import (
     Derivation,
     at_site,
@@ -72,6 +73,7 @@ __all__ = [
     "round_up2",
     "sequence",
     "sites",
+    "slide_sequentially",
     "slide_tiling",
     "split2",
     "split_join",

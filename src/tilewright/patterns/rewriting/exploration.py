@@ -24,6 +24,7 @@ from tilewright.patterns.rewriting.algorithmic import (
 from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile, store
 from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
+from tilewright.patterns.rewriting.sliding import slide_sequentially
 from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere, one
 from tilewright.patterns.rewriting.tiling import (
     round_up2,
@@ -60,6 +61,8 @@ class ExplorationSettings:
             ``global``, ``local`` (of a work-group), ``private`` (of a thread).
         most_local: elements that a tile in local memory may have (48 KiB of f32).
         limit: the number of derivations after which the search stops.
+        sliding: also keep windows in registers, from one iteration of a loop to the next. Not by
+            default: the measured kernels that come with Tilewright have none of these.
     """
 
     target: str = "gpu"
@@ -72,6 +75,7 @@ class ExplorationSettings:
     memory: tuple[str, ...] = ("global", "local")
     most_local: int = 12288
     limit: int = 1000
+    sliding: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in ("c", "gpu"):
@@ -225,6 +229,10 @@ _GPU_NESTS: dict[int, list[tuple[str, ...]]] = {
 }
 
 
+# Tiles of windows that move down the rows: the threads of a group have the columns.
+_SLIDING_NEST = ("wrg1", "wrg0", "lcl0")
+
+
 def _level(name: str) -> n.MapLevel:
     return n.MapLevel(name[:3], int(name[3])) if name[-1].isdigit() else n.MapLevel(name)
 
@@ -246,16 +254,31 @@ def _nests(program: n.Pattern, settings: ExplorationSettings) -> list[LoopNest]:
 
 def lowered(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     """Yield the ways to run a program's outermost loops, stage its tiles and unroll reductions."""
-    yield from _mapped(variant, settings)
     storing = store("global")
-    for site in sites(variant.program) if "global" in settings.memory else ():
-        made = None if site.around else apply_at(storing, site)
-        if isinstance(made, n.Pattern):
-            yield from _mapped(variant.then(storing, made), settings)
+    for form in _forms(variant, settings):
+        yield from _mapped(form, settings)
+        for site in sites(form.program) if "global" in settings.memory else ():
+            made = None if site.around else apply_at(storing, site)
+            if isinstance(made, n.Pattern):
+                yield from _mapped(form.then(storing, made), settings)
+
+
+def _forms(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
+    """Yield a program, and what rules make of it that concern its innermost loops."""
+    yield variant
+    for rule in [slide_sequentially] if settings.sliding else []:
+        try:
+            made = everywhere(rule)(Derivation(variant.program))
+        except RewriteError:
+            continue
+        yield Derivation(variant.start, (*variant.steps, *made.steps))
 
 
 def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     nests = _nests(variant.program, settings)
+    slides = any(isinstance(p, n.SlideSeq) for p in n.walk(variant.program))
+    if settings.target == "gpu" and slides and "global" in settings.mappings:
+        nests.insert(0, tuple(map(_level, _SLIDING_NEST)))
     for nest in nests:
         try:
             mapped = derive_from(variant, lower_nest(*nest))

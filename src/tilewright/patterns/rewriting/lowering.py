@@ -163,6 +163,10 @@ def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
         if any(isinstance(p, n.To) for p in n.walk(first.f)):
             return "it stages a tile already"
         dims = [v.dim for v in (*site.levels(), first.level) if v.kind == "wrg"]
+        inside = [p.level for p in n.walk(first.f) if isinstance(p, n.Map) and p.level]
+        used = {v.dim for v in inside if v.kind == "lcl"}
+        if used and used < set(dims):
+            return f"its threads have dimensions {sorted(used)}, copying would need {sorted(dims)}"
         assert isinstance(site.given, ArrayType)
         loads = _loads(site.given.item, components, tuple(n.MapLevel("lcl", d) for d in dims))
         if isinstance(loads, str):
