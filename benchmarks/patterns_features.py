@@ -1,6 +1,7 @@
 """Features of pattern kernels against counts of what their threads do.
 
-Kernels of Lift's stencils and of linear algebra, derived and launched at random, are run thread by
+Kernels of Lift's stencils and of linear algebra, derived (also with windows in registers and with
+vectors, which count as one load or store each) and launched at random, are run thread by
 thread in Python (``tests/patterns/threads.py``), which counts loads, stores and barriers as they
 happen. Cache lines are counted by walking all iterations of all threads of all groups
 (``tests/patterns/warps.py``). Every kernel is a row.
@@ -57,7 +58,9 @@ def compared(name: str, program: Any) -> Iterator[dict[str, Any]]:
     from tilewright.patterns.nodes import inputs
     from tilewright.patterns.types import dimensions
 
-    settings = rewriting.ExplorationSettings(target="gpu", tiles=(2, 4, 8), limit=200)
+    settings = rewriting.ExplorationSettings(
+        target="gpu", tiles=(2, 4, 8), limit=200, sliding=True, vectors=(2, 4)
+    )
     found = ranking.candidates(program, {}, settings, LAUNCHES)
     # Evenly spread: neighbours in the order of exploration differ least.
     chosen = sorted({round(i) for i in np.linspace(0, len(found) - 1, EXPRESSIONS * LAUNCHES)})

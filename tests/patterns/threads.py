@@ -113,8 +113,13 @@ class Thread:
                 if any(evaluate(i, self.known) >= evaluate(m, self.known) for i, m in s.guards):
                     continue
                 self.run.counts["store", s.buffer.memory] += 1
-                value = s.buffer.type.dtype.type(self.value(s.value))
-                self.memory(s.buffer).store(evaluate(s.index, self.known), value, self.me)
+                lanes = s.value.lanes if isinstance(s.value, c.Vector) else (s.value,)
+                start = evaluate(s.index, self.known)
+                if start % len(lanes):
+                    raise Broken(f"{s.buffer.name}[{start}] is not aligned to {len(lanes)}")
+                made = [s.buffer.type.dtype.type(self.value(v)) for v in lanes]
+                for k, value in enumerate(made):
+                    self.memory(s.buffer).store(start + k, value, self.me)
             else:
                 self.names[s.name] = self.value(s.value)
 
@@ -132,6 +137,15 @@ class Thread:
         return range(extent)
 
     def value(self, v):
+        if isinstance(v, c.VectorLoad):
+            self.run.counts["load", v.buffer.memory] += 1
+            start = evaluate(v.index, self.known)
+            if start % v.lanes:
+                raise Broken(f"{v.buffer.name}[{start}] is not aligned to {v.lanes} elements")
+            memory = self.memory(v.buffer)
+            return [memory.load(start + k, self.me) for k in range(v.lanes)]
+        if isinstance(v, c.Lane):
+            return self.names[v.name][v.number]
         if isinstance(v, c.BufferLoad):
             self.run.counts["load", v.buffer.memory] += 1
             return self.memory(v.buffer).load(evaluate(v.index, self.known), self.me)

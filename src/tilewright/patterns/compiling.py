@@ -24,6 +24,7 @@ from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
 from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
 from tilewright.patterns.codegen.host import print_header, print_host
+from tilewright.patterns.codegen.vectors import multiples, with_vectors
 from tilewright.patterns.errors import CompileError, LoweringError, PatternError
 from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
 from tilewright.patterns.places import located
@@ -139,6 +140,7 @@ def grid_code(
     """Return the code of a program for a grid of threads, and its kernels; raises as `compile`."""
     code = generate(default_grid(program), _name(name))
     try:
+        code.body = with_vectors(code.body, multiples(requirements(program)), code.reserved)
         return code, grid_kernels(code, launch)
     except LoweringError as error:
         raise LoweringError(located(str(error), program)) from None

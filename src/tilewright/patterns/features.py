@@ -21,7 +21,7 @@ from tilewright.arith import Poly, evaluate, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.cache_lines import mean_lines
 from tilewright.patterns.check import requirements
-from tilewright.patterns.codegen.code import Barrier, Block, BufferLoad, ForLoop, loads
+from tilewright.patterns.codegen.code import Barrier, Block, BufferLoad, ForLoop, lanes_of, loads
 from tilewright.patterns.codegen.code import Store as StoreStatement
 from tilewright.patterns.codegen.grid import (
     DIMS,
@@ -152,12 +152,16 @@ def _accesses(block: Block, around: tuple[ForLoop, ...]) -> list[_Access]:
         reads: list[BufferLoad] = list(loads([s]))
         for v in reads:
             if v.buffer.memory in MEMORIES:
-                kind = f"{v.buffer.memory}_loads"
-                found.append(_Access(v.index, v.buffer.type.size, kind, around))
+                found.append(_access(v, f"{v.buffer.memory}_loads", around))
         if isinstance(s, StoreStatement) and s.buffer.memory in MEMORIES:
-            kind = f"{s.buffer.memory}_stores"
-            found.append(_Access(s.index, s.buffer.type.size, kind, around))
+            found.append(_access(s, f"{s.buffer.memory}_stores", around))
     return found
+
+
+def _access(a: BufferLoad | StoreStatement, kind: str, around: tuple[ForLoop, ...]) -> _Access:
+    """Return an access; one of a vector is one of an element that is as large."""
+    lanes = lanes_of(a)
+    return _Access(a.index / poly(lanes), a.buffer.type.size * lanes, kind, around)
 
 
 def _executions(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[str, int]) -> Poly:

@@ -36,6 +36,7 @@ EXPLORATION = {
     "default: global,local",
     "--limit N = 1000": "number of derived programs after which the search stops",
     "--sliding": "also keep windows in registers from one iteration of a loop to the next",
+    "--vectors 2,4": "also load and store vectors of this many elements on a GPU (default: none)",
     "--top N = 10": "number of programs that are shown and written",
 }
 
@@ -119,7 +120,12 @@ def settings(args: argparse.Namespace, target: str) -> ExplorationSettings:
     names = ("tiles", "mappings", "memory")
     given: dict[str, Any] = {k: tuple(getattr(args, k)) for k in names if getattr(args, k)}
     return ExplorationSettings(
-        target=target, depth=args.depth, limit=args.limit, sliding=args.sliding, **given
+        target=target,
+        depth=args.depth,
+        limit=args.limit,
+        sliding=args.sliding,
+        vectors=args.vectors or (),
+        **given,
     )
 
 

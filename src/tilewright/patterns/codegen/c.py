@@ -67,8 +67,9 @@ class _Printer(Printer):
         if parallel:
             collapse = " collapse(2)" if self._collapsible(loop) else ""
             lines.append(f"{pad}#pragma omp parallel for num_threads(threads){collapse}")
-        within = spread or parallel or kind == "simd"
-        simd = f"{pad}#pragma omp simd" if kind == "simd" and not parallel else ""
+        lanes = kind in ("simd", "vec")
+        within = spread or parallel or lanes
+        simd = f"{pad}#pragma omp simd" if lanes and not parallel else ""
         inner = None if parallel else inner_range(loop)
         extent = self.words.index(loop.variable.extent)
         if inner is None:

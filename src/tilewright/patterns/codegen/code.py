@@ -54,6 +54,29 @@ class BufferLoad(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class VectorLoad(BufferLoad):
+    """Elements of a buffer from an index on, as many as the lanes of a vector."""
+
+    lanes: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lane(Value):
+    """A lane of a variable that a vector was loaded to."""
+
+    name: str
+    number: int
+    type: ScalarType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Vector(Value):
+    """A vector of scalars, to be stored from an index on."""
+
+    lanes: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Name(Value):
     """A scalar variable, or a scalar input."""
 
@@ -163,6 +186,8 @@ def parts_of(v: Value) -> tuple[Value, ...]:
     """Return the values inside a value."""
     if isinstance(v, FunctionCall):
         return v.args
+    if isinstance(v, Vector):
+        return v.lanes
     return (v.value, v.other) if isinstance(v, Inside) else ()
 
 
@@ -179,6 +204,14 @@ def statements(block: Block) -> Iterator[Statement]:
         yield s
         if isinstance(s, ForLoop):
             yield from statements(s.body)
+
+
+def lanes_of(access: BufferLoad | Store) -> int:
+    """Return the number of elements that a load or store moves at once."""
+    if isinstance(access, VectorLoad):
+        return access.lanes
+    value = access.value if isinstance(access, Store) else None
+    return len(value.lanes) if isinstance(value, Vector) else 1
 
 
 def loads(block: Block) -> Iterator[BufferLoad]:

@@ -33,6 +33,7 @@ from tilewright.patterns.codegen.code import (
     loads,
 )
 from tilewright.patterns.codegen.tidy import inlined
+from tilewright.patterns.codegen.vectors import LENGTHS
 from tilewright.patterns.codegen.views import (
     ArrayView,
     Lazy,
@@ -394,6 +395,8 @@ class _Generator:
             for i in range(extent.value):
                 body(Poly.constant(i))
             return
+        if level == n.VEC and extent.value not in LENGTHS:
+            raise LoweringError(f"a vector of {extent} elements: give 2 or 4")
         loop = ForLoop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
         outer, self.block = self.block, loop.body
         made = OpenLoop(loop.variable)

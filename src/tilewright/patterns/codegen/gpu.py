@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.arith import Poly
-from tilewright.patterns.codegen.code import Allocate, Buffer, ForLoop, statements
+from tilewright.patterns.codegen.code import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    ForLoop,
+    Store,
+    lanes_of,
+    loads,
+    statements,
+    stores,
+)
 from tilewright.patterns.codegen.grid import GridKernel, loop_form
 from tilewright.patterns.codegen.printer import Printer, tables
 from tilewright.patterns.codegen.tidy import index_names
@@ -22,6 +32,7 @@ class Grid:
         kernel: the beginning of a kernel.
         pointer: the address space of arrays in global memory.
         local: the address space of local memory.
+        aligned: puts local memory where vectors of 16 bytes may be; OpenCL's need no alignment.
         table: the beginning of an array of fixed numbers.
         barrier: the call.
         group: a group's index in a dimension, ``{d}`` (or ``{x}`` as a letter).
@@ -34,6 +45,7 @@ class Grid:
     kernel: str
     pointer: str
     local: str
+    aligned: str
     table: str
     barrier: str
     group: str
@@ -47,6 +59,7 @@ OPENCL_GRID = Grid(
     "kernel void",
     "global ",
     "local ",
+    "",
     "constant",
     "barrier(CLK_LOCAL_MEM_FENCE);",
     "(int)get_group_id({d})",
@@ -60,6 +73,7 @@ CUDA_GRID = Grid(
     'extern "C" __global__ void',
     "",
     "__shared__ ",
+    "__align__(16) ",
     "static __constant__ const",
     "__syncthreads();",
     "(int)blockIdx.{x}",
@@ -99,6 +113,8 @@ class _Printer(Printer):
     ) -> None:
         super().__init__(words, index_names(kernel.body, reserved))
         self.kernel, self.grid = kernel, grid
+        accesses: list[BufferLoad | Store] = [*loads(kernel.body), *stores(kernel.body)]
+        self.vectors = {access.buffer for access in accesses if lanes_of(access) > 1}
 
     def text(self) -> str:
         k = self.kernel
@@ -109,6 +125,8 @@ class _Printer(Printer):
         return "\n".join([*lines, *self.block(k.body, 1, False), "}", ""])
 
     def _array(self, buffer: Buffer, space: str, depth: int) -> str:
+        if space and buffer in self.vectors:
+            space += self.grid.aligned
         kind = self.words.type(buffer.type)
         return f"{'  ' * depth}{space}{kind} {buffer.name}[{self.words.index(buffer.size)}];"
 

@@ -16,6 +16,8 @@ from tilewright.patterns.codegen.code import (
     Name,
     Statement,
     Store,
+    Vector,
+    VectorLoad,
     loads,
 )
 from tilewright.patterns.codegen.tidy import IndexNames
@@ -76,15 +78,27 @@ class Printer(ABC):
         """Return a statement of one line."""
         if isinstance(s, Declare):
             const = "" if s.changes else "const "
-            return f"{const}{self.words.type(s.type)} {s.name} = {self.words.value(s.value)};"
+            kind = self.words.type(s.type)
+            if isinstance(s.value, VectorLoad):
+                kind += str(s.value.lanes)
+            return f"{const}{kind} {s.name} = {self.words.value(s.value)};"
         if isinstance(s, Assign):
             return f"{s.name} = {self.words.value(s.value)};"
         assert isinstance(s, Store)
+        if isinstance(s.value, Vector):
+            return self._vector(s, s.value)
         text = f"{s.buffer.name}[{self.words.index(s.index)}] = {self.words.value(s.value)};"
         index = self.words.index
         open_ = [guard for guard in s.guards if guard not in self.words.inside]
         tests = " && ".join(f"{index(i)} < {index(length)}" for i, length in open_)
         return f"if ({tests}) {text}" if tests else text
+
+    def _vector(self, s: Store, v: Vector) -> str:
+        at = f"{s.buffer.name} + {self.words.index(s.index)}"
+        values = ", ".join(map(self.words.value, v.lanes))
+        kind = self.words.type(s.buffer.type)
+        store = self.words.dialect.vector_store
+        return store.format(n=len(v.lanes), type=kind, at=at, values=values)
 
     def table(self, buffer: Buffer, qualifier: str) -> str:
         """Return the definition of an array of fixed numbers."""

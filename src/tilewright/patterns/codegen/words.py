@@ -14,9 +14,11 @@ from tilewright.patterns.codegen.code import (
     FunctionCall,
     IndexValue,
     Inside,
+    Lane,
     Name,
     Number,
     Value,
+    VectorLoad,
 )
 from tilewright.patterns.nodes import UserFun
 from tilewright.patterns.types import ScalarType, boolean
@@ -31,6 +33,8 @@ class CDialect:
         helper: the beginning of a function that is local to a file.
         suffixed: whether functions of f32 have an ``f`` at their end, as in C.
         boolean: the type that stores a truth value.
+        vector_load: the load of a vector of ``{n}`` elements at an address.
+        vector_store: the statement that stores one.
     """
 
     name: str
@@ -38,11 +42,29 @@ class CDialect:
     helper: str
     suffixed: bool
     boolean: str
+    vector_load: str = ""
+    vector_store: str = ""
 
 
 C = CDialect("c", "long", "static inline ", True, "_Bool")
-OPENCL = CDialect("opencl", "int", "", False, "uchar")
-CUDA = CDialect("cuda", "int", "static __device__ inline ", True, "bool")
+OPENCL = CDialect(
+    "opencl",
+    "int",
+    "",
+    False,
+    "uchar",
+    "vload{n}(0, {at})",
+    "vstore{n}(({type}{n})({values}), 0, {at});",
+)
+CUDA = CDialect(
+    "cuda",
+    "int",
+    "static __device__ inline ",
+    True,
+    "bool",
+    "*(const {type}{n} *)({at})",
+    "*({type}{n} *)({at}) = make_{type}{n}({values});",
+)
 
 _INFIX = {
     "add": "+",
@@ -151,6 +173,12 @@ class Words:
 
     def value(self, v: Value) -> str:
         """Return a value."""
+        if isinstance(v, VectorLoad):
+            at = f"{v.buffer.name} + {self.index(v.index)}"
+            kind = self.type(v.buffer.type)
+            return self.dialect.vector_load.format(n=v.lanes, at=at, type=kind)
+        if isinstance(v, Lane):
+            return f"{v.name}.{'xyzw'[v.number]}"
         if isinstance(v, BufferLoad):
             return f"{v.buffer.name}[{self.index(v.index)}]"
         if isinstance(v, Name):

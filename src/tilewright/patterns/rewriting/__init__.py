@@ -44,6 +44,7 @@ from tilewright.patterns.rewriting.tiling import (
     tiling2,
     zipped_tiling2,
 )
+from tilewright.patterns.rewriting.vectorisation import vectorise
 
 __all__ = [
     "Derivation",
@@ -82,5 +83,6 @@ __all__ = [
     "strided_reduce",
     "tiling2",
     "top_down",
+    "vectorise",
     "zipped_tiling2",
 ]

@@ -25,7 +25,7 @@ from tilewright.patterns.rewriting.fusion import map_fusion, reduce_map_fusion
 from tilewright.patterns.rewriting.lowering import lower_nest, lower_reduce, stage_tile, store
 from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, sites
 from tilewright.patterns.rewriting.sliding import slide_sequentially
-from tilewright.patterns.rewriting.strategies import Derivation, derive, everywhere, one
+from tilewright.patterns.rewriting.strategies import Derivation, bottom_up, derive, everywhere, one
 from tilewright.patterns.rewriting.tiling import (
     round_up2,
     slide_tiling,
@@ -33,6 +33,7 @@ from tilewright.patterns.rewriting.tiling import (
     tiling2,
     zipped_tiling2,
 )
+from tilewright.patterns.rewriting.vectorisation import vectorise
 from tilewright.patterns.types import UNIT, ArrayType, DataType, dimensions
 
 Steps = tuple[tuple[Rule, n.Pattern], ...]
@@ -63,6 +64,8 @@ class ExplorationSettings:
         limit: the number of derivations after which the search stops.
         sliding: also keep windows in registers, from one iteration of a loop to the next. Not by
             default: the measured kernels that come with Tilewright have none of these.
+        vectors: lengths of vectors to load and store on a GPU, 2 or 4; none by
+            default, likewise.
     """
 
     target: str = "gpu"
@@ -76,6 +79,7 @@ class ExplorationSettings:
     most_local: int = 12288
     limit: int = 1000
     sliding: bool = False
+    vectors: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.target not in ("c", "gpu"):
@@ -266,9 +270,11 @@ def lowered(variant: Derivation, settings: ExplorationSettings) -> Iterator[Deri
 def _forms(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     """Yield a program, and what rules make of it that concern its innermost loops."""
     yield variant
-    for rule in [slide_sequentially] if settings.sliding else []:
+    lengths = settings.vectors if settings.target == "gpu" else ()
+    sliding = [everywhere(slide_sequentially)] if settings.sliding else []
+    for rule in [*sliding, *(bottom_up(vectorise(length)) for length in lengths)]:
         try:
-            made = everywhere(rule)(Derivation(variant.program))
+            made = rule(Derivation(variant.program))
         except RewriteError:
             continue
         yield Derivation(variant.start, (*variant.steps, *made.steps))
@@ -277,7 +283,7 @@ def _forms(variant: Derivation, settings: ExplorationSettings) -> Iterator[Deriv
 def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     nests = _nests(variant.program, settings)
     slides = any(isinstance(p, n.SlideSeq) for p in n.walk(variant.program))
-    if settings.target == "gpu" and slides and "global" in settings.mappings:
+    if settings.target == "gpu" and slides and "group" in settings.mappings:
         nests.insert(0, tuple(map(_level, _SLIDING_NEST)))
     for nest in nests:
         try:

@@ -29,7 +29,7 @@ def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
         return f"map_{level.kind}(..., {level.dim}) inside another of the same dimension"
     if level.kind == "par" and kinds & {"par", "simd"}:
         return "cores inside a loop that is already spread over cores or lanes"
-    if level.kind in n.GRID_KINDS and kinds & {"seq", "unroll", "par", "simd"}:
+    if level.kind in n.GRID_KINDS and kinds & {"seq", "unroll", "par", "simd", "vec"}:
         return f"map_{level.kind} inside a loop of one thread"
     return ""
 

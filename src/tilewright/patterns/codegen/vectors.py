@@ -1,0 +1,259 @@
+"""Loops over the lanes of a vector: statements lane by lane, loads and stores of whole vectors.
+
+GPUs compute lane by lane in any case: what vectors save are memory instructions. So an access of
+global or local memory becomes one of a vector if its lanes are consecutive elements, the first one
+is proved to be at a multiple of the vector's length, and the vector has at most `MOST_BYTES`. Any
+other access stays one per lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd, lcm
+
+from tilewright.arith import Poly, Size, substitute
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import SizeRequirement
+from tilewright.patterns.codegen.code import (
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    BufferLoad,
+    Declare,
+    ForLoop,
+    FunctionCall,
+    IndexValue,
+    Inside,
+    Lane,
+    Name,
+    Number,
+    Statement,
+    Store,
+    Value,
+    Vector,
+    VectorLoad,
+    all_values,
+    indices_of,
+    values_of,
+)
+from tilewright.patterns.errors import LoweringError
+
+MOST_BYTES = 16  # of one access of a thread (CUDA C programming guide, device memory accesses)
+LENGTHS = (2, 4)  # of the vector types that OpenCL C and CUDA C have in common, up to 16 bytes
+
+
+def multiples(requirements: Sequence[SizeRequirement]) -> dict[str, int]:
+    """Return numbers that divide a program's sizes, from the requirements of its splits."""
+    found: dict[str, int] = {}
+    for requirement in requirements:
+        top, bottom = requirement.value.fraction
+        atoms = [a for a in top.all_atoms() if isinstance(a, Size)]
+        plain = len(atoms) == 1 and top == Poly.of(atoms[0])
+        if requirement.kind == "whole" and plain and isinstance(bottom.value, int):
+            found[atoms[0].name] = lcm(found.get(atoms[0].name, 1), bottom.value)
+    return found
+
+
+def with_vectors(
+    block: Block, known: Mapping[str, int], reserved: frozenset[str] = frozenset()
+) -> Block:
+    """Return a block without loops over lanes.
+
+    Args:
+        block: the code of a grid of threads.
+        known: numbers that divide sizes.
+        reserved: names that are taken.
+
+    Raises:
+        LoweringError: no access in such a loop is one of a vector, or they are nested.
+    """
+    made: Block = []
+    for s in block:
+        if isinstance(s, ForLoop) and s.level == n.VEC:
+            made += _Lanes(s, known, reserved).unrolled()
+            continue
+        if isinstance(s, ForLoop):
+            s.body = with_vectors(s.body, known, reserved)
+        made.append(s)
+    return made
+
+
+@dataclass(slots=True)
+class _Lanes:
+    """One loop over lanes.
+
+    Args:
+        loop: the loop.
+        known: numbers that divide sizes.
+        reserved: names that are taken.
+        varying: variables of its body that have another value in each lane.
+        buffers: memory that is made in its body, for each lane.
+        accesses: the number of vector accesses.
+    """
+
+    loop: ForLoop
+    known: Mapping[str, int]
+    reserved: frozenset[str]
+    varying: set[str] = field(default_factory=set)
+    buffers: dict[Buffer, list[Buffer]] = field(default_factory=dict)
+    accesses: int = 0
+    made: int = 0
+
+    @property
+    def length(self) -> int:
+        return int(self.loop.variable.extent.value or 0)
+
+    def unrolled(self) -> Block:
+        """Return the statements in place of the loop."""
+        block = self.block(self.loop.body)
+        if not self.accesses:
+            raise LoweringError(
+                f"map_vec of {self.length} elements: no access of global or local memory is one of "
+                f"consecutive elements, at a multiple of {self.length}, of up to {MOST_BYTES} "
+                "bytes: use map_seq"
+            )
+        return block
+
+    def block(self, block: Block) -> Block:
+        made: Block = []
+        for s in block:
+            if isinstance(s, ForLoop):
+                if s.level == n.VEC or self.moves(s.variable.extent):
+                    raise LoweringError("map_vec with a loop inside that lanes run differently")
+                made.append(ForLoop(s.variable, s.level, self.block(s.body)))
+            elif isinstance(s, Allocate):
+                each = [
+                    replace(s.buffer, name=self.named(f"{s.buffer.name}_{k}"))
+                    for k in range(self.length)
+                ]
+                self.buffers[s.buffer] = each
+                made += map(Allocate, each)
+            else:
+                made += self.statement(s)
+        return made
+
+    def statement(self, s: Statement) -> Block:
+        """Return a statement without others inside, for all lanes."""
+        if isinstance(s, Declare) and not s.changes and not self.varies(s):
+            return [s]
+        before: Block = []
+        read = {} if isinstance(s, Store) and s.guards else self.loads(s, before)
+        if isinstance(s, Store) and s.buffer not in self.buffers and not s.guards:
+            base = self.first(s.buffer, s.index)
+            if base is not None:
+                self.accesses += 1
+                lanes = tuple(self.lane(s.value, k, read) for k in range(self.length))
+                return [*before, Store(s.buffer, base, Vector(lanes))]
+        if isinstance(s, Declare):
+            self.varying.add(s.name)
+        return [*before, *(self.one(s, k, read) for k in range(self.length))]
+
+    def one(self, s: Statement, k: int, read: Mapping[BufferLoad, Value]) -> Statement:
+        """Return a statement for one lane."""
+        if isinstance(s, Declare):
+            return Declare(
+                self.named(f"{s.name}_{k}"), s.type, self.lane(s.value, k, read), s.changes
+            )
+        if isinstance(s, Assign):
+            return Assign(self.named(f"{s.name}_{k}"), self.lane(s.value, k, read))
+        assert isinstance(s, Store)
+        buffer = self.buffers[s.buffer][k] if s.buffer in self.buffers else s.buffer
+        guards = tuple((self.at(i, k), self.at(length, k)) for i, length in s.guards)
+        return Store(buffer, self.at(s.index, k), self.lane(s.value, k, read), guards)
+
+    def loads(self, s: Statement, before: Block) -> dict[BufferLoad, Value]:
+        """Return what stands for the loads of a statement whose lanes share an access.
+
+        Loads that are executed under a condition only stay where they are.
+        """
+        found: dict[BufferLoad, Value] = {}
+        for v in values_of(s):
+            for load in _unconditional(v):
+                name = self.named(f"{self.loop.variable.name}_v{self.made}")
+                base = self.first(load.buffer, load.index)
+                if load.buffer in self.buffers or (base is None and self.moves(load.index)):
+                    continue
+                self.made += 1
+                shared: Value = load
+                if base is not None:
+                    self.accesses += 1
+                    shared = VectorLoad(load.buffer, base, self.length)
+                found[load] = Name(name, load.buffer.type)
+                before.append(Declare(name, load.buffer.type, shared))
+        return found
+
+    def lane(self, v: Value, k: int, read: Mapping[BufferLoad, Value]) -> Value:
+        """Return a value for one lane."""
+        if isinstance(v, BufferLoad) and v in read:
+            name = read[v]
+            assert isinstance(name, Name)
+            return Lane(name.name, k, name.type) if self.moves(v.index) else name
+        if isinstance(v, BufferLoad):
+            buffer = self.buffers[v.buffer][k] if v.buffer in self.buffers else v.buffer
+            return BufferLoad(buffer, self.at(v.index, k))
+        if isinstance(v, Name):
+            return Name(self.named(f"{v.name}_{k}"), v.type) if v.name in self.varying else v
+        if isinstance(v, IndexValue):
+            return IndexValue(self.at(v.index, k))
+        if isinstance(v, FunctionCall):
+            args = tuple(self.lane(a, k, read) for a in v.args)
+            return FunctionCall(v.function, args, v.types, v.type)
+        if isinstance(v, Inside):
+            index, length = self.at(v.index, k), self.at(v.length, k)
+            return Inside(index, length, self.lane(v.value, k, read), v.other)
+        assert isinstance(v, Number)
+        return v
+
+    def named(self, name: str) -> str:
+        """Return a name of this form that the caller does not use."""
+        while name in self.reserved:
+            name += "_"
+        return name
+
+    def at(self, p: Poly, k: int) -> Poly:
+        """Return an index in one lane."""
+        lane = Poly.constant(k)
+        return substitute(p, lambda a: lane if a == self.loop.variable else None)
+
+    def moves(self, p: Poly) -> bool:
+        """Return whether an index differs between lanes."""
+        return self.loop.variable in p.all_atoms()
+
+    def varies(self, s: Statement) -> bool:
+        """Return whether the values of a statement differ between lanes."""
+        names = {v.name for x in values_of(s) for v in all_values(x) if isinstance(v, Name)}
+        read = [v for x in values_of(s) for v in all_values(x) if isinstance(v, BufferLoad)]
+        own = any(v.buffer in self.buffers for v in read)
+        return bool(names & self.varying) or own or any(map(self.moves, indices_of(s)))
+
+    def first(self, buffer: Buffer, index: Poly) -> Poly | None:
+        """Return where the vector of an access begins; None if it is not one of a vector."""
+        base = index - Poly.of(self.loop.variable)
+        short = self.length * buffer.type.size <= MOST_BYTES and buffer.type.kind in "fi"
+        if not short or buffer.memory not in ("global", "local") or self.moves(base):
+            return None
+        return base if self.divides(base) else None
+
+    def divides(self, p: Poly) -> bool:
+        """Return whether an index is proved to be a multiple of the vector's length."""
+        for monomial, c in p.terms:
+            if not isinstance(c, int) or any(power < 1 for _, power in monomial):
+                return False
+            number = c
+            for atom, power in monomial:
+                if isinstance(atom, Size):
+                    number *= self.known.get(atom.name, 1) ** power
+            if gcd(number, self.length) != self.length:
+                return False
+        return True
+
+
+def _unconditional(v: Value) -> list[BufferLoad]:
+    """Return the loads in a value that are always executed."""
+    if isinstance(v, BufferLoad):
+        return [v]
+    if isinstance(v, FunctionCall):
+        return [load for arg in v.args for load in _unconditional(arg)]
+    return []

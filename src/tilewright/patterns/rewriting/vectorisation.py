@@ -1,0 +1,46 @@
+"""The rule that loads and stores vectors of neighbouring elements."""
+
+from __future__ import annotations
+
+from tilewright.arith import poly
+from tilewright.patterns import nodes as n
+from tilewright.patterns.check import infer
+from tilewright.patterns.codegen.vectors import LENGTHS, MOST_BYTES
+from tilewright.patterns.rewriting.rule import Change, Rule, Site
+from tilewright.patterns.types import ArrayType, ScalarType
+
+STEUWER = "Steuwer et al. 2015 (asVector, asScalar)"
+
+
+def vectorise(length: int) -> Rule:
+    """Return a map of scalars whose threads compute vectors of neighbouring elements.
+
+    The length of the map is a multiple of the vector's: a requirement on its size. Accesses
+    of consecutive, aligned elements become those of vectors: `codegen.vectors` proves it for each,
+    leaves the others one per lane, and refuses a kernel in which no access is one of a vector.
+    """
+
+    def at(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Map) or first.level is not None or not n.computes(first):
+            return None
+        if length not in LENGTHS:
+            return f"a vector of {length} elements; give 2 or 4"
+        assert isinstance(site.given, ArrayType)
+        kind = infer(first.f, site.given.item)[0]
+        if not isinstance(kind, ScalarType):
+            return None
+        if length * kind.size > MOST_BYTES:
+            return f"a vector of {length * kind.size} bytes; an access has at most {MOST_BYTES}"
+        if any(level.kind in ("seq", "unroll", "simd", "vec") for level in site.levels()):
+            return "it is inside a loop of one thread already"
+        reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
+        if reader is not None:
+            return f"{reader} reads its result: fuse the two or store it first"
+        if site.given.length == length:
+            return Change(1, (n.Map(first.f, n.VEC),))
+        run = n.Map(n.Map(first.f, n.VEC))
+        return Change(1, (n.SplitPattern(poly(length)), run, n.Join()))
+
+    after = f"split({length}) >> map(map_vec(f)) >> join"
+    return Rule(f"vectorise({length})", "map(f)", after, STEUWER, at)
