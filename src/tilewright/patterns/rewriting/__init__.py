@@ -1,7 +1,8 @@
 """Rewriting of programs into others with the same meaning.
 
 `rule` defines rules and the sites where they are tried; the families are `algorithmic`, `fusion`,
-`motion`, `tiling` and `lowering`; `strategies` combine rules, `exploration` enumerates.
+`motion`, `tiling`, `sliding`, `vectorisation` and `lowering`; `strategies` combine rules,
+`exploration` enumerates.
 """
 
 from tilewright.patterns.errors import RewriteError
