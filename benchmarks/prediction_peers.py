@@ -15,7 +15,9 @@ products of inputs. Peers get the complexity, where there is one, and logarithms
   the share of its error with 250 instances that is left, beside the best peer's own.
 
 Geometric means over tables and splits. Kernels in ``DESIGNED`` and two thirds of our own data sets
-took part in choices; ``held_out`` marks the rest, which the summary is of (``pooled_…`` has all).
+took part in choices; ``held_out`` marks the rest, which the summary is of (``pooled_…`` has all,
+``public_…`` the held-out tables of others). The recorded spaces are those of the Auto-Tuning
+Association's benchmark hub (commit 8eeb99e).
 """
 
 from __future__ import annotations
@@ -270,6 +272,9 @@ def main() -> None:
         print(f"{name:32}", " ".join(f"{k} {100 * v:.2f}" for k, v in shown.items()), flush=True)
     summary = summarised([row for row in rows if row["held_out"]] or rows)
     summary |= {f"pooled_{key}": value for key, value in summarised(rows).items()}
+    public = [row for row in rows if row["held_out"] and row["public"]]
+    if public:
+        summary |= {f"public_{key}": value for key, value in summarised(public).items()}
     common.write(args, "prediction_peers", rows, summary, not_run=not_run)
 
 

@@ -130,7 +130,8 @@ def test_a_small_limit_is_kept_by_whatever_is_tried():
         assert model.parameter_count_ <= limit
 
 
-def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch):
+@pytest.mark.parametrize("fine", [True, False])
+def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch, fine):
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     made = []
@@ -142,8 +143,18 @@ def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch):
 
     monkeypatch.setattr(HistGradientBoostingRegressor, "fit", kept)
     X, y = bumps(1000)
-    model = Boosted(trees=10, folds=0).fit(X, y)
+    model = Boosted(trees=10, folds=0, fine=fine).fit(X, y)
     (theirs,) = made
     inputs = model.inputs_(X)
     logs = model.constant_ + inputs @ model.slopes_ + theirs.predict(inputs.astype(np.float32))
     assert np.allclose(model.predict(X), np.exp(logs))
+
+
+@pytest.mark.parametrize(("noise", "fine"), [(0.0, True), (1.0, False)])
+def test_trees_follow_every_step_only_of_undisturbed_times(noise, fine):
+    random = np.random.default_rng(0)
+    X = random.integers(1, 9, (1200, 4)).astype(float)
+    steps = random.normal(size=(9, 9))
+    logs = steps[X[:, 0].astype(int), X[:, 1].astype(int)] + noise * random.normal(size=len(X))
+    model = Boosted(trees=40, folds=0).fit(X, np.exp(logs))
+    assert model.fine_ is fine

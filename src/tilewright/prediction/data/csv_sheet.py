@@ -116,10 +116,15 @@ class CsvSheet:
             i for i in range(len(self.headings)) if any(not absent(cell) for cell in self.cells(i))
         ]
 
-    def features(self, names: Sequence[str] | None, times_at: Collection[int]) -> list[int]:
-        """Return the columns of features: these, or all with values that are not times."""
+    def features(
+        self,
+        names: Sequence[str] | None,
+        times_at: Collection[int],
+        status_at: Collection[int] = (),
+    ) -> list[int]:
+        """Return the columns of features: these, or all with values, not times or a status."""
         if names is None:
-            used = [i for i in self.filled() if i not in times_at]
+            used = [i for i in self.filled() if i not in (*times_at, *status_at)]
         else:
             used = [self.column(name, "a feature") for name in names]
         for at in used:
@@ -271,7 +276,8 @@ def _time(source: Path, line: int, heading: str, cell: str) -> float:
     if value is None or not math.isfinite(value) or value <= 0:
         raise PredictionError(
             f"{source}, line {line}: {heading} is {cell!r}; run times are positive numbers, "
-            "leave the cell of a failed run empty"
+            "leave the cell of a failed run empty, or name the text: --failed TEXT, or --timed-out "
+            "TEXT=LIMIT for a run that was stopped"
         )
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.files import check_writable, write_text
 from tilewright.prediction.data.csv_sheet import TIME, CsvSheet, codes
+from tilewright.prediction.data.unfinished import Unfinished
 from tilewright.prediction.errors import PredictionError
 from tilewright.report.table import cell, to_csv
 from tilewright.shapes import read_json
@@ -39,6 +40,8 @@ class Runs:
         retimes: an independent second measurement of the same, or None.
         facts: kernel, variant, complexity, machine, versions, as far as they are known.
         dropped: rows left out, each with the reason.
+        censored: whether each run was stopped, so that its time is a lower bound, booleans
+            (runs,); None if all ended.
     """
 
     features: Mapping[str, str]
@@ -47,6 +50,7 @@ class Runs:
     retimes: Array | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    censored: Array | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -55,6 +59,19 @@ class Runs:
     def names(self) -> tuple[str, ...]:
         """The names of the features."""
         return tuple(self.features)
+
+    def ended(self) -> Runs:
+        """Return the runs without those that were stopped."""
+        if self.censored is None:
+            return self
+        kept = ~self.censored
+        return replace(
+            self,
+            table=self.table[kept],
+            times=self.times[kept],
+            retimes=None if self.retimes is None else self.retimes[kept],
+            censored=None,
+        )
 
     @property
     def floor(self) -> float | None:
@@ -81,6 +98,7 @@ def read_csv(
     retime: str | None = RETIME,
     levels: Mapping[str, Sequence[str]] | None = None,
     units: Mapping[str, str] | None = None,
+    unfinished: Unfinished | None = None,
 ) -> Runs:
     """Read runs from a CSV file with a line of headings.
 
@@ -89,7 +107,8 @@ def read_csv(
     ``time_ms``. Empty cells, ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a time
     or with a missing feature is left out and named in `Runs.dropped`. A column of words is numbered
     in the order of its first appearance, or by `levels`, and ``true`` and ``false`` are 1 and 0.
-    The numbering is in ``facts["levels"]``.
+    The numbering is in ``facts["levels"]``. A time such as ``>120`` is that of a run that was
+    stopped after 120, and is marked in `Runs.censored`.
 
     Args:
         path: the file; facts about it are read from a JSON file of the same name.
@@ -104,6 +123,7 @@ def read_csv(
         retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
         units: the units that columns must have where they have one, by name.
+        unfinished: how the file says that a run failed or was stopped.
 
     Raises:
         PredictionError: no such file, no such column, a column of both numbers and words, a
@@ -116,27 +136,34 @@ def read_csv(
         target = sheet.time_name()
     targets = [target] if isinstance(target, str) else list(target)
     times_at, again_at = _time_columns(sheet, targets, retime)
+    unfinished = unfinished or Unfinished()
+    sheet, stopped, failed = unfinished.resolve(sheet, (*times_at, *again_at))
     sidecar = sidecar_of(source)
     known = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
     if features is None and known is not None:
         features = [name for name in known if name in sheet.known]
-    used = sheet.features(features, (*times_at, *again_at))
+    status = [] if unfinished.status is None else [sheet.known[unfinished.status]]
+    used = sheet.features(features, (*times_at, *again_at), status)
     coded = {i: codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
     needed = again_at if len(targets) > 1 else []
     kept, dropped = sheet.complete((*times_at, *needed, *used))
     if not kept:
-        raise PredictionError(f"{source}: no row has all of its values ({'; '.join(dropped[:3])})")
+        raise PredictionError(
+            f"{source}: no row has all of its values ({'; '.join([*failed, *dropped][:3])})"
+        )
     facts = {**sidecar, "source": source.name}
     words = {sheet.name(i): coded[i][1] for i in used if coded[i][1]}
     if words:
         facts["levels"] = words
+    censored = np.array([sheet.rows[row][0] in stopped for row in kept])
     runs = Runs(
         sheet.units(used, known or {}, units),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
         _medians(sheet, times_at, kept),
         _medians(sheet, again_at, kept) if again_at else None,
         facts,
-        tuple(dropped),
+        (*failed, *dropped),
+        censored if censored.any() else None,
     )
     if features is None:
         _refuse_times(runs, source)
@@ -199,13 +226,18 @@ def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:
 
 
 def csv_text(runs: Runs) -> str:
-    """Return runs as CSV: the features, ``time_s`` and, if there is one, ``retime_s``."""
-    columns = [runs.times] if runs.retimes is None else [runs.times, runs.retimes]
+    """Return runs as CSV: the features, ``time_s`` and, if there is one, ``retime_s``.
+
+    The time of a run that was stopped is written as ``>120``.
+    """
+    stopped = np.zeros(len(runs), dtype=bool) if runs.censored is None else runs.censored
+    first = [f"{'>' * int(s)}{cell(t)}" for s, t in zip(stopped, runs.times, strict=True)]
+    columns = [first] if runs.retimes is None else [first, map(cell, runs.retimes)]
     again = [RETIME] * (len(columns) - 1)
     return to_csv(
         [*runs.names, TIME, *again],
         (
-            [*(f"{value:.12g}" for value in row), *map(cell, times)]
+            [*(f"{value:.12g}" for value in row), *times]
             for row, *times in zip(runs.table, *columns, strict=True)
         ),
     )

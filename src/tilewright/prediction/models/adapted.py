@@ -32,6 +32,7 @@ from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.estimator import Estimator
 from tilewright.prediction.models.gaussian_process import matern
 from tilewright.prediction.models.inputs import ModelInputs
+from tilewright.prediction.models.intervals import IntervalCalibration
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _LEVEL = 1.0  # log; standard deviation of the factor between machines around the factor of the runs
@@ -40,6 +41,10 @@ _OWN = (0.0, 0.1, 0.2, 0.4, 0.8)  # of σ
 _LENGTHS = (0.7, 1.5, 3.0)  # of ℓ
 _NOISES = (0.02, 0.05, 0.1, 0.2, 0.4)  # of ν
 _NUMBERS = ("trust", "own", "length", "noise")
+# Standard errors of the difference by which a model of the runs alone has to be better: it is the
+# best of many, so that among few runs it looks good by chance.
+_CERTAIN = 2.0
+_CAP = 2.0  # maximum relative error of a held-out run
 _MOST = 1000  # runs: with more, a model fitted to them alone is as good, and the covariance is slow
 
 
@@ -51,10 +56,11 @@ class Adapted(Estimator):
         sources: fitted models of the same kernel on other machines, whose features are among those
             of the runs.
 
-    If `Augmented` of the runs alone cross-validates better, it is the model.
+    If `Augmented` of the runs alone cross-validates better, by two standard errors over pairs of
+    runs, it is the model.
 
     After ``fit``, ``chosen_`` has ``trust`` (τ), ``own`` (σ), ``length`` (ℓ) and ``noise`` (ν), and
-    ``errors``, the cross-validated errors of the two.
+    ``errors``, the mean relative errors of the two in cross-validation, each at most 2.
     """
 
     kind: ClassVar[str] = "adapted"
@@ -82,21 +88,39 @@ class Adapted(Estimator):
         self.parameter_count_ = len(rest) + sum(source.parameter_count_ for source in self.sources)
         self.alone_: Augmented | None = None
         if self.folds > 1 and len(data) > 2:
-            self._calibrate(data, seconds)
-            self._compare(data, seconds)
+            held_out, spread = self._held_out(data, seconds)
+            self.calibration_ = IntervalCalibration.fit(held_out, seconds, spread)
+            self._compare(data, seconds, held_out)
 
-    def _compare(self, data: Array, seconds: Array) -> None:
-        """Use a model of the runs alone if it cross-validates better than the sources."""
+    def _held_out(self, data: Array, seconds: Array) -> tuple[Array, Array]:
+        """Return seconds and spread of each run by a model without its fold, (n,) each."""
+        folds = min(self.folds, len(data))
+        place = np.random.default_rng([self.seed, 1]).permutation(len(data)) % folds
+        found, spread = np.empty(len(data)), np.empty(len(data))
+        for fold in range(folds):
+            out = place == fold
+            model = Adapted(**{**self.get_params(), "features": self.names_, "folds": 0})
+            model.fit(data[~out], seconds[~out])
+            found[out], spread[out] = model._centre(data[out]), model._spread(data[out])
+        return found, spread
+
+    def _compare(self, data: Array, seconds: Array, held_out: Array) -> None:
+        """Use a model of the runs alone if it is clearly better: no source resembles them."""
         alone = Augmented(
             features=self.names_, complexity=self.complexity, folds=self.folds, seed=self.seed
         ).fit(data, seconds)
         assert self.calibration_ is not None
         assert alone.calibration_ is not None
-        errors = {"adapted": self.calibration_.error, "alone": alone.calibration_.error}
-        if errors["alone"] < errors["adapted"]:
+        rows, logs = alone.held_out_
+        one, other = (
+            np.minimum(np.abs(found / seconds[rows] - 1), _CAP)
+            for found in (held_out[rows], np.exp(logs))
+        )
+        gain = one - other
+        if gain.mean() > _CERTAIN * gain.std(ddof=1) / len(gain) ** 0.5:
             self.alone_, self.calibration_ = alone, alone.calibration_
             self.parameter_count_ = alone.parameter_count_
-        self.chosen_["errors"] = errors
+        self.chosen_["errors"] = {"adapted": float(one.mean()), "alone": float(other.mean())}
 
     def _likelihood(self, rest: Array) -> Any:
         """Return the log marginal likelihood of the runs as a function of τ, σ, ℓ and ν."""

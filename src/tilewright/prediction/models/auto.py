@@ -115,15 +115,16 @@ class Auto(Estimator):
         # Instances that the process does not use are held out anyway.
         return np.where(np.isnan(found), _logs(process, data[rows]), found)
 
-    def _fitted_without(self, model: Estimator, rows: Array, data: Array, seconds: Array) -> Array:
+    def _fitted_without(self, model: Boosted, rows: Array, data: Array, seconds: Array) -> Array:
         """Return log times of `rows` by models fitted without their fold."""
         # With many instances, those of all folds may be left out at once.
         folds = 1 if len(data) >= 2 * len(rows) else min(_FOLDS, len(rows))
         found = np.empty(len(rows))
+        settings = model.get_params() | {"fine": getattr(model, "fine_", None)}
         for fold in range(folds):
             own = np.arange(len(rows)) % folds == fold
             rest = np.setdiff1d(np.arange(len(data)), rows[own])
-            fresh = type(model)(**model.get_params()).fit(data[rest], seconds[rest])
+            fresh = Boosted(**settings).fit(data[rest], seconds[rest])
             found[own] = _logs(fresh, data[rows[own]])
         return found
 
