@@ -10,6 +10,7 @@ from .data.runs import (
     csv_text as csv_text,
     write_csv as write_csv,
 )
+from .data.unfinished import Unfinished as Unfinished
 from .data.user_kernels import (
     from_callable as from_callable,
     from_command as from_command,
@@ -40,6 +41,7 @@ from .models.nnc_paper import (
     NN as NN,
     NNC as NNC,
 )
+from .models.censored import fit_censored as fit_censored
 from .models.evaluation import (
     Evaluation as Evaluation,
     cross_validate as cross_validate,

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
-    from tilewright.prediction import Adapted, load, read_csv
+    from tilewright.prediction import Adapted, load
 
     sources = [load(path) for path in args.models]
     features = tuple(dict.fromkeys(name for source in sources for name in source.names_))
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                     f"models to runs with the same words"
                 )
         units |= source.units or {}
-    runs = read_csv(args.runs, args.target, features, names=args.names, levels=levels, units=units)
+    runs = shared.read_runs(args, features, levels=levels, units=units)
     complexity = next((source.complexity for source in sources if source.complexity), None)
     model = Adapted(
         features=features,

@@ -38,21 +38,18 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
-    from tilewright.prediction import evaluate, evaluation_table, load, prediction_report, read_csv
+    from tilewright.prediction import evaluate, evaluation_table, load, prediction_report
 
     tables = shared.read_tables(args.tables)
     model = load(args.model)
-    runs = read_csv(
-        args.runs,
-        args.target,
-        model.names_,
-        names=args.names,
-        levels=model.levels,
-        units=model.units,
-    )
+    every = shared.read_runs(args, model.names_, levels=model.levels, units=model.units)
+    runs = every.ended()
+    stopped = len(every) - len(runs)
     found = evaluate(model, runs.table, runs.times, coverage=args.coverage, retimes=runs.retimes)
-    head = [f"{shared.describe(model)} on {args.runs}", shared.left_out(runs)]
+    unknown = f"{stopped} more were stopped and are not compared" if stopped else ""
+    head = [f"{shared.describe(model)} on {args.runs}", unknown, shared.left_out(runs)]
     result = {"model": model.kind, **found.to_dict(), "dropped": list(runs.dropped)}
+    result["stopped"] = stopped
     show(args, result, "; ".join(filter(None, head)), evaluation_table(found))
     if args.output:
         write_file(args.output, _csv(runs, found))

@@ -68,9 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     arguments.check_outputs(args)
     _spare_the_description(args)
-    from tilewright.prediction import read_csv
-
-    runs = read_csv(args.runs, args.target, args.features, names=args.names)
+    runs = shared.read_runs(args, args.features)
     if args.model in ("nn", "nnc") and len(runs) > MANY:
         warn(
             f"{args.model} goes through all {len(runs)} runs thousands of times, which may take "
@@ -85,17 +83,21 @@ def run(args: argparse.Namespace) -> int:
 def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
     """Fit a model to runs, show it, and write the files that the arguments ask for."""
     from tilewright.cli.progress import counted, show_progress
-    from tilewright.prediction import cross_validate, prediction_report
+    from tilewright.prediction import cross_validate, fit_censored, prediction_report
     from tilewright.report import Progress
 
     tables = shared.read_tables(args.tables)
     with show_progress(args.quiet) as progress:
         progress(Progress(f"fitting {shared.name_of(model)} to {len(runs)} runs"))
         began = time.perf_counter()
-        model.fit(runs.table, runs.times)
+        stopped = runs.censored
+        if stopped is None:
+            model.fit(runs.table, runs.times)
+        else:
+            fit_censored(model, runs.table, runs.times, stopped)
         seconds = time.perf_counter() - began
         auto = None
-        if model.kind == "augmented" and FEW <= len(runs) <= TRIED:
+        if model.kind == "augmented" and stopped is None and FEW <= len(runs) <= TRIED:
             progress(Progress("comparing with auto"))
             auto = _auto_error(model, runs)
         found = None
@@ -105,6 +107,7 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
                 runs.table,
                 runs.times,
                 retimes=runs.retimes,
+                censored=stopped,
                 on_progress=counted(progress, "cross-validating"),
             )
     show(
@@ -118,7 +121,7 @@ def fitted(args: argparse.Namespace, model: Estimator, runs: Runs) -> int:
     if found is not None:
         report = prediction_report(
             model,
-            runs,
+            runs.ended(),
             found,
             title=f"Run times of {args.runs}",
             model=shared.describe(model),
@@ -224,6 +227,7 @@ def _result(
         "parameters": model.parameter_count_,
         "rows": len(runs),
         "dropped": list(runs.dropped),
+        "stopped": 0 if runs.censored is None else int(runs.censored.sum()),
         "features": model.to_dict()["features"],
         "levels": model.levels,
         "complexity": model.complexity,
@@ -249,7 +253,9 @@ def _text(
     from tilewright.report.table import table
 
     read = f"{units.plural(len(runs), 'run')} of {args.runs}"
-    yield "; ".join(filter(None, [read, shared.left_out(runs)]))
+    stopped = 0 if runs.censored is None else int(runs.censored.sum())
+    completed = f"{stopped} of them stopped, their times completed" if stopped else ""
+    yield "; ".join(filter(None, [read, completed, shared.left_out(runs)]))
     yield f"{shared.describe(model)}, fitted in {units.seconds(seconds)}"
     for name, value in model.chosen_.items():
         if isinstance(value, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +37,37 @@ TARGET = {
     "--target A,B": "the column of run times; its heading may say their unit, as in "
     "'time [ms]' (default: time_s, time, seconds or runtime); several are repeated measurements",
     "--names A,B": "the names of all columns, for a file without a line of headings",
+    "--failed A,B": "texts in the place of run times that say that a run failed: it is left out",
+    "--timed-out TEXT=LIMIT ...": "a text that says that a run was stopped, with the time limit in "
+    "the unit of the run times, such as timeout=120; >120 in the place of a run time says the same "
+    "without an option; repeatable",
+    "--status COLUMN": "the column that has these texts if it is not that of the run times; "
+    "--timed-out TEXT then takes the run time as the limit",
 }
 REPORT = {
     **options.REPORT,
     "--tables FILE.json ...": "show the results of this benchmark on the page, too, such as "
     "benchmarks/results/prediction_tables.json; repeatable",
 }
+
+
+def read_runs(args: argparse.Namespace, features: Sequence[str] | None, **how: Any) -> Runs:
+    """Return the runs that the arguments of `TARGET` describe."""
+    from tilewright.prediction import Unfinished, read_csv
+
+    limits: dict[str, float | None] = {}
+    for given in args.timed_out or ():
+        text, equals, limit = given.rpartition("=")
+        try:
+            limits[text if equals else given] = float(limit) if equals else None
+        except ValueError:
+            raise TilewrightError(
+                f"--timed-out {given!r} is not TEXT=LIMIT, such as timeout=120"
+            ) from None
+    unfinished = Unfinished(args.failed or (), limits, args.status)
+    return read_csv(
+        args.runs, args.target, features, names=args.names, unfinished=unfinished, **how
+    )
 
 
 def load_kernel(text: str) -> Kernel:

@@ -1,16 +1,19 @@
 """Models of runs of which some were stopped, so that their times are only known to be longer.
 
-Left out, the slow runs would be missing; taken as they are, they would be too fast. Their times
-are completed instead: a model is fitted, gives the mean of each stopped run's log time above its
-limit, and is fitted again, until that settles (Schmee and Hahn 1979, "A simple method for
-regression analysis with censored data"). In the end times are drawn in place of the means, which
-have no scatter, as the intervals would otherwise be too narrow (Rubin 1987, "Multiple imputation").
+Left out, the slow runs would be missing, and the slower half of what was measured near the limit;
+taken as they are, they would be too fast. Their times are completed instead. A model of the runs
+that ended gives the shape; a censored regression (Tobin 1958, "Estimation of relationships for
+limited dependent variables"), fitted by expectation maximisation (Schmee and Hahn 1979, "A simple
+method for regression analysis with censored data"), corrects it by what the limits say. Times are
+then drawn rather than their means taken, which have no scatter and make intervals too narrow
+(Rubin 1987, "Multiple imputation").
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| `limits` | logarithms of the times after which runs were stopped | (stopped,), log seconds |
-| `middle` | log times that the model predicts for them | (stopped,), log seconds |
-| σ, `scatter` | robust standard deviation of the held-out residuals of runs that ended | log |
+| `logs` | logarithms of the times, and of the limits of stopped runs | (n,), log seconds |
+| `design` | 1, the log times that the model of ended runs predicts, and its inputs | (n, columns) |
+| `middle` | mean log time of each run by the censored regression | (n,), log seconds |
+| σ, `scatter` | standard deviation of log times around it | log |
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ import numpy as np
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.tables import names_of, table, times
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_ROUNDS = 5
-_SETTLED = 0.1  # of σ: a mean change of the completed log times
+_ROUNDS = 1000
+_SETTLED = 1e-6  # of σ
+_RIDGE = 1e-4  # of the coefficients, per run
 _LEAST_SCATTER, _MOST_SPREAD = 1e-3, 1.0  # log
 _FEWEST = 10  # runs that ended
 _TAKEN = ("complexity", "levels", "seed", "threads", "work")
@@ -73,32 +78,47 @@ def _small(model: Estimator, names: tuple[str, ...]) -> Augmented:
 
 def _completed(model: Augmented, data: Array, seconds: Array, stopped: Array) -> Array:
     """Return the times, those of stopped runs drawn from above their limits."""
-    limits, logs = np.log(seconds[stopped]), np.log(seconds)
+    ended, logs = ~stopped, np.log(seconds)
+    model.fit(data[ended], seconds[ended])
+    known = np.log(model._centre(data))
+    rows, held_out = model.held_out_
+    known[np.flatnonzero(ended)[rows]] = held_out
+    inputs = ModelInputs.fit(model._with_complexity(data))
+    design = np.column_stack([np.ones(len(data)), known, inputs(model._with_complexity(data))])
+    middle, scatter = _censored_regression(design, logs, stopped)
+    spread = np.minimum(model._spread(data[stopped]), _MOST_SPREAD)
     random = np.random.default_rng([model.seed, 6])
-    model.fit(data[~stopped], seconds[~stopped])
-    beyond = np.minimum(model._spread(data[stopped]), _MOST_SPREAD)
-    held_out = logs[~stopped][model.held_out_[0]] - model.held_out_[1]
-    for _ in range(_ROUNDS):
-        scatter = max(1.4826 * float(np.median(np.abs(held_out))), _LEAST_SCATTER)
-        middle, scale = np.log(model._centre(data[stopped])), np.hypot(scatter, beyond)
-        before = logs[stopped]
-        logs[stopped] = _mean_above(limits, middle, scale)
-        if np.abs(logs[stopped] - before).mean() <= _SETTLED * scatter:
-            break
-        model.fit(data, np.exp(logs))
-        rows, found = model.held_out_
-        held_out = (logs[rows] - found)[~stopped[rows]]
-    logs[stopped] = _drawn_above(limits, middle, scale, random)
+    drawn = _drawn_above(logs[stopped], middle[stopped], np.hypot(scatter, spread), random)
+    logs[stopped] = drawn
     return np.asarray(np.exp(logs))
 
 
-def _mean_above(limits: Array, middle: Array, scale: Array) -> Array:
-    """Return the means of normal log times above their limits, shape (n,)."""
+def _censored_regression(design: Array, logs: Array, stopped: Array) -> tuple[Array, float]:
+    """Return the mean of each run's log time, (n,), and the standard deviation around it."""
+    gram = design.T @ design + _RIDGE * len(logs) * np.eye(design.shape[1])
+    prior = np.zeros(design.shape[1])
+    prior[1] = 1.0  # the model's prediction as it is
+    full, scatter = logs.copy(), 1.0
+    middle = design @ prior
+    for _ in range(_ROUNDS):
+        mean, variance = _above(logs[stopped], middle[stopped], scatter)
+        full[stopped] = mean
+        middle = design @ (prior + np.linalg.solve(gram, design.T @ (full - design @ prior)))
+        squares = float(((full - middle) ** 2).sum() + variance.sum())
+        before, scatter = scatter, max((squares / len(logs)) ** 0.5, _LEAST_SCATTER)
+        if abs(scatter - before) <= _SETTLED * scatter:
+            break
+    return middle, scatter
+
+
+def _above(limits: Array, middle: Array, scatter: float) -> tuple[Array, Array]:
+    """Return means and variances of normal log times above their limits, (n,) each."""
     from scipy.special import log_ndtr
 
-    below = (limits - middle) / scale
+    below = (limits - middle) / scatter
     hazard = np.exp(-0.5 * below**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-below))
-    return np.asarray(np.maximum(middle + scale * hazard, limits))
+    share = np.clip(1 + below * hazard - hazard**2, 0.0, 1.0)
+    return np.maximum(middle + scatter * hazard, limits), scatter**2 * share
 
 
 def _drawn_above(limits: Array, middle: Array, scale: Array, random: np.random.Generator) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.prediction.data.runs import noise_floor
 from tilewright.prediction.errors import PredictionError
+from tilewright.prediction.models.censored import fit_censored
 from tilewright.prediction.models.estimator import Estimator
 from tilewright.prediction.models.intervals import thresholded
 from tilewright.prediction.models.tables import names_of, table, times
@@ -151,6 +152,7 @@ def cross_validate(
     folds: int = 5,
     coverage: float = 0.9,
     retimes: Any = None,
+    censored: Any = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Evaluation:
     """Predict every instance by a model that was fitted without it.
@@ -162,6 +164,8 @@ def cross_validate(
         folds: the number of parts that the instances are divided into.
         coverage: nominal probability of the intervals.
         retimes: an independent second measurement, for the noise floor.
+        censored: whether each run was stopped, booleans (n,); such runs are fitted to
+            (`fit_censored`), but not predicted.
         on_progress: called with the number of folds done and their total.
 
     Raises:
@@ -172,6 +176,9 @@ def cross_validate(
     measured = times(y, len(data))
     if len(data) < 4:
         raise PredictionError(f"there are {len(data)} runs; cross-validation needs at least 4")
+    ended = (
+        np.ones(len(data), dtype=bool) if censored is None else ~np.asarray(censored, dtype=bool)
+    )
     folds = max(2, min(folds, len(data) // 2))
     place = np.random.default_rng([model.seed, 3]).permutation(len(data)) % folds
     parts: list[Evaluation] = []
@@ -181,9 +188,12 @@ def cross_validate(
             on_progress(fold, folds)
         out = place == fold
         fresh = type(model)(**{**model.get_params(), "features": names})
-        fresh.fit(data[~out], measured[~out])
-        parts.append(evaluate(fresh, data[out], measured[out], coverage=coverage))
-        rows.append(np.flatnonzero(out))
+        fit_censored(fresh, data[~out], measured[~out], ~ended[~out])
+        tested = out & ended
+        if not tested.any():
+            continue
+        parts.append(evaluate(fresh, data[tested], measured[tested], coverage=coverage))
+        rows.append(np.flatnonzero(tested))
     if on_progress is not None:
         on_progress(folds, folds)
     order = np.argsort(np.concatenate(rows))
@@ -191,15 +201,16 @@ def cross_validate(
     def whole(values: list[Any]) -> Any:
         return None if any(v is None for v in values) else np.concatenate(values)[order]
 
+    again = None if retimes is None else np.asarray(retimes, dtype=float)[ended]
     return Evaluation(
-        measured,
+        measured[ended],
         whole([p.predicted for p in parts]),
         whole([p.outside for p in parts]),
         coverage,
         whole([p.low for p in parts]),
         whole([p.high for p in parts]),
         _coverages(parts),
-        _floor(y, retimes),
+        _floor(measured[ended], again),
     )
 
 
