@@ -6,7 +6,12 @@ same number of each size, and the schedule that it predicts to be the fastest is
 of a size's schedules, and (keys ending in ``held_out``) of those alone that it was not trained
 on. ``thousands`` is the pick of all schedules that the factors allow, most of which were never
 measured. ``verified`` is the fastest of the three that are predicted to be the fastest, by the
-first half of a start's rounds, judged by the other half.
+first half of a start's rounds, judged by the other half. These picks are a forest's. The keys
+``MODEL_FACTORS_unmeasured…`` have the picks by the forest and by `Augmented` (``ours``, at most 75
+numbers) among those schedules that no model was trained on, over the best of these: with all
+factors (``wide``), and with Table IV's own (``table_iv``), without a choice of where blur's first
+stage is computed, and without whole rows. ``prediction_selection_recorded`` has the same by the
+recorded times alone.
 
 In one run the picks are timed again, in turns, with the schedules that were the fastest in the
 data set, with Mullapudi2016's schedule of this machine, and with the factors that it chose for
@@ -37,16 +42,17 @@ import common
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.schedulers.halide_autoschedulers import peers, run_peers
 from tilewright.measure import Timing, finalists
-from tilewright.prediction import Forest
+from tilewright.prediction import Augmented, Estimator, Forest
 from tilewright.prediction.data.runs import Runs, read_csv
 from tilewright.prediction.decisions.ranking import rank, rank_schedules
 from tilewright.prediction.kernels.families import schedule_family
-from tilewright.prediction.kernels.halide_blur import MULLAPUDI
+from tilewright.prediction.kernels.halide_blur import MULLAPUDI, TILE
 from tilewright.prediction.kernels.schedules import LIMITS, ScheduleFamily, collect_schedules
 from tilewright.records import Records
 
 DATA = common.HERE / "data" / "prediction"
 TRAINED = 250
+MODELS: dict[str, Any] = {"ours": Augmented, "forest": Forest}
 CANDIDATES, SEED = 104, 2020  # of a data set that is measured here
 VERIFIED = 1 << 12
 SIZES = {"halide_blur": tuple(1 << b for b in range(10, 15)), "halide_fft": (16, 32, 64, 128)}
@@ -82,31 +88,58 @@ def seconds_of(runs: Runs) -> np.ndarray[Any, Any]:
     return np.nanmean([runs.times, runs.retimes], axis=0)
 
 
-def trained(chosen: ScheduleFamily, runs: Runs) -> tuple[Forest, np.ndarray[Any, Any]]:
-    """The model, and the places of the runs that it was trained on."""
-    rng, sizes = np.random.default_rng(0), runs.table[:, 0]
+def trained_on(runs: Runs, seed: int = 0) -> np.ndarray[Any, Any]:
+    """The places of the runs that models are trained on, as many of each size."""
+    rng, sizes = np.random.default_rng(seed), runs.table[:, 0]
     kinds = np.unique(sizes)
     places = []
     for i, size in enumerate(kinds):
         count = TRAINED // len(kinds) + (i < TRAINED % len(kinds))
         places.append(rng.choice(np.flatnonzero(sizes == size), count, replace=False))
-    taken = np.concatenate(places)
-    model = Forest(features=runs.names, complexity=chosen.complexity, work=chosen.work)
-    return model.fit(runs.table[taken], seconds_of(runs)[taken]), taken
+    return np.concatenate(places)
+
+
+def model_of(name: str, chosen: ScheduleFamily, runs: Runs, taken: Any) -> Estimator:
+    """A model by its name in the summary, trained on these runs."""
+    common_ = {"features": runs.names, "complexity": chosen.complexity, "work": chosen.work}
+    return MODELS[name](**common_).fit(runs.table[taken], seconds_of(runs)[taken])
+
+
+def of_table_iv(runs: Runs) -> np.ndarray[Any, Any]:
+    """Whether a schedule has the factors of the paper's Table IV, shape (runs,)."""
+    columns = dict(zip(runs.names, runs.table.T, strict=True))
+    if "fusion" not in columns:
+        return np.ones(len(runs), dtype=bool)
+    return np.asarray((columns["fusion"] == TILE) & (columns["s2"] < columns["n"]))
+
+
+def unmeasured(runs: Runs, taken: Any, size: int) -> dict[str, np.ndarray[Any, Any]]:
+    """The places of a size's schedules that models were not trained on, by their factors."""
+    fresh = np.setdiff1d(np.flatnonzero(runs.table[:, 0] == size), taken)
+    return {"wide": fresh, "table_iv": fresh[of_table_iv(runs)[fresh]]}
 
 
 def final(chosen: ScheduleFamily, runs: Runs, size: int) -> dict[str, Any]:
     """The picks of a size, timed in turns with the best candidates and the autoscheduler's."""
-    model, taken = trained(chosen, runs)
+    taken = trained_on(runs)
+    models = {name: model_of(name, chosen, runs, taken) for name in MODELS}
+    model = models["forest"]
     seconds = seconds_of(runs)
     own = np.flatnonzero(runs.table[:, 0] == size)
     fresh = np.setdiff1d(own, taken)
     predicted = [int(own[r.index]) for r in rank(model, runs.table[own], FINALISTS)]
     held_out = int(fresh[rank(model, runs.table[fresh], 1)[0].index])
     best = [int(i) for i in own[np.argsort(seconds[own])][:FINALISTS]]
+    picks, pools = {}, unmeasured(runs, taken, size)
+    for factors_of, pool in pools.items():
+        for name, other in models.items():
+            pick = int(pool[rank(other, runs.table[pool], 1)[0].index])
+            leaders = [int(i) for i in pool[np.argsort(seconds[pool])][:FINALISTS]]
+            picks[f"{name}_{factors_of}"] = [pick, *leaders]
     algorithm = chosen.algorithm(size)
     variants = {}
-    for place in dict.fromkeys([*predicted, held_out, *best]):
+    several = [place for places in picks.values() for place in places]
+    for place in dict.fromkeys([*predicted, held_out, *best, *several]):
         factors = {n: int(v) for n, v in zip(runs.names, runs.table[place], strict=True)}
         variants[f"candidate {place}"] = Variant(
             chosen.schedule(algorithm, factors), target=chosen.target, name=f"candidate {place}"
@@ -161,6 +194,13 @@ def final(chosen: ScheduleFamily, runs: Runs, size: int) -> dict[str, Any]:
         "pick": runs.table[predicted[0]].tolist(),
         "pick_seconds": medians[names[0]],
         "held_out_seconds": medians[f"candidate {held_out}"],
+        "unmeasured": {
+            name: medians[f"candidate {pick}"]
+            / min(
+                medians[f"candidate {i}"] for i in (pick, *leaders) if f"candidate {i}" in medians
+            )
+            for name, (pick, *leaders) in picks.items()
+        },
         "verified_over_best": late[verified] / min(late[n] for n in alive),
         "thousands": [len(anywhere), anywhere[0].features],
         "thousands_seconds": medians["thousands"],
@@ -192,6 +232,12 @@ def figures(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         f"{name}_vs_mean_held_out": mean("mean_seconds", "held_out_seconds"),
         f"{name}_vs_min": mean("pick_seconds", "best_seconds"),
         f"{name}_candidates": min(r["candidates"] for r in rows),
+    }
+    found |= {
+        f"{name}_{which}_unmeasured_vs_best_candidate": common.geometric_mean(
+            r["unmeasured"][which] for r in rows
+        )
+        for which in rows[0]["unmeasured"]
     }
     if all(r["mullapudi_seconds"] for r in rows):
         found |= {

@@ -366,3 +366,31 @@ def test_a_task_takes_from_when_it_could_begin_to_its_end():
         PlanStep("c", "d1", 5.5, 6.0),
     )
     assert task_seconds(planned, Execution(ran, {})) == {"a": 5.0, "b": 3.0, "c": 1.0}
+
+
+class _Bounded:
+    """A model that predicts one time, with an interval."""
+
+    calibration_ = object()
+
+    def __init__(self, seconds, low, high):
+        self.seconds, self.bounds = seconds, (low, high)
+
+    def predict(self, rows):
+        return np.full(len(rows), self.seconds)
+
+    def predict_interval(self, rows, coverage):
+        return tuple(np.full(len(rows), bound) for bound in self.bounds)
+
+
+def test_a_robust_plan_avoids_the_device_whose_time_may_be_long():
+    graph = Graph((GraphTask("a", kernel="f"),))
+    models = {("f", "fast"): _Bounded(1.0, 0.9, 5.0), ("f", "steady"): _Bounded(1.2, 1.1, 1.3)}
+    platform = Platform((Device("fast"), Device("steady")))
+    likely, robust = (
+        plan(graph, platform, predictor(models), robust=robust) for robust in (False, True)
+    )
+    assert likely.steps[0].device == "fast"
+    assert likely.interval == pytest.approx((0.9, 5.0))
+    assert robust.steps[0].device == "steady"
+    assert robust.interval == pytest.approx((1.1, 1.3))

@@ -10,8 +10,8 @@ from tilewright.prediction import (
     Augmented,
     PredictionError,
     Unfinished,
-    csv_text,
     cross_validate,
+    csv_text,
     fit_censored,
     read_csv,
 )

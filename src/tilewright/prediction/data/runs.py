@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -142,8 +142,7 @@ def read_csv(
     known = sidecar["features"] if isinstance(sidecar.get("features"), dict) else None
     if features is None and known is not None:
         features = [name for name in known if name in sheet.known]
-    status = [] if unfinished.status is None else [sheet.known[unfinished.status]]
-    used = sheet.features(features, (*times_at, *again_at), status)
+    used = sheet.features(features, (*times_at, *again_at), unfinished.columns(sheet))
     coded = {i: codes(source, sheet.name(i), sheet.cells(i), levels) for i in used}
     needed = again_at if len(targets) > 1 else []
     kept, dropped = sheet.complete((*times_at, *needed, *used))
@@ -155,7 +154,6 @@ def read_csv(
     words = {sheet.name(i): coded[i][1] for i in used if coded[i][1]}
     if words:
         facts["levels"] = words
-    censored = np.array([sheet.rows[row][0] in stopped for row in kept])
     runs = Runs(
         sheet.units(used, known or {}, units),
         np.array([[coded[i][0][row] for i in used] for row in kept], dtype=float),
@@ -163,7 +161,7 @@ def read_csv(
         _medians(sheet, again_at, kept) if again_at else None,
         facts,
         (*failed, *dropped),
-        censored if censored.any() else None,
+        _stopped(sheet, kept, stopped),
     )
     if features is None:
         _refuse_times(runs, source)
@@ -178,6 +176,12 @@ def _time_columns(
     if len(targets) == 1 and retime in sheet.known and retime != targets[0]:
         return found, [sheet.known[retime]]
     return found[::2], found[1::2]
+
+
+def _stopped(sheet: CsvSheet, rows: Sequence[int], lines: Collection[int]) -> Array | None:
+    """Return which of these rows are on these lines, booleans; None for none."""
+    found = np.array([sheet.rows[row][0] in lines for row in rows])
+    return found if found.any() else None
 
 
 def _medians(sheet: CsvSheet, at: Sequence[int], rows: Sequence[int]) -> Array:

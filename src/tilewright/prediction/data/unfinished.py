@@ -27,6 +27,10 @@ class Unfinished:
     timed_out: Mapping[str, float | None] = field(default_factory=dict)
     status: str | None = None
 
+    def columns(self, sheet: CsvSheet) -> list[int]:
+        """Return the columns that say how runs ended, which are no features."""
+        return [] if self.status is None else [sheet.column(self.status, "how a run ended")]
+
     def resolve(
         self, sheet: CsvSheet, times_at: Sequence[int]
     ) -> tuple[CsvSheet, set[int], list[str]]:
@@ -37,7 +41,7 @@ class Unfinished:
         Raises:
             PredictionError: the column of texts is missing, or a stopped run has no time limit.
         """
-        at = None if self.status is None else sheet.column(self.status, "how a run ended")
+        at = next(iter(self.columns(sheet)), None)
         rows: list[tuple[int, list[str]]] = []
         stopped, dropped = set[int](), list[str]()
         for line, cells in sheet.rows:

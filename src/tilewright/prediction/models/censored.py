@@ -86,7 +86,7 @@ def _completed(model: Augmented, data: Array, seconds: Array, stopped: Array) ->
     inputs = ModelInputs.fit(model._with_complexity(data))
     design = np.column_stack([np.ones(len(data)), known, inputs(model._with_complexity(data))])
     middle, scatter = _censored_regression(design, logs, stopped)
-    spread = np.minimum(model._spread(data[stopped]), _MOST_SPREAD)
+    spread = np.minimum(np.asarray(model._spread(data[stopped])), _MOST_SPREAD)
     random = np.random.default_rng([model.seed, 6])
     drawn = _drawn_above(logs[stopped], middle[stopped], np.hypot(scatter, spread), random)
     logs[stopped] = drawn
