@@ -113,3 +113,24 @@ def test_the_command_adapts_and_its_model_is_evaluated(source, tmp_path, capsys)
     assert main(["predict", "evaluate", made, many, "--json"]) == 0
     mape = json.loads(capsys.readouterr().out)["mape"]
     assert mape < 0.2
+
+
+@pytest.mark.parametrize("surely", [False, True])
+def test_a_model_of_the_runs_alone_has_to_be_surely_better(monkeypatch, source, surely):
+    few = configurations(20, 2)
+    y = seconds(few, "new")
+    adapted = Adapted(features=NAMES, sources=[source]).fit(few, y)
+    errors = np.abs(adapted._held_out(few, y)[0] / y - 1)
+    # Half the error of every run, or a little less on average with other runs the worst.
+    less = errors / 2 if surely else 0.99 * np.roll(errors, 1)
+
+    class Alone(Augmented):
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.held_out_ = np.arange(20), np.log(y * (1 + less))
+            return self
+
+    monkeypatch.setattr("tilewright.prediction.models.adapted.Augmented", Alone)
+    model = Adapted(features=NAMES, sources=[source]).fit(few, y)
+    assert model.chosen_["errors"]["alone"] < model.chosen_["errors"]["adapted"]
+    assert (model.alone_ is not None) is surely
