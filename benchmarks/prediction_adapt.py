@@ -8,9 +8,8 @@ turn: boosted models of ``SOURCE`` runs on each of the others are adapted by ``F
 Gaussian process by cross-validation. Errors are mean absolute relative ones of other configurations
 there; the ratios' geometric means are over GPUs and seeds. The kernels in ``DESIGNED`` took part in
 the choice of the model; ``held_out`` marks the others, which the summary is of (``pooled_…`` has
-all, ``gemm_…`` and so on each kernel). Of the held-out ones, dedispersion had been looked at before
-the last change of the model (a model of the runs alone has to be better by two standard errors),
-GEMM had not.
+all, ``dedispersion_…`` and so on each kernel). Dedispersion had been looked at once before the last
+change of the model (a model of the runs alone has to be better by two standard errors).
 """
 
 from __future__ import annotations

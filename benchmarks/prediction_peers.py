@@ -16,8 +16,7 @@ products of inputs. Peers get the complexity, where there is one, and logarithms
 
 Geometric means over tables and splits. Kernels in ``DESIGNED`` and two thirds of our own data sets
 took part in choices; ``held_out`` marks the rest, which the summary is of (``pooled_…`` has all,
-``public_…`` the held-out tables of others). The recorded spaces are those of the Auto-Tuning
-Association's benchmark hub (commit 8eeb99e).
+``public_…`` the held-out tables of others).
 """
 
 from __future__ import annotations
