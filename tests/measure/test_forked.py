@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tilewright.measure import ForkedCallError, call_forked, processes
+from tilewright.measure import ForkedCallError, call_forked, forked, processes
 
 LIMITS = {"cpu_seconds": 20, "memory_bytes": 1 << 30}
 
@@ -54,6 +54,13 @@ def test_a_call_without_end_reaches_its_limit():
 def test_what_gives_no_result_is_said(call, message):
     with pytest.raises((ForkedCallError, TypeError), match=message):
         call_forked(call, **LIMITS)
+
+
+def test_a_call_that_waits_for_ever_is_ended(monkeypatch):
+    monkeypatch.setattr(forked, "_PATIENCE", 1)
+    with pytest.raises(ForkedCallError, match="did not end in 1 s"):
+        call_forked(signal.pause, cpu_seconds=1, memory_bytes=LIMITS["memory_bytes"])
+    assert not processes.children(os.getpid())
 
 
 def test_an_interrupt_ends_the_call():

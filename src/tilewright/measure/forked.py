@@ -10,6 +10,7 @@ import contextlib
 import os
 import pickle
 import resource
+import select
 import signal
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from tilewright.measure import processes
 
 Result = TypeVar("Result")
 _FAILED, _NO_MEMORY = 70, 71  # exit codes of the forked process
+# Wall-clock time that a call may take, in its limits of CPU time: on a busy machine it gets a small
+# share of a core, and one that waits for a lock held at the fork uses no CPU time at all.
+_PATIENCE = 20
 
 
 class ForkedCallError(RuntimeError):
@@ -34,7 +38,8 @@ def call_forked(function: Callable[[], Result], *, cpu_seconds: int, memory_byte
         memory_bytes: limit of the memory allocated on top of what this process has.
 
     Raises:
-        ForkedCallError: the call exceeded a limit, crashed, or returned what cannot be pickled.
+        ForkedCallError: the call exceeded a limit, crashed, returned what cannot be pickled, or
+            took 20 times its CPU limit by the clock.
     """
     received, sent = os.pipe()
     parent = os.getpid()
@@ -48,6 +53,8 @@ def call_forked(function: Callable[[], Result], *, cpu_seconds: int, memory_byte
     os.close(sent)
     try:
         with open(received, "rb") as stream:
+            if not select.select([stream], [], [], _PATIENCE * cpu_seconds)[0]:
+                raise ForkedCallError(f"it did not end in {_PATIENCE * cpu_seconds} s")
             answer = stream.read()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
