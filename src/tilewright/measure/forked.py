@@ -7,6 +7,7 @@ again. It suits short calls whose result is plain data. Timed candidates run in 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import resource
@@ -78,6 +79,7 @@ def _answer(
     code = _FAILED
     try:
         processes.die_with_parent(parent)
+        faulthandler.disable()  # a crash is reported by the caller
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         _limit(resource.RLIMIT_CPU, cpu_seconds)
