@@ -11,6 +11,13 @@ from tilewright.measure import ForkedCallError, call_forked, forked, processes
 LIMITS = {"cpu_seconds": 20, "memory_bytes": 1 << 30}
 
 
+@pytest.fixture(autouse=True)
+def no_child_is_left():
+    before = processes.children(os.getpid())
+    yield
+    assert set(processes.children(os.getpid())) <= set(before)
+
+
 def spin():
     while True:
         pass
@@ -42,6 +49,15 @@ def test_a_call_without_end_reaches_its_limit():
         call_forked(spin, cpu_seconds=1, memory_bytes=LIMITS["memory_bytes"])
 
 
+def test_handlers_of_this_process_do_not_keep_a_crash_from_ending_it():
+    kept = signal.signal(signal.SIGSEGV, lambda *_: None)
+    try:
+        with pytest.raises(ForkedCallError, match="crashed with SIGSEGV"):
+            call_forked(lambda: os.kill(os.getpid(), signal.SIGSEGV), **LIMITS)
+    finally:
+        signal.signal(signal.SIGSEGV, kept)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -60,7 +76,6 @@ def test_a_call_that_waits_for_ever_is_ended(monkeypatch):
     monkeypatch.setattr(forked, "_PATIENCE", 1)
     with pytest.raises(ForkedCallError, match="did not end in 1 s"):
         call_forked(signal.pause, cpu_seconds=1, memory_bytes=LIMITS["memory_bytes"])
-    assert not processes.children(os.getpid())
 
 
 def test_an_interrupt_ends_the_call():
@@ -70,4 +85,3 @@ def test_an_interrupt_ends_the_call():
 
     with pytest.raises(KeyboardInterrupt):
         call_forked(interrupt, **LIMITS)
-    assert not processes.children(os.getpid())

@@ -29,6 +29,7 @@ RULES = [
     *motion.RULES,
     *(rw.slide_tiling(v) for v in (2, 3, 4)),
     rw.slide_sequentially,
+    rw.vectorise(2),
     rw.tiling2(2, 3),
     rw.zipped_tiling2(2, 3),
     rw.split2(2, 3),

@@ -203,7 +203,7 @@ def test_the_rule_says_why_it_does_not_apply():
         (
             x >> tp.split(8) >> tp.map_glb(tp.map_seq(tp.fork(DOUBLE) >> tp.get(0))),
             rw.vectorise(2),
-            "has no map",
+            "it is already run by seq",
         ),
     ]:
         with pytest.raises(tp.RewriteError, match=message):

@@ -20,6 +20,12 @@ from typing import TypeVar
 from tilewright.measure import processes
 
 Result = TypeVar("Result")
+# Signals whose handlers the forked process drops: those of a user, and those of crashes, for which
+# an OpenCL platform may have installed a handler that goes on.
+_ENDING = tuple(
+    signal.Signals[f"SIG{name}"]
+    for name in ("INT", "TERM", "HUP", "XCPU", "SEGV", "BUS", "FPE", "ILL", "ABRT")
+)
 _FAILED, _NO_MEMORY = 70, 71  # exit codes of the forked process
 # Wall-clock time that a call may take, in its limits of CPU time: on a busy machine it gets a small
 # share of a core, and one that waits for a lock held at the fork uses no CPU time at all.
@@ -80,7 +86,7 @@ def _answer(
     try:
         processes.die_with_parent(parent)
         faulthandler.disable()  # a crash is reported by the caller
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
         _limit(resource.RLIMIT_CPU, cpu_seconds)
         with open("/proc/self/statm", "rb") as statm:

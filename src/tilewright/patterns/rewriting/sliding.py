@@ -175,4 +175,5 @@ slide_sequentially = Rule(
     "slide_seq(n, s) >> map_seq(f)",
     HAGEDORN,
     _at,
+    "the windows overlap, their size and step are numbers, and no level runs the map",
 )

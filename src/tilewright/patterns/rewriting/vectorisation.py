@@ -22,8 +22,10 @@ def vectorise(length: int) -> Rule:
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
-        if not isinstance(first, n.Map) or first.level is not None or not n.computes(first):
+        if not isinstance(first, n.Map) or not n.computes(first):
             return None
+        if first.level is not None:
+            return f"it is already run by {first.level.kind}"
         if length not in LENGTHS:
             return f"a vector of {length} elements; give 2 or 4"
         assert isinstance(site.given, ArrayType)
@@ -43,4 +45,5 @@ def vectorise(length: int) -> Rule:
         return Change(1, (n.SplitPattern(poly(length)), run, n.Join()))
 
     after = f"split({length}) >> map(map_vec(f)) >> join"
-    return Rule(f"vectorise({length})", "map(f)", after, STEUWER, at)
+    condition = f"no level runs the map, f returns a number, and {length} divides the length"
+    return Rule(f"vectorise({length})", "map(f)", after, STEUWER, at, condition)
