@@ -44,8 +44,7 @@ def from_callable(
 
     Args:
         function: called with the operands as keywords; its run time is predicted.
-        ranges: for each feature two numbers (a tuple) for a range, of whole numbers if both are, or
-            a list of choices.
+        ranges: per feature a tuple of its ends (whole numbers only if both are), or its choices.
         complexity: the number of operations, an expression of the features.
         name: the kernel's name; by default the function's.
         units: units of the features.
