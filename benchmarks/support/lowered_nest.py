@@ -278,6 +278,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "ceil_f32": lambda a: float(math.ceil(a)),
     "floor_f32": lambda a: float(math.floor(a)),
     "round_f32": lambda a: float(round(a)),
+    "round": lambda a: float(round(a)),
     "trunc_f32": lambda a: float(math.trunc(a)),
     "_halide_buffer_is_bounds_query": lambda *a: 0,
 }
