@@ -10,7 +10,7 @@ random splits. The best candidate is that of the first measurement, and both tim
 second, as the least of many first times owes something to chance; nothing is timed here.
 
 Models are `Augmented` (``ours``, at most 75 numbers) and a forest. ``wide`` has all factors,
-``table_iv`` those of the paper's Table IV, of which there are few of each size. ``…_random`` is the
+``table_iv`` those of the paper's Table IV (few schedules per size). ``…_random`` is the
 mean candidate over the best one, and ``…_of_three`` the best, by the first measurement, of those
 three that are predicted to be the fastest.
 """

@@ -221,7 +221,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
     """Return the least and greatest value over all loop variables, as polynomials in the sizes.
 
     The bounds need not be attained, nor be whole numbers. Returns None if none is found, as for a
-    product of loop variables of which one may be negative.
+    product of loop variables, one of which may be negative.
     """
     low, high = ZERO, ZERO
     for monomial, c in p.terms:

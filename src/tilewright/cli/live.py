@@ -22,7 +22,7 @@ _SHARE = 0.05
 _IDLE = 10.0
 _WAITING = "<!doctype html>\n<html><body><main><p>Nothing has been measured yet.</p></main></body>"
 # The browser asks for the page every two seconds (answered with 304 while it is the same), and
-# exchanges what it shows. Where nobody answers, the run has ended.
+# replaces what it shows. If the server does not answer, the run has ended.
 _FOLLOW = """\
 <p id="live" style="padding: 0 1em">This page follows the run.</p>
 <script>

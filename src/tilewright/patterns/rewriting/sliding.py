@@ -56,7 +56,7 @@ def _dims_moved(stages: Stages) -> int | None:
 
 
 def _nested(p: n.Pattern, depth: int) -> n.Pattern | None:
-    """Return what directly nested maps compute that nobody runs yet."""
+    """Return the function of directly nested maps that no level runs yet."""
     for _ in range(depth):
         if not isinstance(p, n.Map) or p.level is not None:
             return None

@@ -91,7 +91,7 @@ class VariantWork:
 
 
 def dirty(measurement: Measurement) -> bool:
-    """Return whether wall time exceeds CPU time so much that another process had the CPU."""
+    """Return whether wall time exceeds CPU time by so large a factor that another process ran."""
     return measurement.median > DIRTY * measurement.cpu_median
 
 

@@ -22,7 +22,7 @@ from tilewright.prediction.models.trees import Trees
 Array: TypeAlias = np.ndarray[Any, Any]
 _MANY = 1000  # instances from which trees are grown on histograms, which is much faster
 _LEAVES = 31  # of such a tree
-_JUDGED, _PARTS = 5000, 5  # instances that settings are judged by, one of so many parts held out
+_JUDGED, _PARTS = 5000, 5  # instances that decide between settings, and parts, one held out
 _RIDGE = 1e-3  # of the slopes, per instance
 _OUTLYING = 6.0  # maximum size of a residual, in robust standard deviations
 

@@ -1,4 +1,4 @@
-"""Models of runs of which some were stopped, so that their times are only known to be longer.
+"""Models of runs some of which were stopped: their times are longer than what was measured.
 
 Left out, the slow runs would be missing, and the slower half of what was measured near the limit;
 taken as they are, they would be too fast. Their times are completed instead. A model of the runs
