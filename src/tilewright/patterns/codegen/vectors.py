@@ -91,6 +91,7 @@ class _Lanes:
         varying: variables of its body that have another value in each lane.
         buffers: memory that is made in its body, for each lane.
         accesses: the number of vector accesses.
+        made: the number of variables that loads were given.
     """
 
     loop: ForLoop

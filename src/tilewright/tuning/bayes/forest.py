@@ -10,8 +10,7 @@ milliseconds, which matters where the tuner runs inside a compiler.
 | `bins` | rank of each value among those of its feature | (n, features) |
 | `cuts` | thresholds between ranks | (features, ranks) |
 | `weight` | how often each tree's bootstrap sample holds an observation | (trees, n), count |
-| `slot` | open node (numbered over all trees) that an observation has reached; -1 in a leaf |
-(trees, n) |
+| `slot` | open node, counted over all trees, of an observation; -1 in a leaf | (trees, n) |
 | `total`, `mass` | weighted sum of outputs, and of weights, in each open node | (slots,) |
 | `gain` | sum² / mass on both sides; largest for the least error | (slots, features, ranks) |
 """
