@@ -11,6 +11,7 @@ from test_rewriting import PROGRAMS, data, equal
 
 import tilewright.patterns as tp
 from tilewright.arith import poly
+from tilewright.patterns import nodes as n
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.code import stores
 from tilewright.patterns.codegen.grid import ThreadGrid
@@ -246,3 +247,18 @@ def test_explored_programs_with_kept_windows_mean_the_same(name, target):
     assert ran or target == "c"
     plain = rw.explore(start, rw.ExplorationSettings(target=target, tiles=(2, 3), limit=150))
     assert not any("slide_seq" in str(d.program) for d in plain)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "grids"), [(None, {(0,), (0, 1)}), ((1,), {(0,)}), ((2,), {(0, 1)})]
+)
+def test_kept_windows_run_on_grids_of_the_chosen_dimensions(dimensions, grids):
+    chosen = rw.ExplorationSettings(tiles=(2, 3), limit=150, sliding=True, dimensions=dimensions)
+    found = [d.program for d in rw.explore(PROGRAMS["stencil"], chosen)]
+    levels = [
+        {q.level for q in n.walk(p) if isinstance(q, n.Map) and q.level is not None}
+        for p in found
+        if "slide_seq" in str(p)
+    ]
+    used = {tuple(sorted({v.dim for v in each if v.kind in n.GRID_KINDS})) for each in levels}
+    assert used == grids

@@ -246,13 +246,15 @@ def _nests(program: n.Pattern, settings: ExplorationSettings) -> list[LoopNest]:
     count = len(dimensions(type_of(program))[0])
     allowed = settings.dimensions or ((1, 2, 3) if count >= 3 else (1, 2))
     nests = _C_NESTS if settings.target == "c" else _GPU_NESTS
+    every = [names for depth in sorted(nests, reverse=True) for names in nests[depth]]
+    if settings.target == "gpu" and any(isinstance(p, n.SlideSeq) for p in n.walk(program)):
+        every.insert(0, _SLIDING_NEST)
     found = []
-    for depth in sorted(nests, reverse=True):
-        for nest in (tuple(map(_level, names)) for names in nests[depth]):
-            used = {MAPPINGS[level.kind] for level in nest if level.kind in MAPPINGS}
-            grid = {level.dim for level in nest if level.kind in n.GRID_KINDS}
-            if used <= set(settings.mappings) and (not grid or len(grid) in allowed):
-                found.append(nest)
+    for nest in (tuple(map(_level, names)) for names in every):
+        used = {MAPPINGS[level.kind] for level in nest if level.kind in MAPPINGS}
+        grid = {level.dim for level in nest if level.kind in n.GRID_KINDS}
+        if used <= set(settings.mappings) and (not grid or len(grid) in allowed):
+            found.append(nest)
     return found
 
 
@@ -282,9 +284,6 @@ def _forms(variant: Derivation, settings: ExplorationSettings) -> Iterator[Deriv
 
 def _mapped(variant: Derivation, settings: ExplorationSettings) -> Iterator[Derivation]:
     nests = _nests(variant.program, settings)
-    slides = any(isinstance(p, n.SlideSeq) for p in n.walk(variant.program))
-    if settings.target == "gpu" and slides and "group" in settings.mappings:
-        nests.insert(0, tuple(map(_level, _SLIDING_NEST)))
     for nest in nests:
         try:
             mapped = derive_from(variant, lower_nest(*nest))
