@@ -20,6 +20,8 @@ What is not compared number by number is counted by reason:
   plus one window; how small it is is not checked, and it may be dropped.
 - ``data``: the extent hangs on what an input holds where it is read.
 - ``skipped``: a guard leaves nothing required at the iteration looked at, so that the box is empty.
+- ``interval`` of a launch: grid and block are equal, and the shared bytes lie between the same two
+  bounds.
 - ``sliding`` of a launch: a kernel inside a loop that it slides over has at most the blocks and
   threads predicted; shared bytes are never more than predicted.
 - ``refused``: Halide does not lower or compile the schedule, or takes more than a minute of CPU
@@ -363,6 +365,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "allocation_mismatches": total("wrong_allocations"),
         "launch_mismatches": total("wrong_launches"),
         **{reason: total(reason) for reason in (*REASONS, "left_out")},
+        "launches_interval": sum(int(part.get("interval", 0)) for part in cuda),
+        "launches_sliding": sum(int(part.get("sliding", 0)) for part in cuda),
         "shares": _shares(host),
         "held_out": _held_out(rows),
         "evaluations_per_second": sum(known) / len(known) if known else None,

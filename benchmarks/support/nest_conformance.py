@@ -152,7 +152,11 @@ def _ended(child: int, seconds: float) -> int:
 
 
 def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]]) -> Comparison:
-    """Where the kernels of a schedule differ from those launched, the largest launch of each."""
+    """Where the kernels of a schedule differ from those launched, the largest launch of each.
+
+    As of an allocation on the host, shared bytes between those touched and the most that Halide's
+    interval arithmetic can make of them count as ``interval``.
+    """
     from tilewright.halide.analysis.gpu_launches import launches
     from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 
@@ -162,7 +166,9 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
     ours: dict[str, tuple[int, ...]] = {}
     sliding: set[str] = set()
     partial: set[str] = set()
-    for launch in launches(ScheduledNest(analysis, schedule)):
+    nest = ScheduledNest(analysis, schedule)
+    most: dict[str, int] = {}
+    for launch in launches(nest):
         kernel = f"{_flat(funcs[launch.func].name)}_s{launch.stage}"
         sizes = tuple(int(n) for n in (*launch.grid, *launch.block, launch.shared_bytes))
         ours[kernel] = tuple(map(max, sizes, ours.get(kernel, sizes)))
@@ -181,6 +187,13 @@ def compare_launches(algorithm: Any, schedule: Any, found: list[dict[str, Any]])
             continue
         if one and other and _slid(one, other, kernel in sliding, kernel in partial):
             _count(result, "sliding", 1)
+            continue
+        if not most:
+            for launch in launches(nest, at_most=True):
+                name = f"{_flat(funcs[launch.func].name)}_s{launch.stage}"
+                most[name] = max(int(launch.shared_bytes), most.get(name, 0))
+        if one and other and one[:-1] == other[:-1] and one[-1] <= other[-1] <= most[kernel]:
+            _count(result, "interval", 1)
         else:
             result.launch_mismatches.append(f"{kernel}: {one} predicted, {other} launched")
     return result

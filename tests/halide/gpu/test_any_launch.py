@@ -14,6 +14,7 @@ from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
+    Fuse,
     Level,
     Schedule,
     ScheduledLoop,
@@ -74,6 +75,33 @@ def test_a_kernel_with_shared_memory(tail):
     assert launch.block == (16.0, 10.0, 1.0)  # two more rows are computed than written
     assert launch.shared_bytes == 16 * 10 * 4
     assert (launch.func, launch.stage) == (2, 0)
+
+
+def most_shared_bytes(algorithm, schedule):
+    nest = ScheduledNest(nest_analysis(algorithm, schedule), schedule)
+    (launch,) = launches(nest, at_most=True)
+    return launch.shared_bytes
+
+
+def test_the_most_shared_memory_is_what_is_used_where_every_extent_is_known():
+    algorithm = blur()
+    assert most_shared_bytes(algorithm, shared_schedule(algorithm)) == 16 * 10 * 4
+
+
+def test_the_most_shared_memory_allows_for_fused_loops_that_halide_may_not_take_apart():
+    algorithm = blur()
+    level = Level("at", 2, 0, "xb")
+    inner = StageSchedule((Fuse("v0", "v1", "both"),), (ScheduledLoop("both", "gpu_thread"),))
+    _, _, output = shared_schedule(algorithm).funcs
+    funcs = (
+        FuncSchedule(0, INLINE, INLINE),
+        FuncSchedule(1, level, level, "gpu_shared", (inner,)),
+        output,
+    )
+    schedule = Schedule(algorithm.digest, "cuda", funcs)
+    (launch,) = launched(algorithm, schedule)
+    assert launch.shared_bytes == 16 * 10 * 4
+    assert most_shared_bytes(algorithm, schedule) > launch.shared_bytes
 
 
 def sliding_schedule(algorithm):

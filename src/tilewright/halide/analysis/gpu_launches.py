@@ -96,13 +96,19 @@ class _Kernel:
     partial: bool = False
 
 
-def launches(nest: ScheduledNest) -> tuple[Launch, ...]:
-    """Return every kernel of a schedule, at its largest over all blocks."""
+def launches(nest: ScheduledNest, *, at_most: bool = False) -> tuple[Launch, ...]:
+    """Return every kernel of a schedule, at its largest over all blocks.
+
+    Args:
+        nest: The scheduled program.
+        at_most: Take for each allocation the most that Halide's interval arithmetic can make of
+            it, as in `ScheduledNest.at_most`, so that `shared_bytes` is an upper bound.
+    """
     structure = nest.structure
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
         return ()
     sizes = _everywhere(nest)
-    kernels = _noted(nest, sizes)
+    kernels = _noted(nest, sizes, at_most=at_most)
     constant = _constant(nest, sizes) if any(k.shared for k in kernels.values()) else frozenset()
     return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
 
@@ -117,7 +123,9 @@ def middle_launches(nest: ScheduledNest) -> tuple[Launch, ...]:
     return tuple(_launch(nest, kernel, frozenset(kernel.shared)) for kernel in kernels.values())
 
 
-def _noted(nest: ScheduledNest, sizes: list[ScheduledNest]) -> dict[tuple[Path, StageKey], _Kernel]:
+def _noted(
+    nest: ScheduledNest, sizes: list[ScheduledNest], *, at_most: bool = False
+) -> dict[tuple[Path, StageKey], _Kernel]:
     """Return the kernels with their loops and allocations; `sizes` is the nest at some points."""
     structure = nest.structure
     kernels = _kernels(structure)
@@ -126,10 +134,12 @@ def _noted(nest: ScheduledNest, sizes: list[ScheduledNest]) -> dict[tuple[Path, 
         _note_loop(kernels, nest, copies, slid)
     beyond = [one.of_size(_larger_outputs(nest)) for one in sizes]
     for copies in zip(*(one.allocations for one in sizes), strict=True):
-        extents = [
-            slid_storage.at_most(*given) if given[1].slides else given[1].extents
-            for given in zip(sizes, copies, beyond, strict=True)
-        ]
+        extents = []
+        for one, item, larger_one in zip(sizes, copies, beyond, strict=True):
+            if item.slides:
+                extents.append(slid_storage.at_most(one, item, larger_one))
+            else:
+                extents.append(one.at_most(item) if at_most else item.extents)
         _note_allocation(kernels, nest, copies[0], [elements(found) for found in extents])
     return kernels
 
