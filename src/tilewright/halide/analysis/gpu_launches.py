@@ -108,8 +108,10 @@ def launches(nest: ScheduledNest, *, at_most: bool = False) -> tuple[Launch, ...
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
         return ()
     sizes = _everywhere(nest)
-    kernels = _noted(nest, sizes, at_most=at_most)
-    constant = _constant(nest, sizes) if any(k.shared for k in kernels.values()) else frozenset()
+    beyond = _everywhere(nest.of_size(_larger_outputs(nest)))
+    kernels = _noted(nest, sizes, beyond, at_most=at_most)
+    shares = any(kernel.shared for kernel in kernels.values())
+    constant = _constant([*sizes, *beyond]) if shares else frozenset()
     return tuple(_launch(nest, kernel, constant) for kernel in kernels.values())
 
 
@@ -119,20 +121,26 @@ def middle_launches(nest: ScheduledNest) -> tuple[Launch, ...]:
     Blocks at a border may need more threads and shared memory than those in the middle, and all
     sizes are taken to be the same in all blocks.
     """
-    kernels = _noted(nest, [nest])
+    kernels = _noted(nest, [nest], [nest.of_size(_larger_outputs(nest))])
     return tuple(_launch(nest, kernel, frozenset(kernel.shared)) for kernel in kernels.values())
 
 
 def _noted(
-    nest: ScheduledNest, sizes: list[ScheduledNest], *, at_most: bool = False
+    nest: ScheduledNest,
+    sizes: list[ScheduledNest],
+    beyond: list[ScheduledNest],
+    *,
+    at_most: bool = False,
 ) -> dict[tuple[Path, StageKey], _Kernel]:
-    """Return the kernels with their loops and allocations; `sizes` is the nest at some points."""
+    """Return the kernels with their loops and allocations.
+
+    `sizes` is the nest at some points, `beyond` at the same ones with larger outputs.
+    """
     structure = nest.structure
     kernels = _kernels(structure)
     slid = _slid_loops(structure)
     for copies in zip(*(one.loops for one in sizes), strict=True):
         _note_loop(kernels, nest, copies, slid)
-    beyond = [one.of_size(_larger_outputs(nest)) for one in sizes]
     for copies in zip(*(one.allocations for one in sizes), strict=True):
         extents = []
         for one, item, larger_one in zip(sizes, copies, beyond, strict=True):
@@ -269,14 +277,13 @@ def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
     }
 
 
-def _constant(nest: ScheduledNest, sizes: list[ScheduledNest]) -> frozenset[tuple[int, Path]]:
+def _constant(sizes: list[ScheduledNest]) -> frozenset[tuple[int, Path]]:
     """Return the allocations whose size is equal in all blocks and for all output sizes.
 
     Halide infers that, and packs such allocations separately.
     """
-    others = [*sizes, *_everywhere(nest.of_size(_larger_outputs(nest)))]
     found = []
-    for copies in zip(*(one.allocations for one in others), strict=True):
+    for copies in zip(*(one.allocations for one in sizes), strict=True):
         first = [float(np.max(extent)) for extent in copies[0].extents]
         same = all(
             bool(np.all(extent == one))
