@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Sheet(NamedTuple):
-    """One number of a model; `source` is a paper's section, a measurement, or a choice."""
+    """A constant of a model; `source` is a paper's section, a measurement or a choice."""
 
     name: str
     value: Any
@@ -18,7 +18,7 @@ class Sheet(NamedTuple):
 
 
 def constant(value: Any, unit: str, source: str) -> Any:
-    """Return a dataclass field with a default, its unit and its source.
+    """Return a dataclass field with this default value, unit and source.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def constant(value: Any, unit: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSizes:
-    """The sizes that both models assume for unbounded extents."""
+    """The sizes that the CPU and GPU models assume for unbounded extents."""
 
     unknown_extent: int = constant(1024, "elements", "chosen: a side of a small image")
     unknown_iterations: float = constant(
@@ -41,7 +41,7 @@ class UnknownSizes:
 
 
 def sheet(constants: Any) -> Iterator[Sheet]:
-    """Yield every number of a dataclass of `constant` fields, in order."""
+    """Yield the constants of a dataclass of `constant` fields, in order."""
     for f in dataclasses.fields(constants):
         value = getattr(constants, f.name)
         yield Sheet(f.name, value, f.metadata.get("unit", ""), f.metadata.get("source", ""))

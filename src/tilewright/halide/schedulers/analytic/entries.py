@@ -9,12 +9,12 @@ from tilewright.halide.ir.schedule import INLINE, ROOT, FuncSchedule
 
 
 def completed(entries: Iterable[FuncSchedule], view: View) -> tuple[FuncSchedule, ...]:
-    """Return `entries` with the inlined Funcs of a view and, at root, all that remain, in order.
+    """Return `entries` in order, completed with the inlined Funcs and, at root, all others.
 
     A Func that only an extern stage reads stays at root, because its required region is unknown.
-    Funcs that are memoised or that the user scheduled get no entry. An extern Func gets one: left
-    at its default, it is called for each vector of its readers, and Halide 21 crashes on GPU
-    kernels that read it.
+    Funcs that are memoised or that the user scheduled get no entry. Extern Funcs are scheduled at
+    root explicitly. With Halide's default they would be called per vector of their readers, and
+    Halide 21 crashes on GPU kernels that read them.
     """
     order = view.algorithm.order
     found = [*entries]

@@ -1,9 +1,9 @@
 """Greedy grouping: which Funcs are computed together, tile by tile.
 
-A group has one tiled output; its members are computed inside the output's tiles. Every Func starts
-as a group, and a group is merged into the only group that reads it as long as some merge lowers the
-summed cost (Mullapudi 2016, Section 4; Sioutas 2020, Section 4.2). The caller provides the cost of
-a group: a cost model for a GPU or a CPU.
+A group has one tiled output; its other members are computed within the output's tiles. At first,
+each Func is a group. A group is merged into the only group that reads it while a merge lowers the
+total cost (Mullapudi 2016, Section 4; Sioutas 2020, Section 4.2). The caller provides the cost of a
+group, from the cost model of a CPU or a GPU.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ class Group:
 
 
 class Plan(Protocol):
-    """The best way found to run a group; `cost` is infinite if there is none."""
+    """The best implementation found for a group; `cost` is infinite if there is none."""
 
     @property
     def cost(self) -> float:
-        """Estimated cost, in the model's own unit."""
+        """Estimated cost, in the unit of the cost model."""
         ...
 
 
 P = TypeVar("P", bound=Plan)
 
-# Funcs planned in trials before merges are reconsidered lazily: a merge whose reader has grown
-# is costed again only when its turn comes, for its gain seldom grows with the group.
+# After planning this many Funcs in trial merges, gains are updated lazily: if the reader has grown,
+# a merge is costed again only when it is the best one left, because gains seldom grow.
 EXACT_EFFORT = 2500
-# The most members of a group; and none is merged into a Func that reads more others:
-# costing a merge takes time in proportion to both. The largest group of the examples has 42.
+# The maximum number of members of a group, and of Funcs read by the output of a group that others
+# are merged into: the time to cost a merge is proportional to both. The largest group in the
+# examples has 42 members.
 MOST_MEMBERS = 64
 
 
@@ -56,7 +57,7 @@ class Grouping(Generic[P]):
 
     @property
     def cost(self) -> float:
-        """The sum over groups."""
+        """The sum of the groups' costs."""
         return sum(plan.cost for plan in self.plans)
 
 
@@ -67,15 +68,21 @@ def greedy_grouping(
     initial: Sequence[Group] | None = None,
     producers_first: bool = False,
 ) -> Grouping[P]:
-    """Merge groups as long as that lowers the summed cost.
+    """Merge groups while a merge lowers the total cost, and return the result.
 
-    The merge that gains most is done first or, with `producers_first`, the one earliest in the
-    pipeline. `initial` is the initial partition of the Funcs; by default each is alone.
+    A group can only be merged into another one that contains all its readers, because a Func has
+    one compute level. Fixed Funcs (extern, memoised), Funcs that the user scheduled, and outputs
+    of the pipeline remain outputs of separate groups. In large pipelines, not every merge is tried
+    again after each other merge (`EXACT_EFFORT`), and the size of groups is limited
+    (`MOST_MEMBERS`).
 
-    A group can only be merged into another if all its readers lie in that group, because a Func is
-    computed at one place. Fixed Funcs (extern, memoised), Funcs that the user scheduled, and
-    outputs of the pipeline remain outputs of separate groups. In large pipelines not every merge is
-    tried again after every other (`EXACT_EFFORT`), and groups have a largest size (`MOST_MEMBERS`).
+    Args:
+        view: the pipeline with its inlined Funcs.
+        plan: returns the best plan of a group.
+        may_merge: whether a producing group may be merged into a consuming one.
+        initial: the initial groups; by default one per Func.
+        producers_first: do the merge that is earliest in the pipeline first, instead of the one
+            with the largest gain.
     """
     merger = _Merger(view, plan, may_merge, producers_first)
     start = [Group((f.name,)) for f in view.funcs] if initial is None else initial
@@ -90,10 +97,10 @@ def greedy_grouping(
 
 
 class _Merger(Generic[P]):
-    """The current groups, and the merges that would gain, the best first.
+    """The current groups and a queue of the merges that lower the total cost.
 
-    After a merge only the merged group and those that it reads are evaluated again: the gains of
-    all other merges are unchanged.
+    After a merge, only merges of the new group and of the groups that it reads are evaluated again:
+    the gains of others do not change.
     """
 
     def __init__(
@@ -112,23 +119,23 @@ class _Merger(Generic[P]):
         self.group_of: dict[str, Group] = {}
         self.plans: dict[Group, P] = {}
         self.spent = 0
-        # By the output of a producing group: whom it would be merged into, the trial of that
-        # once it is made, and what merging it gained when last tried.
+        # By the output of a producing group: the group to merge it into, the merged group with its
+        # plan if it was tried, and the gain of the last trial.
         self._readers: dict[str, Group] = {}
         self._trials: dict[str, tuple[Group, P]] = {}
         self._gains: dict[str, float] = {}
-        # A heap of (-gain, place of the output); entries that are out of date are skipped.
+        # A heap of (-gain, position of the output in the pipeline); outdated entries are skipped.
         self._waiting: list[tuple[float, int]] = []
         self._rank: dict[str, tuple[float, int]] = {}
 
     def add(self, group: Group, plan: P) -> None:
-        """Take up a group with its plan."""
+        """Add a group with its plan."""
         self.plans[group] = plan
         for name in group.members:
             self.group_of[name] = group
 
     def look_at(self, producers: Iterable[Group]) -> None:
-        """Compute the gain of merging groups whose readers have changed."""
+        """Compute the gains of merging these groups, whose readers have changed."""
         for producer in sorted(producers, key=lambda group: self.order[group.output]):
             name = producer.output
             self._trials.pop(name, None)
@@ -142,7 +149,7 @@ class _Merger(Generic[P]):
             self._queue(name)
 
     def step(self) -> bool:
-        """Do the merge that gains most; false if none gains."""
+        """Do the best merge; return false if no merge lowers the cost."""
         while self._waiting:
             rank = heapq.heappop(self._waiting)
             name = self.view.algorithm.funcs[rank[1]].name
@@ -169,7 +176,7 @@ class _Merger(Generic[P]):
                     yield producer
 
     def _reader(self, producer: Group) -> Group | None:
-        """Return the one group that a group may be merged into."""
+        """Return the group that `producer` may be merged into, if any."""
         func = self.view.by_name[producer.output]
         if func.fixed or func.scheduled or func.name in self.outputs:
             return None
@@ -199,11 +206,11 @@ class _Merger(Generic[P]):
         self._gains[name] = apart - plan.cost
 
     def _queue(self, name: str) -> None:
-        """Put a merge that gains, by its trial or the last one before, in its place."""
+        """Queue a merge if its last known gain is positive."""
         gain = self._gains[name]
         self._rank.pop(name, None)
         if gain > 0:
-            # Ties go to the producer that comes first, so that the result is repeatable.
+            # Ties go to the earlier producer, so that the result is reproducible.
             rank = (0.0 if self.producers_first else -gain, self.order[name])
             self._rank[name] = rank
             heapq.heappush(self._waiting, rank)

@@ -1,1 +1,1 @@
-"""The analytic scheduler for CPUs: vector lanes, caches and cores."""
+"""The analytic scheduler for CPUs: tiles for caches, blocks for registers, tasks for cores."""

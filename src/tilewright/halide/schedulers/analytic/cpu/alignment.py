@@ -1,14 +1,14 @@
-"""Where vectors of a Func begin at multiples of a number by which its loads divide.
+"""Alignment of a Func's bounds to the divisors in its loads' indices.
 
-Vectors along x of ``f(x) = .. g(x // 8 * 8 + r) * t(x % 8, r)`` are gathered, lane by lane: how far
-apart the lanes lie depends on where the vector begins. If the bounds of f are aligned to 8, all
-vectors begin at multiples of 8, and Halide makes dense loads and shuffles. Where x is only used in
-``x // 8`` and ``x % 8``, the widened bounds need nothing more of g and t.
+Vectors along x of ``f(x) = .. g(x // 8 * 8 + r) * t(x % 8, r)`` are gathered lane by lane, because
+the distances between lanes depend on the first x of the vector. If the bounds of f are aligned to
+8, all vectors start at multiples of 8, and Halide makes dense loads and shuffles. If x is only used
+in ``x // 8`` and ``x % 8``, the wider bounds do not require more of g and t.
 
 | symbol | meaning | unit |
 |---|---|---|
-| divisor | the number d in ``x // d`` and ``x % d`` of an address | elements |
-| modulus | what the first coordinate and the extent of a Func are multiples of | elements |
+| divisor | the d in ``x // d`` and ``x % d`` in an index | elements |
+| modulus | a common divisor of the first coordinate and extent of a Func | elements |
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Moduli = Mapping[int, int]
 
 
 class Alignment:
-    """The moduli to which the bounds of Funcs are aligned, and what the cost model sees of them.
+    """The moduli to which the bounds of Funcs are aligned, and the stages with aligned loads.
 
-    `given` has the moduli of a schedule by Func and dimension; without it they are chosen.
+    `given` holds the moduli of a schedule by Func and dimension; without it, they are chosen.
     """
 
     def __init__(self, analysis: Analysis, given: Mapping[str, Moduli] | None = None) -> None:
@@ -39,7 +39,7 @@ class Alignment:
         self._known: dict[str, Moduli] = {}
 
     def moduli(self, name: str) -> Moduli:
-        """Return the modulus of each dimension along which the bounds of a Func are aligned."""
+        """Return the moduli of a Func by dimension; dimensions that are not aligned are missing."""
         if self._given is not None:
             return self._given.get(name, {})
         if name not in self._known:
@@ -47,12 +47,12 @@ class Alignment:
         return self._known[name]
 
     def summary(self, name: str, index: int, loops: Mapping[int, str]) -> StageSummary:
-        """Return the summary of a stage whose pure loops are these, by dimension."""
+        """Return a stage's summary with its aligned loads; `loops` are its loops by dimension."""
         summary, moduli = self._analysis.summaries(name)[index], self.moduli(name)
         return aligned_summary(summary, loops, moduli) if moduli else summary
 
     def bounds(self, name: str, vector: int | None) -> tuple[DimensionBounds, ...]:
-        """Return the directives for a Func that is computed in vectors along a dimension."""
+        """Return the bound directives of a Func that is vectorised along dimension `vector`."""
         found = self.moduli(name).items()
         return tuple(DimensionBounds(d, 0, modulus, 0) for d, modulus in found if d == vector)
 
@@ -60,9 +60,9 @@ class Alignment:
 def moduli_of(analysis: Analysis, name: str) -> dict[int, int]:
     """Return the modulus to which the first dimension of a Func at root can be aligned, if any.
 
-    The wider bounds need nothing more of other Funcs and inputs. A Func in the loops of another is
-    not aligned: Halide then bounds the remainders of coordinates apart from these, and may demand
-    more of inputs than there is.
+    The wider bounds must not require more of other Funcs and inputs. Funcs computed at loops of
+    others are not aligned: Halide then bounds coordinates and their remainders independently and
+    may require more of inputs than there is.
     """
     view = analysis.view
     func = view.by_name[name]
@@ -89,7 +89,7 @@ def moduli_of(analysis: Analysis, name: str) -> dict[int, int]:
 def aligned_summary(
     summary: StageSummary, loops: Mapping[int, str], moduli: Moduli
 ) -> StageSummary:
-    """Return the summary of a stage whose Func has bounds aligned to these moduli."""
+    """Return a stage's summary with `Load.aligned` set for bounds aligned to `moduli`."""
     names = {loops[d]: modulus for d, modulus in moduli.items() if d in loops}
 
     def aligned(load: Load) -> Load:
@@ -105,7 +105,7 @@ def aligned_summary(
 
 
 def moduli_in(structure: NestStructure) -> dict[str, Moduli]:
-    """Return the moduli of a schedule's directives, by Func."""
+    """Return the moduli in a schedule's bound directives, by Func."""
     return {
         structure.names[i]: {b.dimension: b.modulus for b in e.bounds if b.remainder is not None}
         for i, e in structure.entries.items()

@@ -1,4 +1,4 @@
-"""From a plan to loops: splits, order and mapping of every stage of a group on a CPU."""
+"""From a plan to loops: splits, loop order and mapping of the stages of a group on a CPU."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 class Tiling:
     """The tiling of a group's output.
 
-    `sizes` gives the tile in each dimension (at least the extent: not tiled), `order` the
-    tile loops from innermost to outermost, `sliding` the dimension along which members are
-    computed row by row, if any. With `deep`, they are computed for one block of the row at a
-    time, right before it is used.
+    `sizes` is the tile size by dimension (the extent or more: not tiled), `order` the dimensions
+    of the tile loops from innermost to outermost. `sliding` is the window along which members are
+    computed row by row, if any. With `deep`, they are computed one block of a row at a time.
     """
 
     sizes: tuple[int, ...]
@@ -54,7 +53,7 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """One stage's schedule and the loops at which others may be computed."""
+    """The schedule of a stage and the loops at which other Funcs may be computed."""
 
     stage: StageSchedule
     tile_level: str | None
@@ -71,11 +70,11 @@ def stage_nest(
     cores: int,
     alone: bool = False,
 ) -> _Nest:
-    """Return the nest of one stage over a region of the given extents.
+    """Return the loop nest of a stage over a region of the given extents.
 
-    With a tiling, the stage belongs to a group's output: tile loops are made, the outermost
-    of them parallel. Without, it is a member's, computed whole where it is needed. A group of one
-    Func is `alone`: nothing is computed at its loops.
+    With a `tiling`, the stage belongs to the output of a group: it gets tile loops, and the
+    outermost of these is parallel. Without, it belongs to a member, which is computed completely
+    at its compute level. `alone` says that the group has no other Funcs.
     """
     dims = sorted(costs.pure_loops(func.name, index))
     sizes = {d: int(extents[d]) for d in dims}
@@ -113,10 +112,10 @@ def stage_nest(
 class _Loops:
     """Builds the loops of one stage.
 
-    `inner` has the loop over each dimension inside a tile, but for the block's; `tile_loops`
-    those over tiles; `block_loops` and `row_loops` those of the block, innermost first. `atomic`
-    says whether a reduction runs in vectors. `across` has a reduction loop to run in parallel
-    outside of all others, and the iterations of a task.
+    `tile_loops` maps dimensions to loops over tiles, `inner` to loops within a tile that are not
+    part of the block. `block_loops` and `row_loops` are the loops of the block, innermost first.
+    `atomic` says whether a reduction loop is vectorised. `across` is a reduction loop to run in
+    parallel outside all others, with its iterations per task.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class _Loops:
         self.across: tuple[str, int] | None = None
 
     def split(self, d: int, tiled: bool) -> None:
-        """Cut the loop over dimension `d` into tiles, if any, and blocks, if it has any."""
+        """Split the loop over dimension `d`: into tiles if `tiled`, and into its blocks, if any."""
         loop, block = pure_loop(d), self.block
         if tiled:
             self.tile_loops[d], loop = self._part(d, "t"), self._part(d, "n")
@@ -162,11 +161,11 @@ class _Loops:
             self.inner[d] = loop
 
     def _part(self, d: int, role: str) -> str:
-        """Return a loop made of the one over dimension `d`: see `tilewright.halide.ir.loops`."""
+        """Return the name of a part of the loop over dimension `d` (see `part_of`)."""
         return part_of(pure_loop(d), role, self.index)
 
     def _blocks(self, d: int, loop: str, kind: str, size: int) -> str:
-        """Return the loop inside the blocks of dimension `d`; a single block needs no other."""
+        """Return the loop within blocks along `d`; add one over blocks if there are several."""
         if self.sizes[d] == size and d in self.tile_loops:
             return loop
         self.inner[d], within = self._part(d, "b"), self._part(d, kind)
@@ -175,9 +174,9 @@ class _Loops:
         return within
 
     def _tail(self, d: int, rest: int = 1) -> Tail:
-        """Return the tail of a split that leaves `rest` iterations of the last part, or may.
+        """Return the tail strategy of a split along `d` with `rest` iterations in the last part.
 
-        A part that is shifted inwards begins anywhere, also where bounds are aligned.
+        Aligned bounds need a guard: the last part may be unaligned if it is shifted inwards.
         """
         return "guard_with_if" if rest and d in self.aligned else self.tail
 
@@ -185,7 +184,7 @@ class _Loops:
         self.splits.append(Split(loop, outer, inner, factor, tail))
 
     def within_tile(self, slides: Window | None) -> tuple[list[ScheduledLoop], list[int]]:
-        """Return the loops inside a tile, the innermost first, and their dimensions."""
+        """Return the loops within a tile and their dimensions, innermost first."""
         costs, inner = self.costs, self.inner
         sequence = costs.loop_order(self.func.name, inner)
         if slides is not None and slides.dimension in inner:
@@ -193,7 +192,7 @@ class _Loops:
             sequence.append(slides.dimension)
         loops = [ScheduledLoop(inner[d]) for d in sequence]
         if slides is not None and slides.dimension in inner and slides.step > 1:
-            # The rows of one step run inside, for one computation of every member.
+            # The rows of one step form an inner loop: members are computed once per step.
             rows = inner[slides.dimension]
             self._cut(rows, part_of(rows, "s"), part_of(rows, "r"), slides.step, self.tail)
             loops[-1:] = [ScheduledLoop(part_of(rows, "r")), ScheduledLoop(part_of(rows, "s"))]
@@ -207,7 +206,7 @@ class _Loops:
     def over_tiles(
         self, order: Sequence[int], extents: Sequence[float], cores: int, cut: set[str]
     ) -> list[ScheduledLoop]:
-        """Return the loops over tiles, one of them parallel; Halide may cut those in `cut`."""
+        """Return the loops over tiles, one parallel; Halide may partition those in `cut`."""
         tiles = self.tile_loops
         if self.across is not None:
             run, task = self.across
@@ -230,7 +229,7 @@ class _Loops:
     def body(
         self, within_tile: Sequence[ScheduledLoop], sequence: Sequence[int]
     ) -> list[ScheduledLoop]:
-        """Return the loops of a tile and its blocks, the innermost first."""
+        """Return the loops of a tile and its blocks, innermost first."""
         stage = self.costs.analysis.view.stages(self.func.name)[self.index]
         summary = self.costs.analysis.summaries(self.func.name)[self.index]
         place = {r.name: i for i, r in enumerate(stage.rvars)}
@@ -243,12 +242,12 @@ class _Loops:
             outer, inner = part_of(run, "b", self.index), part_of(run, "u", self.index)
             self.splits.append(Split(run, outer, inner, self.block.steps, "guard_with_if"))
             reductions[0] = ScheduledLoop(outer)
-            # Halide 21 has no vectors of a Tuple's reductions; LLVM makes some of an unrolled loop.
+            # Halide 21 cannot vectorise reductions of a Tuple; LLVM vectorises the unrolled loop.
             self.atomic = len(summary.types) == 1
             block.insert(0, ScheduledLoop(inner, "vectorized" if self.atomic else "unrolled"))
         if not (scans(summary) or summary.scatter):
             return [*block, *reductions, *within_tile]
-        # Running along the contiguous dimension inside a scan keeps its lines in cache.
+        # The contiguous dimension inside the scan keeps its cache lines in use.
         innermost = self.costs.innermost(self.func.name)
         inside = zip(sequence, within_tile, strict=True)
         first = [loop for d, loop in inside if d == innermost or not reductions]
@@ -256,10 +255,10 @@ class _Loops:
         return [*block, *first, *reductions, *rest]
 
     def cut(self, within_tile: Sequence[ScheduledLoop]) -> set[str]:
-        """Return the loops that Halide may cut into a clean body and borders.
+        """Return the loops that Halide may partition into borders and a body without conditions.
 
-        That copies everything computed inside, so only loops whose borders matter are cut: those
-        over vectors, and those of guarded tails.
+        Partitioning copies all code within the loop. It is allowed only where conditions are
+        expensive: in loops over vectors, and over parts with guarded tails.
         """
         vector = self.block.vector
         found = {loop.name for loop in self.block_loops}
@@ -282,9 +281,9 @@ def _transposing(
     splits: list[Split | Fuse],
     tail: Tail,
 ) -> list[ScheduledLoop]:
-    """Return the loops within a tile, with that of dimension `adjacent` next to the vectors.
+    """Return the loops within a tile, with the one over dimension `adjacent` around the vectors.
 
-    A long one is cut, so that the lines that its part of each row touches stay in cache.
+    A long loop is split, so that the cache lines that one part touches stay in cache.
     """
     name = next(loop.name for loop in loops if runs_over(loop.name, adjacent))
     rest = [loop for loop in loops if loop.name != name]
@@ -304,7 +303,7 @@ def _parallelise(
     cores: int,
     suffix: str,
 ) -> tuple[list[str], str | None]:
-    """Fuses outer tile loops until there are tasks enough, and runs the outermost in parallel."""
+    """Fuse outer tile loops until there are enough tasks; return the loops and the parallel one."""
     if not outer:
         return outer, None
     loops = list(outer)
@@ -323,7 +322,7 @@ def _parallelise(
 def group_schedules(
     costs: CpuCosts, group: Group, tiling: Tiling, cores: int
 ) -> list[FuncSchedule]:
-    """Return the schedules of all Funcs of a group."""
+    """Return the schedules of all Funcs in a group."""
     analysis = costs.analysis
     view = analysis.view
     order = view.algorithm.order
@@ -377,11 +376,11 @@ def group_schedules(
 
 
 def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
-    """A tile in the middle of an output; the last tile ends with its region, as shifting does.
+    """Return the middle tile of an output; the last tile ends with `region` (shift_inwards).
 
     Args:
-        sizes: the sizes of a tile, by dimension, in elements.
-        region: what is computed of the output.
+        sizes: tile sizes by dimension, in elements.
+        region: the region computed of the output.
     """
     box = []
     for size, interval in zip(sizes, region, strict=True):
@@ -396,7 +395,7 @@ def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
 
 
 class _Levels:
-    """The compute and store levels of a group's members, and their extents at a time."""
+    """The compute and store levels of a group's members, and the regions computed at a time."""
 
     def __init__(
         self, costs: CpuCosts, group: Group, tiling: Tiling, output: Sequence[_Nest]
@@ -413,7 +412,7 @@ class _Levels:
             self._slide(box, tiling.sliding)
 
     def _slide(self, box: Sequence[Interval], window: Window) -> None:
-        """Choose the members' rows per step of the window, and those that the next step reuses."""
+        """Find members' regions per step of the window, and which members have rows to reuse."""
         along, step = window
         first = box[along].lo
         row = list(box)
@@ -425,7 +424,7 @@ class _Levels:
         self.rows, _ = self.costs.member_boxes(self.group, tuple(row))
         row[along] = Interval(first, first + 2.0 * step - 1.0)
         pairs, _ = self.costs.member_boxes(self.group, tuple(row))
-        # If two rows share no values, there is nothing to keep between them.
+        # If two steps share no values, nothing is kept between them.
         self.slides = frozenset(
             name
             for name, box in self.rows.items()
@@ -433,7 +432,7 @@ class _Levels:
         )
 
     def place(self, name: str) -> tuple[Level, Level]:
-        """Return a member's store and compute levels; its readers have been placed."""
+        """Return a member's store and compute levels, given those of its readers."""
         order = self.costs.analysis.view.algorithm.order
         nest = self.costs.nested.get(name)
         if nest is not None:
@@ -464,7 +463,7 @@ class _Levels:
         return self.levels[name]
 
     def extents(self, name: str) -> list[float]:
-        """Return the region of a member that is computed at a time."""
+        """Return the extents of the region of a member that is computed at a time."""
         nest = self.costs.nested.get(name)
         if nest is None:
             return [_whole(i) for i in self.rows[name]]
@@ -483,7 +482,7 @@ def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:
 
 
 def _aligned_bounds(costs: CpuCosts, func: Func) -> tuple[DimensionBounds, ...]:
-    """Return the alignment of a Func's bounds along the vectors of its last stage."""
+    """Return the directives that align a Func's bounds along its last stage's vectors."""
     vector = costs.block(func.name, len(func.stages) - 1).vector
     return costs.alignment.bounds(func.name, vector)
 

@@ -1,15 +1,16 @@
-"""How many rows fit in the first cache at a time, where they lie a power of two apart.
+"""Conflict misses: how many rows at power-of-two distances stay in the first cache.
 
-A cache keeps a line in one of the few places that its address allows. The lines of a column share
-these places if the distance of the rows is a multiple of a way::
+A set-associative cache maps each line to one set, chosen by the address; a set holds one line per
+way. If the distance between rows is a multiple of the size of a way, the lines of a column all
+map to the same set::
 
-    rows 4096 bytes apart, 8 ways of 4096 bytes: of 32 rows that a block reads in turn, 8 stay
+    rows 4096 bytes apart, 8 ways of 4096 bytes: if a block reads 32 rows in turn, only 8 stay
 
 | symbol | meaning | unit |
 |---|---|---|
-| way | the part of the cache with one place for each address | bytes |
-| ways | lines that share their places | count |
-| sets | different places of the lines of a column | count |
+| way | bytes of the cache with one line per set | bytes |
+| ways | lines per set | count |
+| sets | different sets that the lines of a column map to | count |
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def most_rows(
     model: CpuModel,
     innermost: Innermost,
 ) -> tuple[tuple[int, int], ...]:
-    """Return the dimensions along which a reduction reads rows, and how many of these stay.
+    """Return (dimension, rows that stay in the first cache) where a reduction reads across rows.
 
-    `loops` names the stage's pure loop of each dimension of the Func that has one. Other stages,
-    which read a line of each row once or soon again, have no limit.
+    `loops` maps dimensions of the Func to the stage's pure loops. The result is empty for other
+    stages: they read each line only once, or again before it is evicted.
     """
     if not accumulates(summary):
         return ()
@@ -54,7 +55,7 @@ def most_rows(
 
 
 def _distances(analysis: Analysis, name: str) -> list[float]:
-    """Return the bytes between neighbours in each dimension of a Func or input."""
+    """Return the stride of each dimension of a Func or input, in bytes."""
     size = float(analysis.element_bytes.get(name, SEARCH.unknown_bytes))
     found = []
     for part in analysis.regions.get(name, ()):
@@ -65,13 +66,13 @@ def _distances(analysis: Analysis, name: str) -> list[float]:
 
 
 def rows_that_stay(apart: float, model: CpuModel) -> int:
-    """Return how many lines, each `apart` bytes from the one before, the first cache holds.
+    """Return how many lines at distances of `apart` bytes the first cache holds.
 
     With 8 ways of 4096 bytes and lines of 64:
 
-    - 4096 bytes apart: 8, for all share one set.
+    - 4096 bytes apart: 8, because all map to one set.
     - 1024 bytes apart: 32, in four sets.
-    - 4160 bytes apart: 512, all lines of the cache.
+    - 4160 bytes apart: 512, the whole cache.
     """
     c = model.constants
     way = int(c.way_bytes)

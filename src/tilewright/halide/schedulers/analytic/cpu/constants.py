@@ -1,11 +1,14 @@
-"""Every number of the CPU's cost model, with its unit and its source.
+"""All constants of the CPU cost model, each with its unit and its source.
 
-`CpuConstants` has the values that differ between machines: a calibration replaces some of them
-(`tilewright.machines.calibration`), the others hold for the processors that the model knows.
-`CpuSearch` has the limits of the search, which do not depend on the machine.
+`CpuConstants` holds the values that differ between machines. A calibration
+(`tilewright.machines.calibration`) replaces some of them with measured values. `CpuSearch` holds
+the limits of the search, which do not depend on the machine.
 
-A source is a measurement ("measured: …", on the development machine, an AVX-512 Xeon with two
-cores, unless it says otherwise), a paper's section, or a choice with its reason ("chosen: …").
+The source of a constant is one of:
+
+- "measured: …": a measurement, by default on the development machine (AVX-512 Xeon, two cores)
+- a section of a paper or a manual
+- "chosen: …": an engineering choice and its reason
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _DIVIDER = "chosen: the divider's throughput on current x86-64 cores, 8 to 16 cy
 
 @dataclass(frozen=True, slots=True)
 class CpuConstants:
-    """Numbers of the cost model; times in cycles of one core, sizes in bytes."""
+    """The machine-dependent constants; times in cycles of one core, sizes in bytes."""
 
     # --- the machine, where the system does not describe it -----------------------------------
     clock_hz: float = constant(3.0e9, "Hz", "chosen: a current core's sustained clock")
@@ -54,21 +57,21 @@ class CpuConstants:
         float("inf"), "bytes per second and core", "chosen: one core can saturate the memory"
     )
     overlap: float = constant(
-        0.3, RATIO, "chosen: share of the lesser of compute and traffic that is not hidden"
+        0.3, RATIO, "chosen: unhidden share of the smaller terms of compute and traffic"
     )
     write_factor: float = constant(
-        2.0, RATIO, "a line that is written is fetched first (write allocation)"
+        2.0, RATIO, "write allocation: a store first fetches its cache line"
     )
 
     # --- what fits: shares of a cache that data can use ---------------------------------------
     sweep_l1_share: float = constant(0.8, RATIO, "chosen: the rest holds the stack and outputs")
     sweep_l2_share: float = constant(0.8, RATIO, "chosen: as for the first level")
     sweep_l3_share: float = constant(0.6, RATIO, "chosen: hashed sets fill unevenly")
-    held_l1_share: float = constant(1.0, RATIO, "chosen: what spills a little costs a little")
-    held_l2_share: float = constant(0.4, RATIO, "chosen: code, inputs and outputs pass through")
-    held_l3_share: float = constant(0.7, RATIO, "chosen: of a core's part of the third level")
+    held_l1_share: float = constant(1.0, RATIO, "chosen: a small overflow costs little")
+    held_l2_share: float = constant(0.4, RATIO, "chosen: code, inputs and outputs also use it")
+    held_l3_share: float = constant(0.7, RATIO, "chosen: share of the third level per core")
     cold_l3_share: float = constant(
-        0.5, RATIO, "chosen: a larger buffer has left the third level when it is read"
+        0.5, RATIO, "chosen: a larger buffer is evicted from the third level before it is read"
     )
 
     # --- fresh pages --------------------------------------------------------------------------
@@ -84,41 +87,47 @@ class CpuConstants:
 
     # --- overheads ----------------------------------------------------------------------------
     row_cycles: float = constant(8.0, "cycles per inner loop", "chosen: set-up and branch miss")
-    tile_cycles: float = constant(60.0, "cycles per tile and Func", "chosen: bounds of its loops")
+    tile_cycles: float = constant(
+        60.0, "cycles per tile and Func", "chosen: computing the loop bounds"
+    )
     segment_cycles: float = constant(
-        60.0, "cycles per stretch of memory", "chosen: a prefetcher's start, three lines"
+        60.0, "cycles per contiguous segment", "chosen: the prefetcher restarts, about three lines"
     )
     pass_cycles: float = constant(
         180.0, "cycles per row and member", "measured: 150 to 600 per pass of a sliding window"
     )
     block_cycles: float = constant(
-        3.7, "cycles per block and member", "measured: a blur; less in a pyramid"
+        3.7, "cycles per block and member", "measured: on a blur; lower on a pyramid"
     )
     heap_cycles: float = constant(250.0, "cycles per allocation", "chosen: malloc and free")
     stack_bytes: float = constant(16384.0, BYTES, "Halide 21: larger allocations are on the heap")
     task_cycles: float = constant(
-        4000.0, "cycles per task", "chosen: Halide's thread pool takes about a microsecond"
+        4000.0, "cycles per task", "chosen: about a microsecond of Halide's thread pool"
     )
     task_limit: float = constant(
-        256.0, "tasks per loop", "chosen: later tasks are taken by threads that are awake"
+        256.0, "tasks per loop", "chosen: further tasks go to threads that are already awake"
     )
     region_cycles: float = constant(
-        20000.0, "cycles per parallel loop", "chosen: waking the pool, several microseconds"
+        20000.0,
+        "cycles per parallel loop",
+        "chosen: waking the thread pool takes several microseconds",
     )
     disturbance: float = constant(
-        0.08, RATIO, "chosen: share of a task by which the last core is late"
+        0.08, RATIO, "chosen: delay of the last core, as a share of a task"
     )
 
-    # --- lines touched by vectors across rows -------------------------------------------------
+    # --- vectors whose lanes lie in different rows ------------------------------------------------
     transposed_bytes: float = constant(
-        256.0, BYTES, "chosen: four lines of each row before it is left"
+        256.0, BYTES, "chosen: four cache lines per row before the next row"
     )
-    transposed_rows: float = constant(64.0, COUNT, "chosen: rows whose parts fit the first level")
-    crossing_l1_share: float = constant(0.5, RATIO, "chosen: lines of a long row push others out")
+    transposed_rows: float = constant(
+        64.0, COUNT, "chosen: rows whose lines fit in the first level together"
+    )
+    crossing_l1_share: float = constant(0.5, RATIO, "chosen: the lines of a long row evict others")
     crossing_l1_cycles: float = constant(
-        3.0, "cycles per point", "chosen: a line from the second level, four at a time"
+        3.0, "cycles per point", "chosen: lines from the second level, four in flight"
     )
-    crossing_l2_share: float = constant(0.1, RATIO, "chosen: each line lies in a page of its own")
+    crossing_l2_share: float = constant(0.1, RATIO, "chosen: each line lies in another page")
     crossing_l2_cycles: float = constant(
         8.0, "cycles per point", "chosen: a line from the third level and a page walk"
     )
@@ -137,14 +146,14 @@ class CpuConstants:
     multiply64_cycles: float = constant(
         2.5, REGISTER_CYCLES, "vpmullq is three micro-operations, emulated without AVX-512"
     )
-    narrow_bits: int = constant(16, "bits", "widest integers that multiply in one operation")
-    middle_bits: int = constant(32, "bits", "widest integers that multiply in two")
+    narrow_bits: int = constant(16, "bits", "widest integers multiplied in one micro-operation")
+    middle_bits: int = constant(32, "bits", "widest integers multiplied in two micro-operations")
     divide_cycles: float = constant(10.0, REGISTER_CYCLES, _DIVIDER)
     divide_constant_cycles: float = constant(
-        0.6, REGISTER_CYCLES, "a product with the reciprocal, for floats"
+        0.6, REGISTER_CYCLES, "floats are multiplied by the reciprocal"
     )
     divide_narrow_cycles: float = constant(
-        2.0, REGISTER_CYCLES, "chosen: high product and shift, up to 16 bits"
+        2.0, REGISTER_CYCLES, "chosen: high product and shift, for up to 16 bits"
     )
     divide_wide_cycles: float = constant(
         4.0, REGISTER_CYCLES, "chosen: two widening products, shuffles, shift"
@@ -156,32 +165,32 @@ class CpuConstants:
     transcendental_cycles: float = constant(
         16.0, REGISTER_CYCLES, "Halide 21: exp and log are polynomials of degree 7 to 9"
     )
-    pow_cycles: float = constant(40.0, REGISTER_CYCLES, "chosen: a logarithm, exp and cases")
+    pow_cycles: float = constant(40.0, REGISTER_CYCLES, "chosen: log, exp and special cases")
     library_cycles: float = constant(
         20.0, LANE_CYCLES, "chosen: a call of the C library for each lane"
     )
     uniform_cycles: float = constant(
-        0.02, "cycles per operation", "chosen: moved out of the loops, nearly free"
+        0.02, "cycles per operation", "chosen: hoisted out of the loops, nearly free"
     )
     hoisted_share: float = constant(
-        0.1, RATIO, "chosen: done once outside the reduction loops, ten iterations or more"
+        0.1, RATIO, "chosen: hoisted out of reduction loops of ten iterations or more"
     )
     broadcast_share: float = constant(
-        0.2, RATIO, "chosen: a load outside the innermost loop, five iterations or more"
+        0.2, RATIO, "chosen: a load hoisted out of an inner loop of five iterations or more"
     )
 
     # --- loads and stores ---------------------------------------------------------------------
     scalar_load_cycles: float = constant(0.6, "cycles per load", "chosen: two loads per cycle")
     load_cycles: float = constant(
-        1.2, REGISTER_CYCLES, "chosen: half of them cross a line, and count twice"
+        1.2, REGISTER_CYCLES, "chosen: half of the loads cross a cache line and count twice"
     )
-    reversed_load_cycles: float = constant(2.2, REGISTER_CYCLES, "chosen: and a shuffle")
+    reversed_load_cycles: float = constant(2.2, REGISTER_CYCLES, "chosen: a load and a shuffle")
     doubled_load_cycles: float = constant(
-        1.0, REGISTER_CYCLES, "chosen: half a register loaded, each lane used twice"
+        1.0, REGISTER_CYCLES, "chosen: half a register is loaded, each lane is used twice"
     )
     doubled_shuffle_cycles: float = constant(1.0, "cycles per load", "chosen: one shuffle")
     shuffle_cycles: float = constant(
-        1.5, REGISTER_CYCLES, "chosen: per step beyond the first, to gather strided lanes"
+        1.5, REGISTER_CYCLES, "chosen: per element of stride beyond 1, to pack strided lanes"
     )
     longest_stride: float = constant(
         4.0, "elements", "Halide 21 loads dense vectors and shuffles up to this stride"
@@ -192,21 +201,25 @@ class CpuConstants:
     fraction_cycles: float = constant(
         2.5, REGISTER_CYCLES, "chosen: a load and a shuffle with a computed mask"
     )
-    gather_cycles: float = constant(1.5, LANE_CYCLES, "chosen: one lane at a time, and an insert")
+    gather_cycles: float = constant(
+        1.5, LANE_CYCLES, "chosen: a scalar load and an insert per lane"
+    )
     border_cycles: float = constant(
         2.0, LANE_CYCLES, "measured: 1.75 in a dilation of bytes with 17 to 33% of border blocks"
     )
     border_blocks: float = constant(
-        2.0, "blocks per row", "chosen: one at each end of a clamped row reaches beyond it"
+        2.0, "blocks per row", "chosen: one block at each end of a clamped row"
     )
-    scatter_cycles: float = constant(1.5, LANE_CYCLES, "chosen: an extract and a store")
+    scatter_cycles: float = constant(
+        1.5, LANE_CYCLES, "chosen: an extract and a scalar store per lane"
+    )
 
-    # --- blocks of registers ------------------------------------------------------------------
+    # --- register blocks ----------------------------------------------------------------------
     main_type_share: float = constant(
-        0.2, RATIO, "chosen: share of the operations that makes a type count for the lanes"
+        0.2, RATIO, "chosen: least share of operations for a type to set the vector length"
     )
     operand_registers: float = constant(
-        2.0, "registers per vector", "chosen: an operand and a product of each vector"
+        2.0, "registers per vector", "chosen: an operand and a product per vector"
     )
     reserved_registers: int = constant(4, "registers", "chosen: broadcasts and addresses")
     spill_cycles: float = constant(2.0, "cycles per register", "one store and one load")
@@ -214,7 +227,7 @@ class CpuConstants:
         4.0, "cycles per step", "latency of a fused multiply-add on current cores"
     )
     forward_cycles: float = constant(
-        8.0, "cycles per step", "chosen: a store that the next load waits for, 5 and an addition"
+        8.0, "cycles per step", "chosen: store-to-load forwarding, 5 cycles, and an addition"
     )
     fold_cycles: float = constant(
         1.0,
@@ -222,76 +235,82 @@ class CpuConstants:
         "measured: 384 x 384 sums of 384 floats, steps of 16 to 384",
     )
     neighbour_cycles: float = constant(
-        2.0, "cycles per value and step", "measured likewise: rows that are neighbours in memory"
+        2.0, "cycles per value and step", "measured on the same sums: rows adjacent in memory"
     )
     rest_cycles: float = constant(
         6.0, "cycles per iteration and value", "measured: sums of 1000 floats, steps of 16 to 256"
     )
     reduction_loop_cycles: float = constant(
-        1.5, "cycles per step", "chosen: counter, branch and two addresses"
+        1.5, "cycles per step", "chosen: a counter, a branch and two address updates"
     )
     loop_cycles: float = constant(0.4, "cycles per block", "chosen: unrolled by LLVM")
 
     # --- inlining -----------------------------------------------------------------------------
     round_trips: float = constant(
-        2.0, "transfers per value", "chosen: a value at root is written and read"
+        2.0, "transfers per value", "chosen: a value computed at root is written and read"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CpuSearch(UnknownSizes):
-    """Limits of the search; counts, so that the same pipeline always gets the same schedule."""
+    """Limits of the search: counts instead of times, so that schedules are reproducible."""
 
     # --- unknown sizes ------------------------------------------------------------------------
     unknown_bytes: int = constant(4, "bytes per element", "chosen: a float")
 
     # --- register blocks ----------------------------------------------------------------------
     least_lanes: int = constant(4, "lanes", "chosen: shorter vectors gain nothing")
-    short: int = constant(4, "elements", "chosen: the longest dimension that is unrolled whole")
-    scatter_rows: tuple[int, ...] = constant((2, 4), COUNT, "chosen: chains that hide each other")
+    short: int = constant(4, "elements", "chosen: longest dimension that is unrolled completely")
+    scatter_rows: tuple[int, ...] = constant(
+        (2, 4), COUNT, "chosen: independent chains hide each other's latency"
+    )
     step_vectors: tuple[int, ...] = constant(
         (1, 2, 4, 8), "vectors per step", "measured: sums of 1024 floats; 16 gain no more"
     )
     tuple_vectors: tuple[int, ...] = constant(
-        (2, 4), "vectors per step", "measured: of longer unrolled loops LLVM may make none"
+        (2, 4), "vectors per step", "measured: LLVM may not vectorise longer unrolled loops"
     )
     step_rows: tuple[int, ...] = constant(
         (2, 4, 8), COUNT, "measured: 8 gain 8% over 4 where 384 x 384 sums share an operand"
     )
     least_steps: int = constant(
-        2, "steps", "chosen: unrolling the whole of a loop of constant length is Halide's task"
+        2, "steps", "chosen: Halide itself unrolls a complete loop of constant length"
     )
     least_modulus: int = constant(
-        5, "elements", "Halide 21 separates lanes by smaller divisors itself (Deinterleave.cpp)"
+        5, "elements", "Halide 21 deinterleaves smaller divisors itself (Deinterleave.cpp)"
     )
     largest_modulus: int = constant(
-        64, "elements", "chosen: the bounds grow by at most twice as many elements"
+        64, "elements", "chosen: the bounds grow by at most 128 elements"
     )
     largest_denominator: int = constant(
-        64, "rows", "chosen: six halvings in a row; other rates are rounded"
+        64, "rows", "chosen: six successive halvings; other rates are rounded"
     )
     block_vectors: tuple[int, ...] = constant(
-        (1, 2, 3, 4), COUNT, "chosen: up to half of 16 registers with two rows"
+        (1, 2, 3, 4), COUNT, "chosen: with two rows, up to half of 16 registers"
     )
     block_rows: tuple[int, ...] = constant(
-        (2, 3, 4, 6, 8), COUNT, "chosen: up to half of 16 registers with one vector"
+        (2, 3, 4, 6, 8), COUNT, "chosen: with one vector, up to half of 16 registers"
     )
     most_gathered: int = constant(
-        600, "elements", "measured: LLVM takes 5 s for 300, and four times as long for twice that"
+        600, "elements", "measured: LLVM takes 5 s for 300, four times as long for 600"
     )
-    close_block: float = constant(1.25, RATIO, "chosen: a next block within a quarter of the best")
+    close_block: float = constant(
+        1.25, RATIO, "chosen: alternatives cost at most a quarter more than the best"
+    )
 
     # --- tiles --------------------------------------------------------------------------------
-    untiled_extent: int = constant(8, "elements", "chosen: shorter loops gain nothing by tiles")
-    tiled_dimensions: int = constant(3, COUNT, "chosen: the longest; more multiply the tilings")
-    tile_vectors: int = constant(2, COUNT, "chosen: tiles of fewer vectors are mostly border")
-    most_tilings: int = constant(512, COUNT, "chosen: 1 ms for each group of a first search")
-    most_fine_tilings: int = constant(4096, COUNT, "chosen: 10 ms for each group at the end")
-    largest_step: int = constant(4, "rows", "chosen: two halvings in a row")
+    untiled_extent: int = constant(8, "elements", "chosen: tiling shorter loops gains nothing")
+    tiled_dimensions: int = constant(
+        3, COUNT, "chosen: the longest ones; each multiplies the number of tilings"
+    )
+    tile_vectors: int = constant(2, COUNT, "chosen: narrower tiles are mostly border")
+    most_tilings: int = constant(512, COUNT, "chosen: 1 ms per group during the search")
+    most_fine_tilings: int = constant(4096, COUNT, "chosen: 10 ms per group of the final grouping")
+    largest_step: int = constant(4, "rows", "chosen: two successive halvings")
     most_windows: int = constant(2, COUNT, "chosen: the two longest dimensions")
-    tasks_per_core: int = constant(8, COUNT, "chosen: a late core costs an eighth")
+    tasks_per_core: int = constant(8, COUNT, "chosen: a late core then costs an eighth of its work")
     kept_rows: float = constant(
-        1.99, RATIO, "chosen: two rows that need nothing in common need twice as much"
+        1.99, RATIO, "chosen: two rows need twice the values of one if they share none"
     )
 
     # --- inlining and revisions ---------------------------------------------------------------
@@ -299,12 +318,18 @@ class CpuSearch(UnknownSizes):
     hopeless_operations: int = constant(16, "operations", "chosen: more than a small stencil")
     hopeless_reads: int = constant(8, "reads", "chosen: as many as a small stencil")
     effort: int = constant(2000, "members costed", "chosen: about a second of search")
-    transposed_effort: int = constant(300, "members costed", "chosen: a look at another storage")
-    least_gain: float = constant(0.995, RATIO, "chosen: smaller gains are noise of the model")
+    transposed_effort: int = constant(
+        300, "members costed", "chosen: a short search with the other storage order"
+    )
+    least_gain: float = constant(
+        0.995, RATIO, "chosen: smaller gains are within the error of the model"
+    )
     least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
     member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")
-    producer_worth: float = constant(2.0, RATIO, "chosen: half the cost may be its own")
-    dear_memory: float = constant(3.0, RATIO, "chosen: the policy of a loaded machine")
+    producer_worth: float = constant(
+        2.0, RATIO, "chosen: a producer may cause half of its reader's cost"
+    )
+    dear_memory: float = constant(3.0, RATIO, "chosen: the policy for a machine with busy memory")
     more_inlined: float = constant(2.0, RATIO, "chosen: the policy that inlines more")
     less_inlined: float = constant(0.5, RATIO, "chosen: the policy that inlines less")
 

@@ -1,21 +1,21 @@
 """The cost of a group on a CPU, for an array of tilings at once.
 
-The time of a group is estimated from the work of its tiles (vector kernels over the regions that
-one tile needs, including redundant work at the borders) and their traffic between levels of memory.
-The traffic into a cache follows from the largest sweep of consecutive tiles whose data fit into it:
-data touched within such a sweep are fetched once, and fetched again in every other sweep. Compute
-and traffic overlap, so the largest term counts in full and the others in part.
+The time of a group consists of the work of its tiles (vector kernels over the regions that a tile
+requires, including recomputation at its borders) and of the traffic between levels of memory. A
+sweep is a run of consecutive tiles or blocks. The traffic into a cache follows from the longest
+sweep whose data fit in it: the data of one sweep are fetched once, and again in each other sweep.
+Compute and traffic overlap: the largest term counts in full and the others in part.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | tilings that are costed at once | count |
+| N | tilings costed at once | count |
 | `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
 | `full` | extents of the output | (dimensions,), elements |
 | `compute` | arithmetic of one tile, on one core | (N,), cycles |
 | `l2`, `l3`, `memory` | traffic of the group | (N,), cycles |
 | `overhead` | loops, allocations, tasks and fresh pages | (N,), cycles |
 
-Constants are in `constants`, bytes between caches in `traffic`, blocks in `register_block`.
+See `constants` for constants, `traffic` for bytes between caches, `register_block` for blocks.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 class CpuCosts:
     """Costs the groups of one analysis on one machine.
 
-    `nested` has the reductions that are computed in the innermost block of their one reader (nested
-    fusion, Sioutas 2020, Section 4.3). `block_rank` uses the block_rank-th best register block for
-    reductions (0: the best); `transposed` stores intermediate Funcs with their second dimension
+    `nested` holds the reductions computed in the innermost block of their only reader (nested
+    fusion, Sioutas 2020, Section 4.3). Reductions use the `block_rank`-th best register block (0:
+    the best). With `transposed`, intermediate Funcs are stored with their second dimension
     innermost.
     """
 
@@ -113,12 +113,12 @@ class CpuCosts:
         return 1
 
     def loop_order(self, name: str, dimensions: Iterable[int]) -> list[int]:
-        """Dimensions of a Func in the order of the loops inside a tile, the innermost first."""
+        """Return dimensions of a Func in the order of loops within a tile, innermost first."""
         inner = self.innermost(name)
         return sorted(dimensions, key=lambda d: (d != inner, d))
 
     def pure_loops(self, name: str, index: int) -> dict[int, str]:
-        """Return the pure loop of each dimension of a Func over which a stage runs."""
+        """Return the stage's pure loops by dimension of the Func; others are missing."""
         stage = self.analysis.view.stages(name)[index]
         pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
         return {
@@ -130,7 +130,7 @@ class CpuCosts:
     def block(self, name: str, index: int) -> Block:
         """Return the innermost block of a stage.
 
-        A nested reduction and its reader share one, chosen for the reduction's update.
+        A nested reduction and its reader share the block that is best for the reduction's update.
         """
         key = (name, index)
         known = self._blocks.get(key)
@@ -192,12 +192,12 @@ class CpuCosts:
 
     @property
     def companion_bytes(self) -> float:
-        """Bytes of each row that a transposing stage reads before it goes to other rows."""
+        """Bytes that a transposing stage reads of a row before it reads another row."""
         c = self.model.constants
         return min(c.transposed_bytes, self.model.l1_bytes / c.transposed_rows)
 
     def companion(self, name: str, index: int) -> int | None:
-        """Return the dimension that a stage runs along next to its vectors, if it transposes."""
+        """Return the dimension of the loop around a transposing stage's vectors, else None."""
         block = self.block(name, index)
         if block.vector is None or name in self.nested or name in self._hosts:
             return None
@@ -215,7 +215,7 @@ class CpuCosts:
     ) -> Bound:
         """Return cycles to run a stage once over loops of the given extents.
 
-        `members` are the Funcs whose values for the tile are in a small buffer.
+        `members` are Funcs whose values for the current tile are stored in a small buffer.
         """
         summary = self.analysis.summaries(name)[index]
         block = self.block(name, index)
@@ -244,10 +244,10 @@ class CpuCosts:
     def _crossing_cycles(
         self, block: Block, extent: Bound, blocks: Bound, transposes: bool, member: bool
     ) -> Array:
-        """Return cycles that loads across rows wait: every lane touches a different line.
+        """Return cycles lost in loads whose lanes lie in different rows, one cache line per lane.
 
-        A long row of lines outgrows the first cache; in a large buffer the lines also lie in as
-        many pages.
+        With many lanes, these lines exceed the first cache. In a large buffer, each line also lies
+        in a different page.
         """
         model, c = self.model, self.model.constants
         lines_bytes = extent * c.line_bytes
@@ -264,7 +264,7 @@ class CpuCosts:
     # --- groups ---------------------------------------------------------------------------
 
     def member_boxes(self, group: Group, box: Box) -> tuple[dict[str, Box], dict[str, Box]]:
-        """Regions of the members and of everything outside that one tile needs."""
+        """Return the boxes that a tile `box` requires: of the group's Funcs, and of all others."""
         output = group.output
         found = self.analysis.needed({output: box}, group.members, exact=(output,))
         members = set(group.members)
@@ -274,10 +274,11 @@ class CpuCosts:
     def regions(
         self, group: Group, tiles: Array, order: Sequence[int], windows: Sequence[Window] = ()
     ) -> Regions:
-        """Return what `group` needs for tile sizes `tiles` of shape (N, dimensions of the output).
+        """Return the regions that `group` requires for N tilings.
 
-        `order` lists the output's dimensions from the innermost tile loop to the outermost;
-        `windows` are those along which its members may slide.
+        `tiles` holds tile sizes, shape (N, dimensions of the output). `order` lists the output's
+        dimensions from the innermost tile loop to the outermost. `windows` are the sliding windows
+        to consider.
         """
         output = group.output
         region = self.analysis.regions[output]
@@ -285,8 +286,8 @@ class CpuCosts:
         low = np.array([finite(i.lo, 0.0) for i in region])
         tiles = np.minimum(tiles, full)
         counts = np.ceil(full / tiles)
-        # One pass of region inference for the tiles, every sweep over consecutive tiles, and
-        # one step of rows of each tile.
+        # Infer the regions of all shapes at once: the tile, each sweep of consecutive tiles, one
+        # step of each window, and each sweep of blocks within a tile.
         shapes = [tiles]
         swept = tuple(d for d in order if np.any(counts[:, d] > 1))
         for d in swept:
@@ -297,11 +298,11 @@ class CpuCosts:
             shape = tiles.copy()
             shape[:, window.dimension] = np.minimum(window.step, shape[:, window.dimension])
             shapes.append(shape)
-        strips = self._strips(output, tiles)
-        first_strip = len(shapes)
-        shapes += [shape for shape, _ in strips]
+        inner = self._block_sweeps(output, tiles)
+        first_inner = len(shapes)
+        shapes += [shape for shape, _ in inner]
         stacked = np.concatenate(shapes)
-        # In the middle; the last tile ends with the region, as shifting inwards does.
+        # Take the middle tile. The last tile ends with the region, as shift_inwards does.
         start = low + np.minimum(
             stacked * np.floor(np.ceil(full / stacked) / 2.0), np.maximum(full - stacked, 0.0)
         )
@@ -325,15 +326,15 @@ class CpuCosts:
             | {w: rows_of(inside, (sweeps + i) * n, n) for i, w in enumerate(windows)},
             tuple(rows_of(outside, step * n, n) for step in range(sweeps)),
             tuple(
-                (count, rows_of(outside, (first_strip + i) * n, n))
-                for i, (_, count) in enumerate(strips)
+                (count, rows_of(outside, (first_inner + i) * n, n))
+                for i, (_, count) in enumerate(inner)
             ),
         )
 
-    def _strips(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
-        """Return the shapes of sweeps of blocks inside tiles, shortest first, and their counts."""
+    def _block_sweeps(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
+        """Return (shape, count per tile) of the sweeps of blocks within a tile, shortest first."""
         guest = self._hosts.get(output)
-        # If data decide which elements are read, a sweep touches less than the bounds.
+        # With data-dependent indices, a sweep touches less than its bounds say.
         if guest is None or any(
             load.indirect for s in self.analysis.summaries(guest) for load in s.loads
         ):
@@ -357,11 +358,11 @@ class CpuCosts:
     def costs(
         self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False
     ) -> GroupCosts:
-        """Return cycles of `group` for each of the tilings of `regions`.
+        """Return cycles of `group` for each tiling of `regions`.
 
-        With `sliding`, one of the windows that `regions` knows, members are computed along its
-        dimension one step of rows at a time and keep only the rows still needed; with `deep`,
-        one block of the row at a time.
+        With `sliding`, a window of `regions`, members are computed one step at a time along its
+        dimension, and only rows that are still needed stay in memory. With `deep`, members are
+        computed one block at a time within a row.
         """
         model, analysis = self.model, self.analysis
         output = group.output
@@ -390,14 +391,14 @@ class CpuCosts:
         extra = (overhead * n_tiles) * split + model.constants.region_cycles + fault
         extra = extra + traffic.parallel_cycles(n_tiles, model)
         cycles = traffic.combined(parts, model) + extra
-        # Infinity less infinity: a region without bounds cannot be stored.
+        # A region without bounds gives inf - inf: it cannot be stored.
         cycles = np.where(np.isnan(cycles), np.inf, cycles)
         return GroupCosts(cycles, *parts, extra, held, n_tiles, root_bytes, fault)
 
     def _tile_overhead(
         self, group: Group, regions: Regions, heap: Array, sliding: Window | None, deep: bool
     ) -> Array:
-        """Return cycles of one tile's loops and allocations, (N,)."""
+        """Return cycles of the loops and allocations per tile, shape (N,)."""
         c, tiles = self.model.constants, regions.tiles
         members = len(group.members) - 1
         overhead: Array = (
@@ -414,11 +415,11 @@ class CpuCosts:
         return overhead
 
     def fault_cycles(self, size: float) -> float:
-        """Return cycles until fresh pages of `size` bytes are there, first touched by all cores."""
+        """Return cycles of page faults of a new buffer of `size` bytes, spread over all cores."""
         return traffic.fault_cycles(size, self.model)
 
     def func_cycles(self, name: str, box: Box, members: Collection[str] = ()) -> Bound:
-        """Return cycles to compute `box` of a Func once on one core, all its stages."""
+        """Return cycles to compute `box` of a Func once on one core, summed over its stages."""
         analysis = self.analysis
         total: Bound = 0.0
         func = analysis.view.by_name[name]
@@ -429,7 +430,7 @@ class CpuCosts:
         return total
 
     def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:
-        """Per tile: bytes that members hold, bytes they move, cycles to allocate them; (N,)."""
+        """Return bytes held, bytes moved and allocation cycles of members per tile, each (N,)."""
         c, analysis = self.model.constants, self.analysis
         held, moved, heap = np.zeros(n), np.zeros(n), np.zeros(n)
         for name in group.members[:-1]:
@@ -446,13 +447,11 @@ class CpuCosts:
         return held, moved, heap
 
     def _fetched(self, regions: Regions, held: Array) -> traffic.Traffic:
-        """Return bytes fetched from outside the group into each cache, over all tiles."""
+        """Return bytes of other Funcs and inputs fetched into each cache, over all tiles."""
         counts = regions.counts
         repeats = counts.prod(axis=1)
         nothing = np.zeros(len(counts))
-        sweeps = [
-            self.sweep(repeats * count, outside, nothing) for count, outside in regions.strips
-        ]
+        sweeps = [self.sweep(repeats * n, outside, nothing) for n, outside in regions.block_sweeps]
         sweeps.append(self.sweep(repeats, regions.outside[0], held))
         for d, outside in zip(regions.swept, regions.outside[1:], strict=True):
             repeats = repeats / counts[:, d]
@@ -460,7 +459,7 @@ class CpuCosts:
         return traffic.fetched(sweeps, self.model)
 
     def sweep(self, times: Array, outside: Mapping[str, Box], held: Array) -> Sweep:
-        """Return the bytes of each buffer that a sweep touches, at most its size."""
+        """Return the bytes that a sweep touches, of each buffer at most its size."""
         touched, cold = np.zeros(len(times)), np.zeros(len(times))
         for name, part in outside.items():
             whole = self.buffer_bytes(name)
@@ -471,7 +470,7 @@ class CpuCosts:
         return Sweep(times, touched, cold, held)
 
     def buffer_bytes(self, name: str) -> float:
-        """Return bytes of a whole Func or input at the sizes of the analysis."""
+        """Return the total bytes of a Func or input at the sizes of the analysis."""
         known = self._bytes.get(name)
         if known is None:
             region = self.analysis.regions.get(name, ())
@@ -486,7 +485,7 @@ class CpuCosts:
         for d, interval in enumerate(box):
             extent = interval.extent
             if d == 0:
-                # A row begins anywhere in a line: half a line more, on average.
+                # A row starts anywhere in a cache line: on average half a line more.
                 extent = extent + (line - 1.0) / 2.0
             size = size * extent
         return size

@@ -1,9 +1,9 @@
 """Constants per processor family, and their replacement by a calibration.
 
-Without a calibration the constants of the processor's family hold (`FAMILIES`), with those of
-`CpuConstants` for every family that is not listed. A calibration replaces constants by measured
-values that have settled, up to a factor of `TRUST`: a value that is farther off is a disturbance,
-or not the quantity that the model means.
+Without a calibration, the constants of the processor's family apply (`FAMILIES`), and the defaults
+of `CpuConstants` to other processors. A calibration replaces constants by measured values that
+have converged. A value is limited to a factor of `TRUST` around the default: a larger deviation is
+a disturbed measurement, or a different quantity than the one that the model uses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.machines import Calibration, CpuMachine
 
-# A measured number counts up to this many times the family's, or down to a part of it.
+# Measured values are limited to default / TRUST .. default * TRUST.
 TRUST = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Processors of one vendor and some families (by CPUID or Arm's part numbers)."""
+    """Processors of a vendor, selected by family numbers (CPUID) or part numbers (Arm)."""
 
     name: str
     vendor: str
@@ -35,8 +35,8 @@ FAMILIES = (
         "AuthenticAMD",
         (0x17, 0x19, 0x1A),
         dataclasses.replace(CpuConstants(), l3_rate=16.0),
-        "32 bytes per cycle between second and third level in AMD's optimisation guide for family "
-        "19h, of which half, as of the second level's 64",
+        "half of the 32 bytes per cycle between second and third level in AMD's optimisation guide "
+        "for family 19h; the second level also gets half of its 64",
     ),
 )
 GENERIC = Family(
@@ -45,7 +45,7 @@ GENERIC = Family(
 
 
 def family_of(machine: CpuMachine) -> Family:
-    """Return the family whose constants hold for a machine that was not measured."""
+    """Return the family of a machine, whose constants apply without a calibration."""
     for family in FAMILIES:
         if machine.vendor == family.vendor and machine.family in family.families:
             return family
@@ -55,13 +55,13 @@ def family_of(machine: CpuMachine) -> Family:
 def calibrated(
     machine: CpuMachine, calibration: Calibration | None
 ) -> tuple[CpuMachine, CpuConstants]:
-    """Return the machine with its clock and bandwidth, and the constants, as far as measured."""
+    """Return the machine and the constants, with measured values where there are any."""
     c = family_of(machine).constants
     if calibration is None:
         return machine, c
     expected = machine.clock_hz or c.clock_hz
     clock = _trusted(calibration.value("clock"), expected)
-    # Copies count two bytes where a written line is fetched too.
+    # The calibration counts two bytes per copied byte; the line that is written is also fetched.
     lines = (1.0 + c.write_factor) / 2.0
     memory = _trusted(calibration.value("memory_all", "memory_core"), c.memory_bandwidth / lines)
     core_memory = calibration.value("memory_core")
@@ -86,7 +86,7 @@ def calibrated(
 
 
 def description(machine: CpuMachine, calibration: Calibration | None) -> str:
-    """Return where a machine's numbers are from, in a few words."""
+    """Return the origin of a machine's constants, as a phrase for reports."""
     if calibration is None:
         return f"defaults for {family_of(machine).name} (measure: tilewright machine --calibrate)"
     day = calibration.date[:10]
@@ -96,7 +96,7 @@ def description(machine: CpuMachine, calibration: Calibration | None) -> str:
 
 
 def _per_core(calibration: Calibration, level: str, cores: int) -> float | None:
-    """Return bytes per second that each core takes from a cache while all do, or one alone."""
+    """Return bytes per second and core from a cache, all cores active if that was measured."""
     together = calibration.value(f"{level}_all")
     return calibration.value(f"{level}_core") if together is None else together / cores
 

@@ -1,13 +1,14 @@
-"""Trivial inlining: Funcs that are cheaper to recompute at every use than to store.
+"""Trivial inlining: inline Funcs that are cheaper to recompute at each use than to store.
 
 | symbol | meaning | unit |
 |---|---|---|
-| together | the readers with the Func substituted, at root | cycles |
-| apart | the Func at root, its readers, and its values to and from the second cache | cycles |
-| bias | inlined where together <= apart x bias | 1 |
+| `together` | the readers at root with the Func inlined | cycles |
+| `apart` | the Func and its readers at root | cycles |
+| `moved` | transfer of the Func's values to the second cache and back | cycles |
+| `bias` | a Func is inlined if together <= (apart + moved) x bias | 1 |
 
-Costing a reader takes time in proportion to its reads. If a reader reads very many Funcs, only the
-cycles that substituting this Func adds are counted (`_substituted_cycles`).
+The time to cost a reader is proportional to its reads. For readers of very many Funcs, only the
+cycles added by inlining are estimated (`_substituted_cycles`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
 def inline_trivial(
     base: Analysis, model: CpuModel, bias: float, known: KnownBlocks | None = None
 ) -> Analysis:
-    """Return Funcs that are cheaper to recompute at every use than to store and load.
+    """Return the analysis with those Funcs inlined that are cheaper to recompute than to store.
 
-    Each Func's uses are costed with its definition substituted and common subexpressions
-    shared, against computing it once and moving it through the second-level cache. A `bias`
-    above 1 inlines more. Returns the analysis with those Funcs inlined; `known` has blocks
-    that are known already.
+    The readers with the Func's definition substituted, and common subexpressions shared, are
+    compared with computing it once and moving it through the second cache.
+
+    Args:
+        base: the analysis with nothing inlined.
+        model: the machine.
+        bias: above 1 inlines more, below 1 less.
+        known: a cache of register blocks.
     """
     algorithm = base.view.algorithm
     regions = base.regions
@@ -82,7 +87,7 @@ def inline_trivial(
 
 
 def _stays_small(costs: CpuCosts, readers: Sequence[str]) -> bool:
-    """Return whether the expressions of the readers are small enough to be looked at."""
+    """Return whether the readers' expressions are below `SEARCH.largest_expression`."""
     try:
         sizes = [_size(s) for r in readers for s in costs.analysis.summaries(r)]
     except TooLarge:
@@ -98,15 +103,15 @@ def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:
 
 
 def _size(summary: StageSummary) -> int:
-    """Return the operations and loads of a stage."""
+    """Return the number of operations and loads of a stage."""
     return sum(op.count for op in summary.ops) + len(summary.loads)
 
 
 def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alone: float) -> float:
-    """Return cycles to compute a Func at every read, if reads have nothing in common.
+    """Return cycles to recompute a Func at each read, without sharing between reads.
 
-    A value costs as much as at root, where the Func takes `alone` cycles. The result is infinite if
-    a reader would become too large.
+    The cost per value is that at root, where the whole Func takes `alone` cycles. The result is
+    infinite if a reader would become too large.
     """
     analysis = costs.analysis
     size = max(_size(summary) for summary in analysis.summaries(name))
@@ -122,12 +127,12 @@ def _substituted_cycles(costs: CpuCosts, name: str, readers: Sequence[str], alon
 
 
 def _points(region: Box) -> float:
-    """Return values in a region."""
+    """Return the number of points in a region, at least 1."""
     return max(1.0, math.prod(float(np.max(interval.extent)) for interval in region))
 
 
 def hopeless(costs: CpuCosts, name: str, readers: Sequence[str]) -> bool:
-    """Return whether a stencil is read by a stencil: not worth the time to write it out."""
+    """Return whether the Func and a reader are large stencils: inlining is not worth a trial."""
     operations = max(sum(op.count for op in s.ops) for s in costs.analysis.summaries(name))
     return operations > SEARCH.hopeless_operations and any(
         sum(access.count for access in summary.reads(name)) > SEARCH.hopeless_reads

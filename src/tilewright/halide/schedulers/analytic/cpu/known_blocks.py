@@ -1,4 +1,4 @@
-"""A cache of the innermost blocks of stages and of their costs, by all that these depend on."""
+"""A cache of the best innermost blocks of stages and of the costs of blocks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 
 @dataclass(frozen=True)
 class KnownBlocks:
-    """A cache of innermost blocks and their costs.
+    """A cache of innermost blocks and their costs, which do not depend on inlining elsewhere.
 
-    Neither depends on the inlining of other Funcs. The `CpuCosts` of one model and one storage
-    order at the same sizes share the cache. Entries are kept by stage, for fast look-up, and by
-    `form`, which other stages may share.
+    `CpuCosts` objects with the same model, storage order and sizes share one cache. Keys are
+    stages, for fast look-up, and forms (see `form`), which several stages may share.
     """
 
     blocks: dict[Hashable, Block] = field(default_factory=dict)
@@ -26,7 +25,7 @@ class KnownBlocks:
     def form_of(
         self, summary: StageSummary, loops: Mapping[int, str], innermost: Innermost
     ) -> Hashable:
-        """Return the `form` of a stage, computed once for each stage."""
+        """Return the form of a stage; it is computed once per stage."""
         known = self.forms.get(summary)
         if known is None:
             known = self.forms[summary] = form(summary, loops, innermost)
@@ -34,10 +33,10 @@ class KnownBlocks:
 
 
 def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) -> Hashable:
-    """Return all that the cost of a stage's blocks depends on, without names.
+    """Return the properties of a stage that determine its block costs, without names.
 
-    The layers of a network only differ in names: stages of equal form have equal costs. Loops are
-    numbered by their position in the stage. Of a callee, only its contiguous dimension matters, and
+    Stages with equal forms have equal costs, as layers of a network that differ only in names.
+    Loops are numbered by position in the stage. A callee contributes its contiguous dimension and
     whether it is the Func itself.
     """
     place: dict[str, int | str] = {loop.name: i for i, loop in enumerate(summary.loops)}

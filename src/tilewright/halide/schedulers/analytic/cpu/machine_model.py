@@ -1,4 +1,4 @@
-"""The CPU of the cost model: the machine's figures and the constants.
+"""The machine as the CPU cost model sees it: sizes, rates and constants.
 
 Notation, used in `cost`, `register_block` and `inline`:
 
@@ -12,8 +12,8 @@ Notation, used in `cost`, `register_block` and `inline`:
 | `core_memory_rate` | transfer rate from memory to one core | bytes per cycle |
 | `cores` | hardware threads that run tasks | count |
 
-Everything else is in `constants`. Lanes, caches, cores and clock are read from the `CpuMachine`
-where the system describes them.
+Vector width, caches, cores and clock come from the `CpuMachine` where it has them, and from
+`constants` otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tilewright.machines import CpuMachine
 
 @dataclass(frozen=True, slots=True)
 class CpuModel:
-    """One CPU for costing; times are in cycles, sizes in bytes."""
+    """A CPU with the constants of its cost model; times in cycles, sizes in bytes."""
 
     machine: CpuMachine
     constants: CpuConstants
@@ -53,7 +53,7 @@ class CpuModel:
 
 
 def model_of(machine: CpuMachine, constants: CpuConstants | None = None) -> CpuModel:
-    """Return the cost model's view of a machine, by default with the constants of its family."""
+    """Return the cost model of a machine, by default with the constants of its family."""
     c = constants or family_of(machine).constants
     clock = machine.clock_hz or c.clock_hz
     many = machine.vector_bits == c.many_registers_bits or "neon" in machine.isa
@@ -74,7 +74,7 @@ def model_of(machine: CpuMachine, constants: CpuConstants | None = None) -> CpuM
 
 
 def weighted(model: CpuModel, weight: float) -> CpuModel:
-    """Return the model of a machine whose memory is `weight` times slower relative to its cores."""
+    """Return the model with all transfer rates of caches and memory divided by `weight`."""
     return replace(
         model,
         l2_rate=model.l2_rate / weight,

@@ -1,22 +1,24 @@
 """The predicted time of any schedule on a CPU: the cost model evaluated on the loop nest.
 
-The formulas are those of the search (`cost`, `register_block`, `traffic`); their inputs come from a
-`ScheduledNest` instead of a tiling. A part is a Func at root with all Funcs computed in its loops,
-stage by stage.
+The formulas are those of the search (`cost`, `register_block`, `traffic`). Their inputs come from a
+`ScheduledNest` instead of a tiling. A part is a Func at root with its members: the Funcs computed
+in its loops. Its time is the sum over its stages.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `tile` | one iteration of the tile loops: the outermost loops of a stage that cut it into tiles \
-or run in parallel | |
+| `tile` | one iteration of the tile loops: the outermost loops of a stage, over tiles or parallel \
+tasks | |
 | `tiles` | iterations of all tile loops | count |
 | `tasks` | iterations of the parallel loops | count |
-| `runs` | how often a member is computed, over all tiles | count |
-| `repeats` | computed over required points of a member, at least 1 | 1 |
+| `runs` | computations of a member, over all tiles | count |
+| `repeats` | computed points over required points of a member, at least 1 | 1 |
 
-For a nest that the search has made, the figure differs from the search's in three ways. Tasks are
-iterations of the parallel loops, not all tiles. Stages of an output run one after another. A stage
-that reduces is costed block by block if its tile outgrows a cache. Vectors along a reduction are
-costed as scalar code.
+For a nest that the search has produced, the time differs from the search's in these ways:
+
+- tasks are iterations of the parallel loops, not all tiles
+- stages of an output run one after another
+- a reducing stage is costed block by block if its tile does not fit in a cache
+- vectors along a reduction are costed as scalar code
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ _IN_REGISTERS = ("vectorized", "unrolled")
 def part_times(
     nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartTime] | None = None
 ) -> tuple[PartTime, ...]:
-    """Return the predicted time of every Func at root, with the Funcs computed in its loops.
+    """Return the predicted time of each part: a Func at root with the Funcs computed in its loops.
 
-    Extern stages, and Funcs with loops of the user's own, are left out. `known` keeps the times of
-    parts, for other schedules of the same analysis at its own sizes.
+    Extern stages and Funcs that the user scheduled are omitted. `known` caches the times of parts
+    for other schedules of the same analysis at the same sizes.
     """
     known = {} if known is None else known
     costs: _NestCosts | None = None
@@ -80,7 +82,7 @@ def part_times(
 
 
 def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
-    """Return its Funcs' schedules, and all orders of storage and bounds, which others feel."""
+    """Return a part's schedules, with storage orders and bounds of all Funcs: they affect it."""
     entries = nest.structure.entries
     inside: list[int] = []
     left = [production]
@@ -93,7 +95,7 @@ def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
 
 
 class _Cycles(NamedTuple):
-    """The total of a stage, and its terms before they overlap; cycles."""
+    """The cycles of a stage: the total, and its terms before they overlap."""
 
     total: float
     compute: float
@@ -107,10 +109,9 @@ class _Cycles(NamedTuple):
 class _Member:
     """A Func computed inside the loops of a stage at root.
 
-    `runs` is how often it is computed, and `box` the box of each time. `within` is the box required
-    by one of the `times` iterations of the surrounding loop: a tile, or a loop further out.
-    `slides` says that it is stored outside the loop that computes it, `blockwise` that this loop is
-    the innermost.
+    It is computed `runs` times, each time for a region `box`. The surrounding loop, over tiles or
+    further out, has `times` iterations, each of which requires the region `within`. `slides`: it
+    is stored outside the loop at which it is computed. `blockwise`: that loop is the innermost one.
     """
 
     name: str
@@ -124,22 +125,22 @@ class _Member:
 
     @property
     def in_registers(self) -> bool:
-        """Whether it is computed for one block of its reader at a time, and not kept."""
+        """Whether it is computed and stored for one block of its reader at a time."""
         return self.blockwise and not self.slides
 
     @property
     def raw(self) -> float:
-        """Computed over required points, if nothing were kept from run to run."""
+        """Computed over required points, if no value were reused between runs."""
         return self.runs * _volume(self.box) / (self.times * _volume(self.within))
 
     @property
     def repeats(self) -> float:
-        """Computed over required points."""
+        """Computed over required points, at least 1."""
         return 1.0 if self.slides else max(1.0, self.raw)
 
 
 class _Stage:
-    """A stage at root with its loops, and the boxes touched at each of them."""
+    """A stage at root with its loops and the boxes that an iteration of each touches."""
 
     def __init__(self, nest: ScheduledNest, stage: StageNest, loops: Sequence[LoopSize]) -> None:
         self.nest = nest
@@ -163,11 +164,11 @@ class _Stage:
 
     @property
     def parallel(self) -> bool:
-        """Whether any loop is run in parallel."""
+        """Whether any loop is parallel."""
         return any(loop.mapping == "parallel" for loop in self.loops)
 
     def touched(self, at: int) -> Boxes:
-        """Return the loads and stores of one iteration of loop `at`; of all iterations for -1."""
+        """Return the boxes touched by one iteration of loop `at`, or by all loops if `at` is -1."""
         found = self._touched.get(at)
         if found is None:
             loop = self.loops[max(at, 0)]
@@ -183,7 +184,7 @@ class _Stage:
         return found
 
     def extents(self, at: int) -> dict[str, float]:
-        """Return iterations of each loop of the definition within one iteration of loop `at`."""
+        """Return iterations of the stage's variables within one iteration of loop `at`."""
         around = self.loops[max(at, 0)].context
         fixed = around.fixed if at >= 0 else {}
         stores = self.nest.values(self.stage, around.ranges, fixed).stores
@@ -210,7 +211,7 @@ class _NestCosts:
             self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
 
     def _nested(self) -> dict[str, NestedReduction]:
-        """Return the Funcs that are stored for one block of their reader at a time."""
+        """Return the Funcs stored for one block of their reader at a time."""
         structure = self.structure
         found = {}
         left = [stage for p in structure.root.productions for stage in p.stages]
@@ -226,7 +227,7 @@ class _NestCosts:
         return found
 
     def fresh_pages(self, stage: StageNest) -> float:
-        """Return cycles until the pages of a large buffer of a Func at root are there."""
+        """Return cycles of page faults of a Func at root, if its buffer is large."""
         name = stage.func.name
         size = self.costs.buffer_bytes(name)
         output = name in self.nest.analysis.view.algorithm.outputs
@@ -235,7 +236,7 @@ class _NestCosts:
         return self.costs.fault_cycles(size)
 
     def stage(self, nest: StageNest) -> _Cycles:
-        """Return cycles of one stage at root with all that is computed in its loops."""
+        """Return cycles of a stage at root with the Funcs computed in its loops."""
         costs, model = self.costs, self.model
         loops: list[LoopSize] = []
         path: Path = ()
@@ -275,7 +276,7 @@ class _NestCosts:
     ) -> Iterator[_Member]:
         """Yield the Funcs computed inside the loops of `host`, which runs `runs` times.
 
-        `level` is the loop of the stage at root that it is in, None for that stage itself.
+        `level` is the loop of `stage` that contains `host`; None if `host` is the stage itself.
         """
         innermost = _outside_registers(host) - 1
         for at, (name, _) in enumerate(host.loops):
@@ -289,7 +290,7 @@ class _NestCosts:
                 if member is None:
                     continue
                 yield member
-                # A sliding Func, and those in its loops, run less often than the loops.
+                # A sliding Func and the Funcs in its loops run less often than the loops.
                 share = 1.0 / max(1.0, member.raw) if member.slides else 1.0
                 top = at if level is None else level
                 for inner in production.stages:
@@ -322,7 +323,7 @@ class _NestCosts:
         return _volume(box) * value_bytes(self.nest.analysis.view.by_name[name].types)
 
     def _traffic(self, stage: _Stage, members: Sequence[_Member]) -> traffic.Traffic:
-        """Return bytes of a stage's whole computation into each cache and from memory."""
+        """Return the traffic of all iterations of a stage into each cache and from memory."""
         model = self.model
         trips = model.constants.round_trips
         held = self._held(members)
@@ -337,11 +338,11 @@ class _NestCosts:
         return found.plus(traffic.written(whole, 1, model))
 
     def _held(self, members: Sequence[_Member]) -> float:
-        """Return bytes of members that are there at a time."""
+        """Return bytes of members stored at the same time."""
         return sum(self._bytes(m.name, m.box) for m in members if not m.in_registers)
 
     def _sweeps(self, stage: _Stage, members: Sequence[_Member]) -> Iterator[Sweep]:
-        """Yield what runs of the loops touch of other Funcs and inputs, the shortest first."""
+        """Yield the sweeps over other Funcs and inputs, one per loop, shortest first."""
         inside = {stage.name, *(member.name for member in members)}
         tile, held = stage.depth - 1, self._held(members)
         for at in range(self._deepest(stage, members), -2, -1):
@@ -354,8 +355,8 @@ class _NestCosts:
     def _deepest(self, stage: _Stage, members: Sequence[_Member]) -> int:
         """Return the innermost loop whose iterations count as separate sweeps; -1 for none.
 
-        That of the tiles, but for reductions, which read much again inside a tile. Where the data
-        decide what is read, the bounds are not what a sweep touches.
+        It is the innermost tile loop. For reductions, which reread much data within a tile, it is
+        further in, unless indices depend on data: a sweep then touches less than its bounds.
         """
         analysis = self.nest.analysis
         summaries = [analysis.summaries(stage.name)[stage.stage.key[1]]]
@@ -367,7 +368,7 @@ class _NestCosts:
         return stage.depth - 1
 
     def _overhead(self, stage: _Stage, members: Sequence[_Member]) -> Array:
-        """Return cycles of loops and allocations, over all tiles, on one core."""
+        """Return cycles of loops and allocations over all tiles on one core."""
         c = self.model.constants
         region = stage.touched(-1)[stage.name]
         tile = stage.touched(stage.depth - 1)[stage.name]
@@ -393,10 +394,10 @@ class _NestCosts:
 
 
 def tile_depth(stage: StageNest) -> int:
-    """Return how many of a stage's outermost loops are over tiles, or outside a parallel loop.
+    """Return how many of a stage's outermost loops are over tiles, parallel, or around those.
 
-    A loop is over tiles if it is the outer part of a split whose inner part is more than vectors
-    and copies of the body.
+    A loop is over tiles if it is the outer part of a split whose inner part has a loop that is
+    neither vectorised nor unrolled.
     """
     mapped = dict(stage.loops)
     finals: dict[str, set[str]] = {name: {name} for name in mapped}
@@ -431,7 +432,7 @@ def tile_depth(stage: StageNest) -> int:
 
 
 def _outside_registers(stage: StageNest) -> int:
-    """Return how many of a stage's loops are outside its innermost vectors and unrolled loops."""
+    """Return how many loops of a stage are outside its innermost vectorised and unrolled loops."""
     count = len(stage.loops)
     while count and stage.loops[count - 1][1] in _IN_REGISTERS:
         count -= 1
@@ -439,10 +440,10 @@ def _outside_registers(stage: StageNest) -> int:
 
 
 def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> Block:
-    """Return the block of vectors and rows that a stage's innermost loops make.
+    """Return the block of vectors and rows that a stage's innermost loops compute.
 
-    `sizes` gives the loops' extents. Loops that are unrolled further out, and those over a second
-    dimension of rows, count as any other.
+    `sizes` gives the extents of loops. Unrolled loops further out, and those over a second
+    dimension of rows, are not part of the block.
     """
     sources: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in stage.variables}
     for change in stage.splits:
@@ -474,7 +475,7 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
 
 
 def _count(extent: Bound, pure: bool = True) -> float:
-    """Return iterations of a loop, at least 1; a guess where nothing bounds it."""
+    """Return the iterations of a loop, at least 1; a default where it is unbounded."""
     value = float(np.max(extent))
     if math.isfinite(value):
         return max(value, 1.0)
@@ -482,7 +483,7 @@ def _count(extent: Bound, pure: bool = True) -> float:
 
 
 def _finite_box(box: Box, other: Box) -> Box:
-    """Return the box, with another's bounds if it has none, or a guess."""
+    """Return the box; unbounded dimensions come from `other`, or get a default size."""
     return tuple(
         _finite(_finite(part, of), Interval(0.0, SEARCH.unknown_extent - 1.0))
         for part, of in zip(box, other, strict=True)
@@ -495,5 +496,5 @@ def _finite(part: Interval, other: Interval) -> Interval:
 
 
 def _volume(box: Box) -> float:
-    """Return elements of a box; an empty one counts as one."""
+    """Return the elements of a box; an empty dimension counts as one element."""
     return math.prod(max(float(part.extent), 1.0) for part in box)

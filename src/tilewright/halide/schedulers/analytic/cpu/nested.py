@@ -1,8 +1,8 @@
-"""Nested fusion: reductions that are computed in the registers of the Func that reads them.
+"""Nested fusion: compute a reduction in registers, in the innermost block of its reader.
 
-Notation: a *host* ``h`` reads a *guest* ``f``, which is a reduction over r, at its own point
-alone, ``h(x, y) = ... f(x, y)``, or over one short dimension c as a whole, ``f(x, 0..c)``. The
-guest is then computed in the block of vectors that the host's innermost loops make.
+Notation: a *guest* ``f`` is a reduction over r. Its only reader, the *host* ``h``, reads it at the
+point that it computes, ``h(x, y) = ... f(x, y)``, or along one complete short dimension c,
+``f(x, 0..c)``. The guest is computed for one block of the host's innermost loops at a time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
 
 class NestedReduction(NamedTuple):
-    """A reduction is computed in the innermost block of `host`, the one Func that reads it.
+    """A reduction computed in the innermost block of `host`, its only reader.
 
-    Dimension `whole`, if any, is short and lies completely inside that block.
+    Dimension `whole`, if any, is short: the block contains its complete extent.
     """
 
     host: str
@@ -30,11 +30,12 @@ class NestedReduction(NamedTuple):
 
 
 def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
-    """Return reductions that one pure Func reads point by point, with that Func.
+    """Return the reductions to nest in their only reader, by name.
 
-    Computing such a reduction in its reader's innermost block keeps it in registers and
-    repeats nothing (Sioutas 2020, Section 4.3: no reuse across the reader's loops). A short
-    dimension may be read in another way, because it is fully unrolled inside the block.
+    The reader is a pure Func that reads the reduction point by point. Computing the reduction in
+    the reader's innermost block keeps it in registers and recomputes nothing (Sioutas 2020,
+    Section 4.3: no reuse across the reader's loops). A short dimension may be read in any way,
+    because it is completely unrolled within the block.
     """
     view = analysis.view
     hosts: dict[str, NestedReduction] = {}
@@ -60,7 +61,7 @@ def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
 
 
 def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
-    """Return whether `func` is only a reduction, and `host` has one stage to take it."""
+    """Return whether `func` is only a reduction and `host` is a single pure stage."""
     return (
         only_reduces(analysis, func)
         and len(host.stages) == 1
@@ -71,7 +72,7 @@ def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
 
 
 def only_reduces(analysis: Analysis, func: Func) -> bool:
-    """Return whether every update of a Func folds values into each of its points."""
+    """Return whether every update of a Func reduces values into each of its points."""
     stages = analysis.summaries(func.name)
     return (
         len(stages) > 1
@@ -88,7 +89,7 @@ def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
 
 
 def _not_pointwise(analysis: Analysis, host: str, guest: str) -> set[int] | None:
-    """Return the dimensions in which the guest is read elsewhere than at the host's own point."""
+    """Return the dimensions in which the host reads the guest at other points than its own."""
     args = analysis.view.by_name[host].args
     others: set[int] = set()
     for access in analysis.summaries(host)[0].reads(guest):

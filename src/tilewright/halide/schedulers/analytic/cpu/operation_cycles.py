@@ -3,10 +3,10 @@
 | symbol | meaning | unit |
 |---|---|---|
 | `lanes` | elements of the vector (1: a scalar) | count |
-| `registers` | vector registers that hold it | count |
-| c | `CpuConstants`: per register, or per lane where lanes run one by one | cycles |
-| `strides` | steps per lane in each storage dimension of what is loaded | elements |
-| `step`, `stride` | the step in the contiguous dimension, and its size | elements |
+| `registers` | vector registers that hold the vector | count |
+| `c` | `CpuConstants`: cycles per register, or per lane for scalar code | cycles |
+| `strides` | steps per lane in each storage dimension of the loaded buffer | elements |
+| `step`, `stride` | the step in the contiguous dimension, and its absolute value | elements |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.halide.analysis.summaries import TRANSCENDENTAL, Load, OpCount
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 
-# Functions that Halide leaves to the C library, one lane at a time.
+# Functions that Halide calls in the C library, once per lane.
 _LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -26,7 +26,7 @@ Innermost = Callable[[str], int]
 
 
 def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
-    """Return cycles of one operation on a vector of `lanes` elements (1 lane: a scalar)."""
+    """Return cycles of one operation on a vector of `lanes` elements (1: a scalar)."""
     c = model.constants
     registers = float(math.ceil(lanes * op.type.bytes / model.vector_bytes))
     if op.name.startswith(_LIBRARY):
@@ -62,7 +62,7 @@ def _product(op: OpCount, c: CpuConstants) -> float:
 
 
 def _simple(name: str, c: CpuConstants) -> float:
-    """Return cycles per register of everything that is not a product, a quotient or a function."""
+    """Return cycles per register of operations other than products, quotients and functions."""
     if name in _LOGIC:
         return c.logic_cycles
     named = {
@@ -78,9 +78,9 @@ def _simple(name: str, c: CpuConstants) -> float:
 def load_cycles(
     load: Load, vector: str | None, lanes: int, model: CpuModel, innermost: Innermost
 ) -> float:
-    """Return cycles of one load for a vector along `vector` (None: one scalar).
+    """Return cycles of one load of a vector along loop `vector` (None: one scalar).
 
-    `innermost` gives the dimension of a Func or input that is contiguous in memory.
+    `innermost` returns the contiguous dimension of a Func or input, given its name.
     """
     c = model.constants
     if vector is None or lanes == 1 or vector not in load.strides:
@@ -108,24 +108,24 @@ def load_cycles(
 
 
 def separable(divisor: int, lanes: int, most: int) -> bool:
-    """Return whether Halide separates the lanes of ``x // divisor`` by their remainders.
+    """Return whether Halide deinterleaves the lanes of ``x // divisor`` by remainder.
 
-    Halide 21 makes a dense load of each (``Interleaver`` in ``Deinterleave.cpp``), for divisors of
-    at most `most` that divide the lanes.
+    For divisors up to `most` that divide the number of lanes, Halide 21 makes one dense load per
+    remainder (``Interleaver`` in ``Deinterleave.cpp``).
     """
     return divisor == 1 or (divisor <= most and lanes % divisor == 0 and lanes > divisor)
 
 
 def _steps_are_known(divisor: int, lanes: int, linear: bool) -> bool:
-    """Return whether all lanes lie at constant distances, if the first is a multiple of `divisor`.
+    """Return whether lanes have constant distances if the first is a multiple of `divisor`.
 
-    Halide 21 then makes one dense load and a shuffle (``FlattenNestedRamps.cpp``). Across several
-    multiples, only if the remainder (not `linear`) is not part of the address.
+    Halide 21 then makes one dense load and a shuffle (``FlattenNestedRamps.cpp``). If the vector
+    spans several multiples, the address must also be `linear`: it must not contain the remainder.
     """
     return divisor % lanes == 0 or (linear and lanes % divisor == 0)
 
 
 def across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
-    """Return whether a step leaves the row of memory."""
+    """Return whether the step between lanes leaves the contiguous row."""
     inner = innermost(load.callee)
     return any(step for d, step in enumerate(steps) if d != inner)

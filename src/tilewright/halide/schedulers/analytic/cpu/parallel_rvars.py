@@ -1,9 +1,9 @@
-"""Updates that write elsewhere in every iteration of a reduction variable run in parallel over it.
+"""Parallel loops over the pure reduction variables of updates.
 
-Halide calls such a variable a pure one: it proves that no iteration reads or writes what another
-writes. Tasks over the slowest dimension of the storage each write a range of their own; tasks over
-tiles of a faster dimension would write in turn to neighbouring lines, which each core's prefetches
-take from the other.
+Halide calls a reduction variable pure if it proves that no iteration reads or writes a location
+that another iteration writes. Parallel tasks over the outermost storage dimension then write
+separate contiguous ranges. Tasks over tiles of an inner dimension would write adjacent cache
+lines, and the cores' prefetchers would take these lines from each other.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 def parallel_rvar(
     costs: CpuCosts, name: str, index: int, tiled: Collection[int]
 ) -> tuple[str, int] | None:
-    """Return the loop of a reduction variable to run in parallel, and the iterations of a task.
+    """Return the reduction loop to parallelise and its iterations per task, or None.
 
-    None if none can be, if tasks over the `tiled` dimensions write ranges that are as long, if the
-    loop runs in vectors already, or if the work is less than it takes to wake the other cores.
+    Returns None in these cases:
+
+    - no reduction variable is pure
+    - a dimension in `tiled` is at least as far out in storage, so that its tasks are as good
+    - the loop is already vectorised
+    - the work does not cover the cost of starting the tasks
     """
     analysis, model = costs.analysis, costs.model
     func, stage = analysis.view.by_name[name], analysis.view.stages(name)[index]
@@ -55,7 +59,7 @@ def parallel_rvar(
 
 
 def _pays(cycles: float, tasks: float, costs: CpuCosts) -> bool:
-    """Return whether cycles on one core are more than those on all, with what it takes to start."""
+    """Return whether `cycles` on one core exceed the time on all cores, with start-up."""
     c, cores = costs.model.constants, costs.model.cores
     started = c.region_cycles + tasks * c.task_cycles / cores
     return cycles / cores + started < cycles

@@ -1,21 +1,21 @@
-"""Reductions along contiguous values, whose innermost loop runs in vectors.
+"""Vectorisation of the innermost loop of reductions over contiguous values.
 
-A sum is a chain of additions: each waits for the one before. Where its order does not
-count, Halide adds vectors of an atomic update, and folds them to one value per step; minima and
-maxima likewise::
+In a sum, each addition waits for the previous one. If the order of additions does not matter, an
+atomic vectorised update adds whole vectors and folds them to one value per step. The same holds
+for minima and maxima::
 
-    for r: f += g[r]                                  # an addition at a time
+    for r: f += g[r]                                  # one addition at a time
     for ro: f += fold(g[16 ro : 16 ro + 8] + g[16 ro + 8 : 16 ro + 16])
 
 | symbol | meaning | unit |
 |---|---|---|
 | `run` | the innermost reduction loop | |
-| `steps` S | iterations of it in a block | count |
-| `lanes` L | elements of one vector; S / L vectors are added | elements |
-| `rows` R | points of a pure dimension in a block, each with its own reduction | count |
+| `steps` S | iterations of this loop per block | count |
+| `lanes` L | elements of one vector; S / L vectors are added per step | elements |
+| `rows` R | points of a pure dimension per block, each with a separate reduction | count |
 
-Cycles per S iterations: operations and loads of S / L vectors and R rows, and R folds of log2(L)
-halvings each. Iterations left over after the last whole step run one by one.
+Cycles per S iterations: operations and loads of S / L vectors and R rows, plus R folds of log2(L)
+halvings each. The iterations after the last complete step run one by one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
 
 
 def run_of(summary: StageSummary, innermost: Innermost) -> str | None:
-    """Return the reduction loop to run in vectors; None if that needs lanes one by one."""
+    """Return the reduction loop to vectorise; None if it cannot run in dense vectors."""
     reductions = [loop.name for loop in summary.loops if loop.kind != "pure"]
     if not summary.reorderable or not reductions or summary.scatter:
         return None
@@ -47,7 +47,7 @@ def run_of(summary: StageSummary, innermost: Innermost) -> str | None:
     along = [load for load in summary.loads if run in load.strides]
     if not along or not all(_is_contiguous(load, run, innermost) for load in along):
         return None
-    # A Tuple's loop is unrolled, in which LLVM finds vectors only of values that are not widened.
+    # The loop of a Tuple is unrolled; LLVM then vectorises it only if values are not widened.
     width = summary.types[0].bytes
     tuple_ = len(summary.types) > 1
     return None if tuple_ and any(load.type.bytes != width for load in along) else run
@@ -62,7 +62,7 @@ def _is_contiguous(load: Load, run: str, innermost: Innermost) -> bool:
 
 
 def run_extent(analysis: Analysis, name: str, index: int) -> float:
-    """Return iterations of the loop that `run_of` may choose; 0 for other stages."""
+    """Return the iterations of the loop that `run_of` may choose; 0 if it cannot choose one."""
     stage = analysis.view.stages(name)[index]
     reductions = [loop.name for loop in stage.loops if loop.kind != "pure"]
     if not reductions or not analysis.summaries(name)[index].reorderable:
@@ -76,9 +76,9 @@ def run_extent(analysis: Analysis, name: str, index: int) -> float:
 
 
 def _is_guarded(view: View, name: str, reader: str) -> bool:
-    """Return whether a Func reads another only where a condition on its loops holds.
+    """Return whether `reader` reads `name` only where a condition on its loops holds.
 
-    Halide 21 narrows what is computed to that part; the vectors of a reduction then become a loop.
+    Halide 21 then computes only the region where it holds, and vectorised reductions become serial.
     """
     for stage in view.stages(reader):
         for node in walk(*stage.values):
@@ -97,9 +97,9 @@ def _reads(e: Expr, name: str) -> bool:
 
 
 def step_counts(lanes: int, extent: float, values: int = 1) -> Iterator[int]:
-    """Yield how many iterations a step may have, of a loop of the given extent.
+    """Yield the candidate iterations per step for a reduction loop of `extent` iterations.
 
-    `values` is the number of a Func's values, more than one for a Tuple.
+    `values` is the number of values per point: more than one for a Tuple.
     """
     for vectors in SEARCH.step_vectors if values == 1 else SEARCH.tuple_vectors:
         if lanes * vectors * SEARCH.least_steps <= extent:
@@ -109,10 +109,15 @@ def step_counts(lanes: int, extent: float, values: int = 1) -> Iterator[int]:
 def with_rest(
     cycles: float, values: int, rows: int, steps: int, extent: float, model: CpuModel
 ) -> float:
-    """Return cycles per iteration with the rest of the loop, up to a step, done one by one.
+    """Return the average cycles per iteration, including the iterations after the last step.
 
-    `cycles` is what an iteration within steps takes, `extent` the loop's iterations and `values`
-    those of the Func.
+    Args:
+        cycles: cycles per iteration within complete steps.
+        values: values per point of the Func.
+        rows: reductions per block.
+        steps: iterations per step.
+        extent: iterations of the loop.
+        model: the machine.
     """
     if extent < 1:
         return cycles
@@ -134,8 +139,9 @@ def step_cycles(
 ) -> float:
     """Return cycles of a block of `rows` reductions per iteration of the reduction loops.
 
-    `row` is the loop of the rows, whose values may be `neighbours` in memory: LLVM then makes a
-    vector of them. They are kept `in_registers` from step to step, or stored and loaded.
+    `row` is the loop over the rows. With `neighbours`, their results are adjacent in memory and
+    LLVM combines them in a vector. With `in_registers`, accumulators stay in registers between
+    steps; otherwise each step loads and stores them.
     """
     c = model.constants
     vectors = steps / lanes

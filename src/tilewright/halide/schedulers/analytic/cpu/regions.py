@@ -1,13 +1,14 @@
-"""Tables of the regions and costs of N tilings of a group, filled in by `cost`.
+"""The regions and costs of N tilings of a group, computed by `cost`.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
 | `full` | extents of the output | (dimensions,), elements |
 | `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
-| box | interval of each dimension of a Func or input | (N,), coordinates |
+| box | one interval per dimension of a Func or input | (N,), coordinates |
 | `compute` | arithmetic of one tile, on one core | (N,), cycles |
 | `l2`, `l3`, `memory`, `overhead` | traffic of the group; loops, tasks, pages | (N,), cycles |
-| `tile_bytes`, `root_bytes` | what one tile stores; the group's buffers at root | (N,), bytes |
+| `tile_bytes` | storage of the members per tile | (N,), bytes |
+| `root_bytes` | the buffer of the output at root | bytes |
 | `tasks` | tiles, each a task of the parallel loop | (N,), count |
 """
 
@@ -26,7 +27,7 @@ from tilewright.halide.schedulers.analytic.cpu.traffic import Array
 
 
 class Window(NamedTuple):
-    """Members can slide along `dimension` of the output, `step` of its rows at a time."""
+    """A sliding window: members advance along `dimension` of the output by `step` rows."""
 
     dimension: int
     step: int = 1
@@ -34,14 +35,21 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The regions that N tilings of a group touch, and the compute cycles of one tile of each.
+    """The regions of N tilings of a group, and the compute cycles per tile.
 
-    `held` has the members' boxes that are stored at a time: without a window (those of the complete
-    tile), and with each window. `outside` has the boxes outside the group that one tile touches,
-    then those of each longer sweep of consecutive tiles; `swept` lists the dimensions of the
-    sweeps. `strips` has the boxes of shorter sweeps, of blocks inside a tile, and their numbers per
-    tile, the shortest first. Strips are only distinguished if a block sums up a reduction, and so
-    reads again much of what the previous block has read.
+    A sweep is a run of consecutive tiles, or of consecutive blocks within a tile.
+
+    Attributes:
+        full: extents of the output, shape (dimensions,).
+        tiles: tile sizes, shape (N, dimensions).
+        counts: tiles per dimension, shape (N, dimensions).
+        swept: dimensions along which sweeps of tiles run, innermost first.
+        compute: cycles per tile on one core, shape (N,).
+        held: boxes of the group's Funcs stored at a time, by window (None: of the complete tile).
+        outside: boxes of other Funcs and inputs touched by one tile, then by each longer sweep.
+        block_sweeps: for each sweep of blocks within a tile, shortest first: the sweeps per tile,
+            shape (N,), and the boxes touched. Empty unless the output's blocks compute a nested
+            reduction, whose neighbouring blocks read mostly the same data.
     """
 
     full: Array
@@ -51,15 +59,16 @@ class Regions:
     compute: Bound
     held: Mapping[Window | None, Mapping[str, Box]]
     outside: tuple[Mapping[str, Box], ...]
-    strips: tuple[tuple[Array, Mapping[str, Box]], ...] = ()
+    block_sweeps: tuple[tuple[Array, Mapping[str, Box]], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class GroupCosts:
-    """Cycles of a group for each of N tilings (arrays of shape (N,)), and where they go.
+    """Cycles of a group for each of N tilings, in total and per term; arrays of shape (N,).
 
-    `tile_bytes` is what the members of one tile hold, `tasks` the number of parallel tasks,
-    `root_bytes` the size of the output's buffer, `fault` the part of `cycles` for its fresh pages.
+    `tile_bytes` is the storage of the members per tile, `tasks` the number of parallel tasks and
+    `root_bytes` the size of the output's buffer. `fault` is the part of `cycles` spent on page
+    faults of that buffer.
     """
 
     cycles: Array
@@ -75,7 +84,7 @@ class GroupCosts:
 
 
 def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
-    """Return the part of stacked boxes that belongs to one shape of tile."""
+    """Return entries start to start + n - 1 of each bound of the boxes."""
 
     def part(bound: Bound) -> Bound:
         return bound if np.ndim(bound) == 0 else bound[start : start + n]  # type: ignore[index]
@@ -86,7 +95,7 @@ def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
 
 
 def iterations(extent: Bound) -> Bound:
-    """Return iterations of a loop; a guess where nothing bounds it."""
+    """Return the iterations of a loop; a default where the extent is unbounded."""
     if isinstance(extent, float):
         return extent if math.isfinite(extent) else SEARCH.unknown_iterations
     if np.isfinite(extent).all():
@@ -95,6 +104,6 @@ def iterations(extent: Bound) -> Bound:
 
 
 def finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
-    """Return the largest value, or the default where nothing bounds it."""
+    """Return the largest value, or the default where it is unbounded."""
     value = float(np.max(bound))
     return value if math.isfinite(value) else default

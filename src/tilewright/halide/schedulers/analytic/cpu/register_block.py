@@ -1,8 +1,8 @@
-"""The innermost loops of one stage: the cost of computing a block of vectors.
+"""The innermost loops of a stage: the cost of a block of vectors, and the best block.
 
-A kernel computes, per step, a block of the stage's pure dimensions: several vectors along
-one dimension and several rows of another. For a reduction the block's accumulators live in
-registers while the reduction loops run around it.
+The innermost loops of a stage, its kernel, compute one block of pure points per step: several
+vectors along one dimension times several rows of another. The accumulators of a reduction stay in
+registers while the reduction loops run around the block.
 
 Notation (constants are in `constants`, the machine in `machine_model`):
 
@@ -11,13 +11,13 @@ Notation (constants are in `constants`, the machine in `machine_model`):
 | `lanes` L | elements of one vector | elements |
 | `vectors` V, `rows` R | vectors and rows of a block; it has L V R points | count |
 | `registers` | registers that one vector of a type takes, ceil(L x bytes / vector_bytes) | count |
-| copies | instances of an operation in a block: V if it depends on the vector loop, times R if on \
-the row loop | count |
-| border | share of the blocks that reach beyond an end of the vector dimension | 1 |
-| spilled | accumulators and operands beyond the registers that are free | registers |
+| copies | instances of an operation per block: V if it depends on the vector loop, times R if it \
+depends on the row loop | count |
+| border | share of blocks that cross an end of the vector dimension | 1 |
+| spilled | accumulators and operands in excess of the free registers | registers |
 
-Cycles of a block per step: sum over operations and loads of (cycles x copies), at least one
-link of the dependence chain for a reduction, plus stores, spills and the loop itself.
+Cycles per block and step: the sum of (cycles x copies) over operations and loads, for a reduction
+at least the latency of one accumulation, plus stores, spills and loop overhead.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The points that one step of a kernel computes, by dimension of the Func.
+    """The points that one step of a kernel computes.
 
-    `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code), times
-    `rows` steps of dimension `row`. `steps` iterations of the innermost reduction loop run in
-    vectors (see `reduction_steps`).
+    A block has `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code),
+    times `rows` points of dimension `row`. `steps` is the number of iterations of the innermost
+    reduction loop executed as vectors (see `reduction_steps`).
     """
 
     vector: int | None = None
@@ -76,7 +76,7 @@ SCALAR = Block()
 
 
 def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
-    """Return the block, shrunk to a region: vectors no longer than it, no more rows than it has."""
+    """Return the block, shrunk to fit in a region with these extents by dimension."""
     lanes, vectors, rows = block.lanes, block.vectors, block.rows
     if block.vector is not None:
         room = max(1, int(extents[block.vector]))
@@ -93,7 +93,7 @@ def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
 
 
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
-    """Lanes that fill a register with the type most of the work is done in."""
+    """Return the lanes that fill a register with the type of most of the work."""
     c = model.constants
     weight: dict[int, float] = {}
     for op in summary.ops:
@@ -109,10 +109,10 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
 
 
 def stored_lanes(summary: StageSummary, model: CpuModel) -> int:
-    """Lanes that fill a register with the narrowest type that is loaded or stored.
+    """Return the lanes that fill a register with the narrowest type loaded or stored.
 
-    A stage that computes bytes in floats then loads and stores whole registers of bytes, and has
-    several independent registers of floats at work.
+    With these lanes, a stage that computes bytes in floats loads and stores whole registers of
+    bytes and computes in several independent registers of floats.
     """
     sizes = [t.bytes for t in summary.types] + [load.type.bytes for load in summary.loads]
     narrowest = min((size for size in sizes if size), default=SEARCH.unknown_bytes)
@@ -121,7 +121,7 @@ def stored_lanes(summary: StageSummary, model: CpuModel) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A block of one stage: its loops by name, which of them are reductions, its border share."""
+    """A block of one stage: names of its reduction, vector and row loops, and its border share."""
 
     summary: StageSummary
     block: Block
@@ -132,19 +132,19 @@ class _Kernel:
 
     @property
     def width(self) -> int:
-        """Lanes of the stage's vectors; 1 where it does not run along the vector dimension."""
+        """Lanes of the stage's vectors; 1 if it has no loop along the vector dimension."""
         return self.block.lanes if self.vector is not None else 1
 
     @property
     def inner(self) -> frozenset[str | None]:
-        """The loops that are not outside the block."""
+        """The reduction loops and the loops within the block."""
         return self.reductions | {self.vector, self.row}
 
     def copies(self, depends: AbstractSet[str]) -> int:
-        """Return how many instances of a value that depends on these loops a block has."""
+        """Return the instances per block of a value that depends on the given loops."""
         spread = {self.vector: self.block.vectors, self.row: self.block.rows}
         if self.block.vector is not None and self.vector is None:
-            # The stage does not run along the block's vector dimension at all.
+            # The stage has no loop along the block's vector dimension.
             spread[None] = 1
         return math.prod(n for loop, n in spread.items() if loop in depends)
 
@@ -158,10 +158,10 @@ def block_cycles(
     nested: bool = False,
     border: float = 0.0,
 ) -> float:
-    """Return cycles of one block of a stage, per iteration of its reduction loops.
+    """Return cycles per block of a stage and iteration of its reduction loops.
 
-    `loops` names the stage's pure loop of each dimension of the Func that has one. A `nested`
-    reduction is stored in the block itself. `border` is the `border_share`.
+    `loops` maps dimensions of the Func to the stage's pure loops. With `nested`, the reduction is
+    computed within the block of its reader. `border` is the block's `border_share`.
     """
     c = model.constants
     run = run_of(summary, innermost) if block.steps > 1 and block.vector is None else None
@@ -188,8 +188,8 @@ def block_cycles(
         border,
     )
     accumulating = accumulates(summary)
-    # Rows that lie a stride apart which is known at run time may share an address for all that a
-    # compiler knows: their accumulators go through memory.
+    # If the distance between rows is only known at run time, the compiler must assume that they
+    # may alias: their accumulators go through memory.
     registers = accumulating and (nested or block.rows == 1)
     cycles = _operations(kernel, model)
     for load in summary.loads:
@@ -201,16 +201,16 @@ def block_cycles(
     if accumulating:
         needed = held + c.operand_registers * block.vectors
         spilled = max(0.0, needed - (model.registers - c.reserved_registers))
-        # One dependent operation per step: short blocks wait for the one before.
+        # Each step depends on the previous one: short blocks wait for its latency.
         cycles = max(cycles, c.chain_cycles) + c.spill_cycles * spilled
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
-        # The value just stored may be the one loaded next.
+        # The next load may depend on the value just stored.
         cycles = max(cycles, c.forward_cycles)
     return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
 
 
 def _operations(kernel: _Kernel, model: CpuModel) -> float:
-    """Return cycles of a block's operations; those outside the reduction loops count in part."""
+    """Return cycles of a block's operations; those hoisted out of reduction loops count less."""
     c = model.constants
     vector, reductions, inner = kernel.vector, kernel.reductions, kernel.inner
     cycles = 0.0
@@ -230,7 +230,7 @@ def _operations(kernel: _Kernel, model: CpuModel) -> float:
 def _load(
     kernel: _Kernel, load: Load, accumulating: bool, model: CpuModel, innermost: Innermost
 ) -> float:
-    """Return cycles of one load of a block; accumulators stay in registers between steps."""
+    """Return cycles of a load per block; with `accumulating`, accumulators are not reloaded."""
     c = model.constants
     depends = frozenset(load.strides)
     cost = load_cycles(load, kernel.vector, kernel.width, model, innermost)
@@ -245,7 +245,7 @@ def _load(
 
 
 def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[float, float]:
-    """Return the registers that a block's values take, and cycles to store them once."""
+    """Return the registers of a block's values, and cycles to store them once."""
     block, width = kernel.block, kernel.width
     held = stores = 0.0
     for t in kernel.summary.types:
@@ -258,10 +258,10 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
 
 
 def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) -> float:
-    """The share of a Func's blocks that reach beyond an end of the vector dimension.
+    """Return the share of a Func's blocks that cross an end of the vector dimension.
 
-    `extents` gives each dimension's extent in elements. Halide computes these blocks apart, with
-    clamped loads made lane by lane.
+    Halide computes these blocks in separate loops, with clamped loads lane by lane. `extents` gives
+    the extent of each dimension in elements.
     """
     if block.vector is None:
         return 0.0
@@ -269,12 +269,12 @@ def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) ->
 
 
 def scans(summary: StageSummary) -> bool:
-    """Return whether the stage writes along a reduction variable (a scan), rather than reduces."""
+    """Return whether the stage is a scan: it writes along a reduction variable."""
     return summary.scans
 
 
 def accumulates(summary: StageSummary) -> bool:
-    """Return whether the stage folds many values into each point of its pure dimensions."""
+    """Return whether the stage combines many values into each point of its pure dimensions."""
     return (
         any(loop.kind != "pure" for loop in summary.loops)
         and not summary.scatter
@@ -283,7 +283,7 @@ def accumulates(summary: StageSummary) -> bool:
 
 
 def _shared(summary: StageSummary, vector: str, row: str) -> bool:
-    """Return whether rows have work or data of the vector loop in common."""
+    """Return whether rows share vector operations or vector loads."""
     return any(vector in op.loops and row not in op.loops for op in summary.ops) or any(
         vector in load.strides and row not in load.strides for load in summary.loads
     )
@@ -301,12 +301,13 @@ def best_block(
     run: float = 0.0,
     most: tuple[tuple[int, int], ...] = (),
 ) -> Block:
-    """Return the block of least cost per point; `extents` gives each dimension's extent.
+    """Return the block with the least cost per point.
 
-    A `nested` reduction is stored in the block itself. Dimension `whole`, if given, is fully
-    unrolled. With a `rank`, reductions take the rank-th best block, if it is close to the best.
-    `run` is the extent of the innermost reduction loop, `most` the widest block along a dimension
-    whose neighbours share a place in the first cache (`cache_sets`).
+    `loops` and `extents` give the stage's pure loop and the extent of each dimension. Reductions
+    take the `rank`-th best block (0: the best), if it is close to the best. Dimension `whole`, if
+    any, is unrolled completely. With `nested`, the reduction is computed in its reader's block.
+    `run` is the extent of the innermost reduction loop. `most` holds (dimension, widest block)
+    pairs where wider blocks cause cache conflicts (`cache_sets`).
     """
     widest = dict(most)
     blocks = [
@@ -345,20 +346,20 @@ def best_block(
 
 
 def _widths(summary: StageSummary, reducing: bool, model: CpuModel) -> Iterator[int]:
-    """Yield the lanes to choose from."""
+    """Yield the candidate vector lengths, in lanes."""
     lanes = natural_lanes(summary, model)
     yield lanes
     yield lanes // 2
-    # Four times the lanes were measured too: faster still for some, and three times slower for one
-    # whose 16 registers did not suffice.
+    # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
+    # more than 16 registers.
     if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
         yield 2 * lanes
 
 
 def _thin(summary: StageSummary, lanes: int, model: CpuModel) -> bool:
-    """Return whether vectors of the narrowest value that is loaded fill no register at all.
+    """Return whether vectors of the narrowest loaded type are shorter than the shortest register.
 
-    LLVM broadcasts a byte to less than the smallest register by an insertion per lane.
+    LLVM broadcasts a byte to such a vector with an insertion per lane.
     """
     narrowest = min((load.type.bytes for load in summary.loads), default=0)
     return 0 < lanes * narrowest < model.constants.least_vector_bytes
@@ -371,18 +372,18 @@ def _candidates(
     model: CpuModel,
     innermost: Innermost,
 ) -> Iterator[Block]:
-    """Yield the blocks to choose from."""
+    """Yield the candidate blocks along pure dimensions."""
     accumulating = accumulates(summary)
     reducing = any(loop.kind != "pure" for loop in summary.loops)
     yield SCALAR
     if summary.scatter:
         if reducing:
-            # Points of several rows in turn: each row's chain of updates hides the others'.
+            # Interleaved rows: their independent chains of updates hide each other's latency.
             for row in loops:
                 fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
                 yield from (Block(row=row, rows=rows) for rows in fitting)
         return
-    # Several vectors gathered at a time gain nothing, and take compilers minutes.
+    # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
     gathered = any(load.indirect for load in summary.loads)
     for d in loops:
         for width in _widths(summary, reducing, model):
@@ -407,13 +408,13 @@ def _in_steps(
     innermost: Innermost,
     run: float,
 ) -> Iterator[Block]:
-    """Yield the blocks that run the innermost loop of a reduction in vectors."""
+    """Yield the candidate blocks that vectorise the innermost reduction loop."""
     if run_of(summary, innermost) is None:
         return
     for steps in step_counts(natural_lanes(summary, model), run, len(summary.types)):
         yield Block(steps=steps)
         if len(summary.types) > 1:
-            continue  # LLVM finds no vectors in several rows of a Tuple
+            continue  # LLVM does not vectorise several rows of a Tuple
         for row in loops:
             fitting = (rows for rows in SEARCH.step_rows if rows <= extents[row])
             yield from (Block(row=row, rows=rows, steps=steps) for rows in fitting)
@@ -428,14 +429,14 @@ def _with_rows(
     accumulating: bool,
     reducing: bool,
 ) -> Iterator[Block]:
-    """Yield a block of vectors alone, then with rows of each other dimension."""
+    """Yield the block without rows, then with rows of each other dimension."""
     yield block
     d = block.vector
     assert d is not None
     others = [row for row in loops if row != d]
     if not reducing:
-        # Unrolling a short dimension shares what does not depend on it, and settles
-        # choices by it; vectors across rows would only touch more lines at a time.
+        # Unrolling a short dimension shares values that do not depend on it and resolves selects
+        # on it. With vectors across rows, it would only touch more cache lines at a time.
         for row in others:
             along = d == innermost(summary.func) and not crossings(summary, loops[d], innermost)
             if 1 < extents[row] <= SEARCH.short and (
@@ -449,7 +450,7 @@ def _with_rows(
 
 
 def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
-    """Return elements that a block loads one by one, at the borders of the image at least."""
+    """Return the elements that a block loads one by one, at least at the image's borders."""
     if block.vector is None:
         return 0
     vector = loops.get(block.vector)
@@ -463,7 +464,7 @@ def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Bl
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
-    """Return the callees of loads whose neighbours along the vector loop lie in different rows."""
+    """Return the callees of loads whose lanes along the `vector` loop lie in different rows."""
     if vector is None:
         return ()
     found = []
@@ -477,10 +478,10 @@ def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -
 def companion(
     summary: StageSummary, loops: Mapping[int, str], vector: int, innermost: Innermost
 ) -> int | None:
-    """Return the dimension along which the rows that vectors cross are contiguous in memory.
+    """Return the dimension along which the rows crossed by vectors are contiguous.
 
-    If the next loop runs along it, the cache lines of one vector are used up before the loop moves
-    on (a transposition in small tiles). None if no rows are crossed.
+    If the loop around the vectors runs along it, the vectors use all elements of their cache lines
+    before they move on (a transposition in small tiles). None if vectors do not cross rows.
     """
     crossed = crossings(summary, loops.get(vector), innermost)
     for d, loop in loops.items():

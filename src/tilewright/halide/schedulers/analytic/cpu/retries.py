@@ -8,10 +8,10 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 
 
 def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
-    """Return the copies of Funcs for the scattering stages that read them, among other readers.
+    """Return clones of Funcs that a scattering stage and other Funcs read.
 
-    A stage that scatters is not vectorised. A copy of the Func that it reads can be vectorised,
-    computed row by row just before, while the other readers are unchanged.
+    A scattering stage is not vectorised. A clone of the Func that it reads can be: it is computed
+    row by row just before the stage. The other readers do not change.
     """
     view = costs.analysis.view
     base = view.algorithm.original or view.algorithm
@@ -33,15 +33,15 @@ def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
 
 
 def gathers(costs: CpuCosts) -> bool:
-    """Return whether other storage may be better.
+    """Return whether transposed storage may be better.
 
-    It may be if vectors are gathered across rows, or if several reductions run in vectors of their
-    own where vectors of neighbours would need no folds.
+    It may be if vectors gather values across rows. It may also be if a block has several reductions
+    that are vectorised one by one: vectors across them would need no folds.
     """
     view = costs.analysis.view
     for func in view.funcs:
         if func.name not in costs.analysis.regions:
-            continue  # only read by extern stages, at unknown places
+            continue  # only extern stages read it, so that its region is unknown
         for summary in costs.analysis.summaries(func.name):
             block = costs.block(func.name, summary.index)
             if block.steps > 1 and block.row is not None:

@@ -1,4 +1,8 @@
-"""The analytic scheduler for CPUs: inline, nest, group, tile, assemble."""
+"""The analytic scheduler for CPUs.
+
+Steps: choose Funcs to inline, nest reductions in their readers, group the other Funcs, tile each
+group, and assemble the loops.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ from tilewright.machines import CpuMachine
 
 
 class InliningSearch:
-    """The search under one policy: chooses Funcs to inline, and groups of the others."""
+    """The search under one policy: it chooses Funcs to inline and groups the others."""
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class InliningSearch:
         self.spent = 0
 
     def costs(self, analysis: Analysis) -> CpuCosts:
-        """Return the costs of the pipeline with the Funcs inlined that an analysis has inlined."""
+        """Return the costs of the pipeline with the inlining of `analysis`."""
         return CpuCosts(
             analysis,
             self.model,
@@ -70,7 +74,10 @@ class InliningSearch:
         )
 
     def group(self, costs: CpuCosts) -> Grouping[CpuPlan]:
-        """Group the remaining Funcs, in the order of merging that was better at first."""
+        """Group the Funcs that are not inlined.
+
+        The first call tries both orders of merging; later calls use the better one.
+        """
         planner = Planner(costs, self.policy, self._known)
         guests = {nest.host: guest for guest, nest in costs.nested.items()}
         initial = [
@@ -95,11 +102,10 @@ class InliningSearch:
         return found[best]
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
-        """Return the cost of a whole grouping, with the page faults of all its buffers together.
+        """Return the cost of a grouping, including the page faults of all its buffers.
 
-        C libraries keep freed memory for the next run only up to a limit: single large
-        buffers, and a heap far larger than its largest buffer, go back to the system and
-        fault again in every run.
+        C libraries keep freed memory only up to a limit. They return large buffers to the system,
+        and so a heap much larger than its largest buffer: its pages then fault again in every run.
         """
         limit = self.model.constants.fault_threshold
         view = costs.analysis.view
@@ -125,17 +131,16 @@ class InliningSearch:
     def run(self, effort: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
         """Inline cheap Funcs, group the others, then revise the inlining.
 
-        Revisions are tried for the outputs of the most expensive groups first: a Func at root is
-        inlined, or an inlined one is not, if that lowers the total cost. They end when `effort`
-        members of groups have been costed, a count rather than a time, so that the same pipeline
-        always gets the same schedule.
+        A revision inlines one more Func or one fewer, and is kept if it lowers the total cost. The
+        most expensive groups come first. The search ends after costing `effort` members of groups.
+        That is a count rather than a time, so that the schedule is reproducible.
         """
         trivial = inline_trivial(self.base, self.model, self.policy.inline_bias, self._blocks)
         inlined = trivial.view.inlined
         costs = self.costs(trivial)
         grouping = self.group(costs)
         best = self.total(costs, grouping)
-        # Sets of inlined Funcs, each as the bits of a number.
+        # A set of inlined Funcs is an integer with one bit per Func.
         place = self.algorithm.order
         now = sum(1 << place[name] for name in inlined)
         tried = {now}
@@ -173,9 +178,9 @@ class InliningSearch:
     def _revisions(
         self, costs: CpuCosts, grouping: Grouping[CpuPlan], inlined: frozenset[str]
     ) -> list[str]:
-        """Return Funcs whose inlining may be worth revising, the most promising first.
+        """Return the Funcs whose inlining to revise, the most promising first.
 
-        A group counts with the page faults of its buffer, which `total` may charge.
+        The cost of a group includes the page faults of its buffer, as `total` may charge them.
         """
         algorithm = self.algorithm
         wrappers = wrappers_of(algorithm)
@@ -219,7 +224,10 @@ def schedule_with(
     known: KnownBlocks | None = None,
     constants: CpuConstants | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
-    """Return one search under one policy; `base` is the analysis with nothing inlined, if known."""
+    """Return the schedule, grouping and costs that a search finds under one policy.
+
+    `base` is the analysis with nothing inlined, if it exists already.
+    """
     search = InliningSearch(algorithm, machine, boxes, scalars, policy, base, known, constants)
     costs, grouping = search.run(effort)
     return assembled(algorithm, costs, grouping, machine.cores), grouping, costs
@@ -228,7 +236,7 @@ def schedule_with(
 def assembled(
     algorithm: Algorithm, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
 ) -> Schedule:
-    """Return a grouping with its tilings as a schedule for `cores` cores."""
+    """Return the schedule of a grouping and its tilings for `cores` cores."""
     view = costs.analysis.view
     funcs: list[FuncSchedule] = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -244,7 +252,7 @@ def assembled(
 
 
 def unplanned(func: Func, plan: CpuPlan) -> bool:
-    """Return whether no tiling of a Func could be costed: it is then left at root as it is."""
+    """Return whether no tiling of a Func could be costed: it is then computed at root."""
     return len(plan.tiling.sizes) < len(func.args)
 
 
@@ -273,10 +281,17 @@ def schedule_cpu(
 ) -> list[PlannedSchedule]:
     """Return the `k` most promising distinct schedules for a CPU, the expected best first.
 
-    `boxes` gives the required region of each output and `scalars` the values of symbols; by
-    default both come from the algorithm's estimates. Nothing is compiled or run. The first is
-    the model's best; the others are the best under assumptions that may hold instead (more or
-    less inlining, no fusion, …), so that measuring a few of them covers errors of the model.
+    Nothing is compiled or run. The first schedule is the best one according to the model. Each
+    other one is the best under a different assumption (more or less inlining, no fusion, …), so
+    that measuring a few of them compensates for errors of the model.
+
+    Args:
+        algorithm: the pipeline.
+        machine: the CPU.
+        boxes: the required region of each output, by default from the estimates.
+        scalars: the values of symbols, by default from the estimates.
+        k: the number of schedules.
+        constants: the constants of the cost model, by default those of the processor's family.
     """
     if boxes is None:
         boxes = estimated_boxes(View(algorithm))
@@ -308,9 +323,9 @@ def schedule_cpu(
 class _Searches:
     """Searches of one pipeline and its clones under several policies.
 
-    Their schedules are offered to `found`; `results` keeps the origin of each. The analysis of a
-    stage does not depend on the policy, so that the searches share it; searches with the same model
-    of memory share their blocks.
+    The schedules are offered to `found`; `results` keeps the search that produced each. All
+    searches share the analyses, which do not depend on the policy. Searches with the same memory
+    weight share their register blocks.
     """
 
     machine: CpuMachine
@@ -333,7 +348,7 @@ class _Searches:
         return self._bases[key]
 
     def run(self, algorithm: Algorithm, policy: Policy) -> CpuCosts:
-        """Search under a policy, offer what was found, and return the costs it was found with."""
+        """Search under a policy, offer the schedule, and return the costs used."""
         schedule, grouping, costs = schedule_with(
             algorithm,
             self.machine,
@@ -355,7 +370,7 @@ class _Searches:
 def _offer_tilings(
     found: Chosen, k: int, policy: Policy, costs: CpuCosts, grouping: Grouping[CpuPlan], cores: int
 ) -> None:
-    """Offer the groups of a search with other tilings, until `k` schedules are accepted."""
+    """Offer a search's grouping with other tilings, until `k` schedules are accepted."""
     algorithm = costs.analysis.view.algorithm
     for other in other_tilings(costs, policy, grouping, k - len(found.accepted)):
         if len(found.accepted) >= k:
@@ -366,7 +381,7 @@ def _offer_tilings(
 def unweighted(
     costs: CpuCosts, grouping: Grouping[CpuPlan], model: CpuModel
 ) -> tuple[CpuCosts, Grouping[CpuPlan]]:
-    """Return the result of a search under a weighted model, costed by `model`."""
+    """Return the costs and grouping of a search, costed again with the unweighted `model`."""
     plain = CpuCosts(costs.analysis, model, costs.nested, costs.block_rank, costs.transposed)
     plans = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
@@ -386,9 +401,9 @@ def unweighted(
 def other_tilings(
     costs: CpuCosts, policy: Policy, grouping: Grouping[CpuPlan], count: int
 ) -> list[Grouping[CpuPlan]]:
-    """Return groupings with one important group tiled differently, `count` for each group.
+    """Return groupings with one expensive group tiled differently, cheapest first.
 
-    The cheapest come first.
+    There are up to `count` groupings per group.
     """
     found: list[Grouping[CpuPlan]] = []
     for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
@@ -406,7 +421,7 @@ def other_tilings(
 
 
 def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
-    """Return an assembled schedule with the model's predictions for its groups."""
+    """Return the schedule with a report on each group: its tiling and predicted cost."""
     reports = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = costs.analysis.view.by_name[group.output]

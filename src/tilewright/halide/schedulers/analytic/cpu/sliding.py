@@ -1,12 +1,13 @@
-"""Sliding windows: along which dimension the members of a group can be computed row by row.
+"""Sliding windows: the dimensions along which members of a group can be computed row by row.
 
 | symbol | meaning | unit |
 |---|---|---|
-| rate | rows of a member, along the dimension it steps in, per row of the output | 1 |
-| period | rows of the reader after which the rows that it reads repeat their pattern | rows |
-| step | rows of the output computed at a time: the least multiple of all periods | rows |
+| row | all points with the same coordinate along the sliding dimension | |
+| rate | rows by which a member advances per row of the output | 1 |
+| period | rows of the reader after which the pattern of the rows that it reads repeats | rows |
+| step | rows of the output computed at a time: the least common multiple of the periods | rows |
 
-Along a chain of readers rates multiply: two halvings have the rate 4, and 1/4 where rows double.
+Rates multiply along a chain of readers: two halvings have the rate 4, two doublings 1/4.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 def windows(
     costs: CpuCosts, group: Group, largest: int = SEARCH.largest_step
 ) -> tuple[Window, ...]:
-    """Return the longest dimensions of the output along which every member can slide.
+    """Return windows along the longest dimensions of the output in which every member can slide.
 
-    Every access inside the group must step forward along one dimension of its callee as the
-    reader steps along its own, so that rows computed for one output row serve the next. Where
-    rows are halved (a pyramid, a mosaic), a step is as many rows as make a whole one there, and
-    where the output's block has several rows, as many as make whole blocks; at most `largest`.
+    Each access within the group must advance along one dimension of the callee when the reader
+    advances, so that the next output row can reuse rows. If rows are halved (a pyramid, a mosaic),
+    a step is the number of output rows per complete row of each member. If the output's block has
+    several rows, a step consists of complete blocks. Windows of more than `largest` rows are
+    omitted.
     """
     output = costs.analysis.view.by_name[group.output]
     region = costs.analysis.regions[group.output]
@@ -50,7 +52,7 @@ def windows(
 def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
     analysis = costs.analysis
     members = set(group.members)
-    # For every member, the dimension along which it advances and its rows per row of the output.
+    # Per member: the dimension along which it advances, and its rows per row of the output.
     along: dict[str, tuple[int, Fraction]] = {group.output: (dimension, Fraction(1))}
     period = 1
     for name in reversed(group.members):
@@ -76,13 +78,13 @@ def _step(costs: CpuCosts, group: Group, dimension: int) -> int | None:
         return None
     block = costs.block(group.output, 0)
     if block.row == dimension:
-        # A block's rows are unrolled: members slide along the loop around them.
+        # The rows of a block are unrolled; members slide along the loop around them.
         period = math.lcm(period, block.rows)
     return math.lcm(period, *(rate.denominator for _, rate in along.values()))
 
 
 class Advance(NamedTuple):
-    """An access advances `rate` rows of a dimension per step; its pattern repeats in `period`."""
+    """An access advances `rate` rows per step of a dimension; its pattern has this `period`."""
 
     dimension: int
     rate: Fraction
@@ -93,10 +95,10 @@ class Advance(NamedTuple):
 def advance(
     dimensions: tuple[tuple[tuple[Linear, float, float], ...], ...], variable: str
 ) -> Advance | None:
-    """Return how an access, given as linear forms by dimension, advances with a loop variable.
+    """Return how an access advances with a loop variable.
 
-    None if it does not advance, goes backwards, or depends on the variable in another way than by a
-    multiple, a quotient or a remainder.
+    Returns None if it does not advance, moves backwards, or uses the variable other than in a
+    multiple, a quotient or a remainder. `dimensions` holds the linear forms of each dimension.
     """
     found: Advance | None = None
     for d, forms in enumerate(dimensions):
@@ -118,7 +120,7 @@ def advance(
 
 
 def _advance_of(atom: Expr, variable: str) -> tuple[Fraction, int, bool] | None:
-    """Rate and period of one atom, and whether it depends on the variable at all."""
+    """Return (rate, period, whether it depends on the variable) of an atom, None if unknown."""
     if isinstance(atom, Variable):
         return (Fraction(1), 1, True) if atom.name == variable else (Fraction(0), 1, False)
     if not any(isinstance(node, Variable) and node.name == variable for node in walk(atom)):
@@ -134,7 +136,7 @@ def _advance_of(atom: Expr, variable: str) -> tuple[Fraction, int, bool] | None:
 
 
 def _shift_of(expr: Expr, variable: str) -> int | None:
-    """Return the multiple of the variable that is in a sum of it and constants."""
+    """Return the coefficient of the variable in a linear expression, None if it is not linear."""
     if isinstance(expr, Variable):
         return 1 if expr.name == variable else None
     if isinstance(expr, Const):
@@ -153,11 +155,11 @@ def _shift_of(expr: Expr, variable: str) -> int | None:
 
 
 def blockwise(costs: CpuCosts, group: Group) -> bool:
-    """Return whether an output's block of vectors needs a block of equal width of every member.
+    """Return whether a block of the output requires a block of the same width of each member.
 
-    Members can then be computed block by block along a row without redundant work. Not where
-    they read through clamped indices: a single block has no clean middle part without clamps,
-    and its vectors would be gathered.
+    Members can then be computed block by block along a row without recomputation. It is false if
+    members read at clamped indices: Halide cannot partition a single block into borders and a body
+    without clamps, so that its vectors would be gathered.
     """
     block = costs.block(group.output, 0)
     if block.vector is None or block.row is not None or costs.innermost(group.output) != 0:
@@ -186,10 +188,10 @@ def blockwise(costs: CpuCosts, group: Group) -> bool:
 
 
 def inputs_protected(costs: CpuCosts, group: Group) -> bool:
-    """Return whether no member can read an input outside fixed bounds, wherever its loops are.
+    """Return whether members read inputs only within fixed bounds, for any region computed.
 
-    Halide starts a sliding window some rows early and may then ask for more of an input than
-    the pipeline needs; that is harmless only where indices are clamped.
+    Halide starts a sliding window some rows early and may then require more of an input than the
+    pipeline itself. This is harmless only if indices are clamped.
     """
     analysis = costs.analysis
     for name in group.members[:-1]:

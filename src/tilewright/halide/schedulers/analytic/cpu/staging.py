@@ -1,18 +1,17 @@
-"""Reductions that are wrapped, so that they accumulate in registers.
+"""Wrappers around reductions, so that they accumulate in registers.
 
-An update that runs its reduction loops around a block of points adds to each point once per
-iteration. LLVM keeps those points in registers only if it can tell that no two of them share an
-address, and it cannot where rows of a stride known at run time lie between them: then each
-iteration loads and stores every accumulator. Computed in the innermost block of a wrapper, the
-reduction is a small array of constant size, which does become registers, and the wrapper stores
-each finished value once::
+An update with reduction loops around a block of points adds to each point once per iteration. LLVM
+keeps the points in registers only if it can prove that they do not alias. It cannot prove this for
+rows whose stride is only known at run time: each iteration then loads and stores all accumulators.
+If the reduction is computed in the innermost block of a wrapper, it becomes a small array of
+constant size that LLVM keeps in registers. The wrapper stores each result once::
 
     for y, x0:  for r:  f[x0..x0+3, y] += g(r)         # four loads and stores per iteration
-    for y, x0:  t[0..3] = 0;  for r:  t[0..3] += g(r)  # none
+    for y, x0:  t[0..3] = 0;  for r:  t[0..3] += g(r)  # no loads or stores of t
                 f[x0..x0+3, y] = t[0..3]
 
-Notation: a wrapper is made if its cycles per point are less than `SEARCH.least_gain` (a share of
-1) times those of the reduction in a block of its own.
+A wrapper is added if the reduction takes less than `SEARCH.least_gain` times its cycles per point
+without a wrapper.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from tilewright.halide.schedulers.analytic.cpu.nested import (
 def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
     """Return wrappers for reductions that are cheaper if they accumulate in registers.
 
-    Outputs, which cannot be wrapped, and reductions in a reader's innermost block are left out.
-    `base` is the analysis of an algorithm without clones and with nothing inlined.
+    Outputs get none, because they cannot be wrapped, nor do reductions that are already computed
+    in a reader's innermost block. `base` analyses an algorithm without clones and inlined Funcs.
     """
     algorithm = base.view.algorithm
     taken = nest_reductions(base)
@@ -58,7 +57,7 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
 
 
 def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
-    """Return whether the last update takes fewer cycles per point in the block of a wrapper."""
+    """Return whether the last update of a Func takes fewer cycles per point with a wrapper."""
 
     def per_point(nested: Mapping[str, NestedReduction]) -> float:
         costs = CpuCosts(base, model, nested)
@@ -69,5 +68,5 @@ def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
 
 
 def wrappers_of(algorithm: Algorithm) -> frozenset[str]:
-    """Return the names of the wrappers in an algorithm, which are not inlined."""
+    """Return the names of an algorithm's wrappers, which must not be inlined."""
     return frozenset(copy.name for copy in algorithm.copies if copy.wrapper)

@@ -1,4 +1,4 @@
-"""A schedule's groups tiled for other sizes of the outputs, on a CPU."""
+"""Retile the groups of a CPU schedule for other sizes of the outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.halide.schedulers.analytic.cpu.tiling import Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines import CpuMachine
 
-# How members may slide: each gives loops of its own at which they are computed.
+# Ways for members to slide; each leads to different compute levels.
 _SLIDING = (
     Policy(),
     Policy(unprotected=True, always_slide=True, stepped=True),
@@ -30,10 +30,10 @@ def suited_cpu(
     machine: CpuMachine,
     constants: CpuConstants | None = None,
 ) -> list[PlannedSchedule]:
-    """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
+    """Return schedules with the inlining and groups of `planned`, tiled for `algorithm`'s sizes.
 
-    Members of a group stay within the tiles of its output. Empty if the plan's groups are not
-    known, as in a schedule from elsewhere.
+    Members of a group stay within the tiles of its output. The result is empty if `planned` has no
+    groups, as for a schedule that another scheduler made.
     """
     schedule = planned.schedule
     chosen = with_clones(algorithm, schedule.clones)

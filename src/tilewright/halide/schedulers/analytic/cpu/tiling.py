@@ -2,11 +2,11 @@
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | tilings that are costed at once | count |
+| N | tilings costed at once | count |
 | `tiles`, `counts` | size and number of tiles by dimension of the output | (N, dimensions) |
 | `full` | extents of the output | (dimensions,), elements |
-| `cycles` | time of the group, which the best tiling has least of | (N,), cycles |
-| window | the dimension along which members slide, and the rows of one step | count |
+| `cycles` | time of the group; the best tiling minimises it | (N,), cycles |
+| window | the dimension along which members slide, and the rows per step | count |
 """
 
 from __future__ import annotations
@@ -56,13 +56,17 @@ IMPOSSIBLE = CpuPlan(math.inf, Tiling((), ()))
 class Policy:
     """The options that distinguish competing searches (see `POLICIES`).
 
-    `inline_bias` above 1 inlines more, below 1 less. `fuse` allows members, `slide` sliding
-    windows; `always_slide` asks for windows wherever they are possible, `unprotected` allows
-    them over inputs that are not clamped (Halide may then ask for a few more rows of input),
-    `stepped` allows those that advance several rows at a time.
-    `memory_weight` makes traffic more expensive, `block` uses the block-th best register block for
-    reductions (0: the best), `transposed` stores intermediate Funcs with their second dimension
-    innermost.
+    Attributes:
+        inline_bias: above 1 inlines more, below 1 less.
+        fuse: allow groups of several Funcs.
+        slide: allow sliding windows.
+        always_slide: use sliding windows wherever they are possible.
+        unprotected: allow windows over inputs with unclamped indices, although Halide may then
+            require a few more rows of input.
+        stepped: allow windows that advance several rows at a time.
+        memory_weight: the factor on the cost of traffic.
+        block: use the block-th best register block for reductions (0: the best).
+        transposed: store intermediate Funcs with their second dimension innermost.
     """
 
     inline_bias: float = 1.0
@@ -77,10 +81,11 @@ class Policy:
 
 
 class Planner:
-    """Finds the best tiling of groups, and caches the plan of every group.
+    """Finds the best tiling of each group and caches the plans.
 
-    The best tiling has to differ from those in `unlike`, given by the group's output, by at least a
-    factor of two in some dimension. Groups named in `cut` have at least one loop over tiles.
+    A group's tiling must differ from those in `unlike`, listed by output, by at least a factor of
+    two in some dimension. The outputs in `cut` get at least one tile loop. With `fine`, more tile
+    sizes are tried.
     """
 
     def __init__(
@@ -104,8 +109,8 @@ class Planner:
     def plan(self, group: Group) -> CpuPlan:
         """Return the cheapest tiling of `group`, or `IMPOSSIBLE`.
 
-        Plans are shared between views: a group's depends on what is inlined into its members
-        and nowhere else.
+        Plans are shared between views: a plan depends on the Funcs inlined into the group, and on
+        no others.
         """
         view = self.costs.analysis.view
         key = (
@@ -120,7 +125,7 @@ class Planner:
         return found
 
     def given(self, group: Group, tiling: Tiling) -> CpuPlan:
-        """Return the plan of a given tiling."""
+        """Return the plan of a group with the given tiling."""
         if self.costs.analysis.view.by_name[group.output].extern is not None:
             return CpuPlan(0.0, tiling)
         tiles = np.array([tiling.sizes], dtype=np.float64)
@@ -172,7 +177,7 @@ class Planner:
     def _options(
         self, group: Group, tiles: Array, orders: Sequence[tuple[int, ...]], fused: bool
     ) -> Iterator[tuple[Regions, tuple[int, ...], Window | None, bool]]:
-        """Orders of the tile loops, with and without windows: regions, order, window, deep."""
+        """Yield the options besides tile sizes: (regions, order of tile loops, window, deep)."""
         costs = self.costs
         slidable = self._windows(group) if fused else ()
         for order in orders:
@@ -185,19 +190,19 @@ class Planner:
                     yield from ((regions, order, w, True) for w in slidable if w.step == 1)
 
     def _windows(self, group: Group) -> tuple[Window, ...]:
-        """Return the windows along which the policy lets the members slide."""
+        """Return the sliding windows that the policy allows."""
         stages = self.costs.analysis.view.by_name[group.output].stages
         if not self.policy.slide or len(stages) != 1:
             return ()
         if not self.policy.unprotected and not inputs_protected(self.costs, group):
             return ()
-        # Halide does not always see that a window over halved rows slides, and computes it
-        # again then: that is left to measuring.
+        # Halide may not recognise a sliding window over halved rows and then recomputes them.
+        # Only measured policies (`stepped`) use such windows.
         return windows(self.costs, group, SEARCH.largest_step if self.policy.stepped else 1)
 
 
 def _plan(found: GroupCosts, i: int, tiling: Tiling) -> CpuPlan:
-    """Return the plan of tiling `i` of those costed."""
+    """Return the plan of the `i`-th tiling of `found`."""
     return CpuPlan(
         float(found.cycles[i]),
         tiling,
@@ -217,10 +222,10 @@ def _extent(interval: Interval) -> int:
 
 
 def _hosts(costs: CpuCosts, group: Group) -> bool:
-    """Return whether the group's output can have members in its tiles.
+    """Return whether members can be computed within the tiles of the group's output.
 
-    They are computed in the loops of one stage: the only one, or the last one if it scatters and no
-    other stage reads them.
+    They are computed in the loops of one stage of the output: its only stage, or its last one if
+    that one scatters and no other stage reads members.
     """
     stages = costs.analysis.summaries(group.output)
     if len(stages) == 1:
@@ -232,10 +237,10 @@ def _hosts(costs: CpuCosts, group: Group) -> bool:
 
 
 def candidate_tiles(extents: list[int], block: Block, fine: bool) -> Array:
-    """Return tile sizes to try: powers of two and the full extent, in every dimension.
+    """Return the tile sizes to try, shape (N, dimensions): powers of two and the full extent.
 
-    Tiles of dimensions shorter than 8 have the full extent or 1; along the vector dimension a tile
-    consists of complete blocks. `fine` adds the sizes between powers of two.
+    In dimensions shorter than `SEARCH.untiled_extent`, tiles have size 1 or the full extent. Along
+    the dimensions of a block, they consist of complete blocks. `fine` adds 1.5 times the powers.
     """
     largest = sorted(range(len(extents)), key=lambda d: -extents[d])
     largest = largest[: SEARCH.tiled_dimensions]
